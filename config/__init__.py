@@ -1,0 +1,1 @@
+"""Every setting of the broker and its topics, declared once."""

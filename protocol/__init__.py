@@ -1,0 +1,1 @@
+"""Bytes to values and back. No I/O, no clock, no task."""

@@ -1,0 +1,1 @@
+"""Requests and responses, declared once, and their native encoding."""

@@ -1,0 +1,131 @@
+"""The error table: one class per error code, found by code.
+
+Codes and names are Kafka's, so that both encodings can send them. Each class says when it is
+raised; the message of an instance says what was wrong, the value, the allowed range and the
+setting to change. Only the server's dispatch turns exceptions into codes.
+"""
+
+from typing import ClassVar, Final
+
+NO_ERROR: Final = 0
+
+ERRORS: dict[int, type["HorologError"]] = {}
+"""Every error class by code. Filled by the classes below; a duplicate code fails at import."""
+
+
+class HorologError(Exception):
+    """Base of every error that has a code on the wire."""
+
+    code: ClassVar[int]
+    name: ClassVar[str]
+    retriable: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, code: int, name: str, retriable: bool = False) -> None:
+        if code in ERRORS:
+            raise TypeError(f"error code {code} is taken by {ERRORS[code].name}")
+        cls.code = code
+        cls.name = name
+        cls.retriable = retriable
+        ERRORS[code] = cls
+
+    @property
+    def message(self) -> str:
+        """The text given at construction, else the class's own sentence."""
+        return str(self.args[0]) if self.args else (type(self).__doc__ or self.name).strip()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+class UnknownServerError(HorologError, code=-1, name="UNKNOWN"):
+    """The broker met something it did not expect; its log says what."""
+
+
+class OffsetOutOfRange(HorologError, code=1, name="OFFSET_OUT_OF_RANGE"):
+    """The offset is below the log start or above the log end."""
+
+
+class CorruptMessage(HorologError, code=2, name="CORRUPT_MESSAGE", retriable=True):
+    """A message fails its CRC, its sizes do not add up, or its compressed content is broken."""
+
+
+class UnknownTopicOrPartition(
+    HorologError, code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True
+):
+    """This broker does not have the topic or partition."""
+
+
+class LeaderNotAvailable(HorologError, code=5, name="LEADER_NOT_AVAILABLE", retriable=True):
+    """The partition exists but cannot be served yet; try again."""
+
+
+class RequestTimedOut(HorologError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
+    """The wait asked for ended before the request was satisfied."""
+
+
+class MessageTooLarge(HorologError, code=10, name="MESSAGE_TOO_LARGE"):
+    """A message, or what it decompresses to, is above the limit."""
+
+
+class OffsetMetadataTooLarge(HorologError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
+    """The text stored beside a position is above the limit."""
+
+
+class InvalidTopic(HorologError, code=17, name="INVALID_TOPIC_EXCEPTION"):
+    """The topic name is not allowed, or the topic is internal."""
+
+
+class RecordListTooLarge(HorologError, code=18, name="RECORD_LIST_TOO_LARGE"):
+    """The message set is larger than a segment may be."""
+
+
+class InvalidRequiredAcks(HorologError, code=21, name="INVALID_REQUIRED_ACKS"):
+    """`acks` is none of -1, 0 and 1."""
+
+
+class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
+    """A message's timestamp is outside the range that the topic accepts."""
+
+
+class UnsupportedVersion(HorologError, code=35, name="UNSUPPORTED_VERSION"):
+    """The request is unknown, or this version of it is."""
+
+
+class TopicAlreadyExists(HorologError, code=36, name="TOPIC_ALREADY_EXISTS"):
+    """A topic of this name exists."""
+
+
+class InvalidPartitions(HorologError, code=37, name="INVALID_PARTITIONS"):
+    """The number of partitions is not allowed."""
+
+
+class InvalidReplicationFactor(HorologError, code=38, name="INVALID_REPLICATION_FACTOR"):
+    """The replication factor is not 1 (or -1, the default): there is one broker."""
+
+
+class InvalidConfig(HorologError, code=40, name="INVALID_CONFIG"):
+    """A setting is unknown, or its value is not allowed."""
+
+
+class InvalidRequest(HorologError, code=42, name="INVALID_REQUEST"):
+    """The request is well-formed bytes but makes no sense."""
+
+
+class UnsupportedForMessageFormat(HorologError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
+    """The stored or sent message format cannot serve this request."""
+
+
+class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
+    """The disk failed, or the stored bytes asked for are damaged."""
+
+
+class InvalidRecord(HorologError, code=87, name="INVALID_RECORD"):
+    """A message is well-formed but not allowed on this topic."""
+
+
+def error_from_code(code: int, message: str | None = None) -> HorologError:
+    """The exception for `code`; a code that is not in the table gives `UnknownServerError`."""
+    known = ERRORS.get(code)
+    if known is None:
+        return UnknownServerError(message or f"the broker answered error code {code}")
+    return known(message) if message else known()

@@ -1,0 +1,1 @@
+"""The broker: sockets, handlers and background tasks around the log."""

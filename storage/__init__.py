@@ -1,0 +1,1 @@
+"""One partition's log on disk, and the directory of them."""

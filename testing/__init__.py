@@ -1,0 +1,1 @@
+"""Test kit: movable clock, faulty files, in-process broker."""
