@@ -1,0 +1,209 @@
+"""The file system seam: every byte that storage reads or writes goes through `Files`.
+
+`SystemFiles` is the real one; `horolog.testing` ships others that fail or record.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file, addressed by position. All methods raise `OSError`."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`. After an error part of it may be in the file."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when the file's bytes and length are on stable storage."""
+        ...
+
+    def size(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+    def duplicate(self) -> "File":
+        """A second handle on the same open file, to be closed on its own."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The operations on names that storage needs. All methods raise `OSError`."""
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        """Open for reading and writing; `create` makes the file when it is missing."""
+        ...
+
+    def read_bytes(self, path: Path) -> bytes: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_directory(self, path: Path) -> bool: ...
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in `directory`, sorted."""
+        ...
+
+    def size(self, path: Path) -> int: ...
+
+    def modified_ms(self, path: Path) -> int: ...
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make `path` and its missing parents; one that exists is fine."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing `target` at once when it is a file that exists."""
+        ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def remove_directory(self, path: Path) -> None: ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in `path` are on stable storage."""
+        ...
+
+    def lock(self, path: Path) -> File:
+        """Open `path` and hold its exclusive lock until closed; `BlockingIOError` when held."""
+        ...
+
+
+class SystemFile:
+    """`File` on a descriptor of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self.path = path
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(self._fd, missing, position + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._fd, view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def duplicate(self) -> "SystemFile":
+        return SystemFile(os.dup(self._fd), self.path)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SystemFiles:
+    """`Files` on the operating system."""
+
+    def open(self, path: Path, *, create: bool = False) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(os.open(path, flags, 0o644), path)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def exists(self, path: Path) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def names(self, directory: Path) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: Path) -> SystemFile:
+        file = self.open(path, create=True)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+        return file
+
+
+def replace_file(files: Files, path: Path, data: bytes) -> None:
+    """Give `path` the content `data` at once: a reader, or a power cut, sees the old or the new.
+
+    A temporary file beside it is written and synced, renamed over it, and the directory synced.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_directory(path.parent)
