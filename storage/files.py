@@ -42,7 +42,7 @@ class File(Protocol):
 class Files(Protocol):
     """The operations on names that storage needs. All methods raise `OSError`."""
 
-    def open(self, path: Path, *, create: bool = False) -> File:
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing; `create` makes the file when it is missing."""
         ...
 
@@ -138,8 +138,9 @@ class SystemFile:
 class SystemFiles:
     """`Files` on the operating system."""
 
-    def open(self, path: Path, *, create: bool = False) -> SystemFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return SystemFile(os.open(path, flags, 0o644), path)
 
     def read_bytes(self, path: Path) -> bytes:

@@ -1,0 +1,70 @@
+"""What the offset index and the time index share: fixed-size entries appended to a file.
+
+Neither has a header or a checksum; entries follow each other from byte 0, integers are
+big-endian. The entries are mirrored in memory as arrays of numbers, so that a lookup is a
+bisection that reads nothing. The file only grows by whole entries (it is never preallocated),
+so a length that is not a multiple of the entry size means a torn write.
+"""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+from zlib import crc32
+
+from .open_files import OpenFiles
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Largest distance of an offset from its segment's base offset that an entry can hold."""
+
+
+class IndexFile(ABC):
+    """The entries of one index file and their mirror in memory."""
+
+    ENTRY_BYTES: ClassVar[int]
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY_BYTES
+        self._open_files = open_files
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of entries."""
+
+    @abstractmethod
+    def encoded(self, first: int = 0) -> bytes:
+        """The bytes of the entries from number `first` on."""
+
+    @abstractmethod
+    def load(self, data: bytes) -> None:
+        """Take the entries of `data`, whole ones only."""
+
+    @abstractmethod
+    def _shorten(self, count: int) -> None:
+        """Keep the first `count` entries of the mirror."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self) * self.ENTRY_BYTES
+
+    def checksum(self) -> tuple[int, int]:
+        """Length in bytes and CRC-32 of the entries."""
+        data = self.encoded()
+        return len(data), crc32(data)
+
+    def write_from(self, first: int) -> None:
+        """Write the entries from number `first` on to their places in the file."""
+        if first < len(self):
+            self._open_files.use(self.path).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
+
+    def keep(self, count: int) -> None:
+        """Drop all entries but the first `count`, in memory and in the file."""
+        self._shorten(count)
+        self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
+
+    def rewrite(self) -> None:
+        """Make the file hold exactly the entries in memory."""
+        file = self._open_files.use(self.path)
+        file.truncate(0)
+        file.pwrite(self.encoded(), 0)

@@ -1,0 +1,99 @@
+"""The time index (`.timeindex`): from which offset on to look for a time.
+
+Entry, 12 bytes: timestamp in ms (int64), offset relative to the segment's base (int32). An
+entry `(T, n)` says: every message of this segment with an offset below `n` has a timestamp
+<= T, and `n` is the next offset when the entry is written. Timestamps and offsets both
+increase. The last entry of a rolled or closed segment is its largest timestamp and the base
+offset of the next segment; a segment without timestamps has no entry.
+
+Kafka stores the offset of the message that has the maximum instead. `start_for` and the
+truncation rule (`count_below`) are right for both meanings.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left
+from pathlib import Path
+
+from .index_file import IndexFile
+from .open_files import OpenFiles
+
+
+class TimeIndex(IndexFile):
+    """Sparse map from the largest timestamp so far to the offset where it was known."""
+
+    ENTRY_BYTES = 12
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
+        super().__init__(path, base_offset, max_bytes, open_files)
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def full(self) -> bool:
+        """Whether only the place kept for the closing entry is left."""
+        return len(self) >= self.max_entries - 1
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """Timestamp of the last entry, -1 when there is none."""
+        return self._timestamps[-1] if self._timestamps else -1
+
+    def add(self, timestamp_ms: int, offset: int) -> bool:
+        """Add an entry in memory when `timestamp_ms` is above the last one; say whether it was."""
+        if timestamp_ms <= self.last_timestamp_ms:
+            return False
+        assert not self._offsets or offset - self.base_offset > self._offsets[-1]
+        self._timestamps.append(timestamp_ms)
+        self._offsets.append(offset - self.base_offset)
+        return True
+
+    def finish(self, timestamp_ms: int, next_offset: int) -> int:
+        """Make the last entry `(timestamp_ms, next_offset)`, in memory.
+
+        An entry that already has the timestamp is moved up to `next_offset`, which is true of it
+        too. Returns the number of the first entry that changed (`len(self)` when none did).
+        """
+        if timestamp_ms < 0 or self.add(timestamp_ms, next_offset):
+            return len(self) - (timestamp_ms >= 0)
+        relative = next_offset - self.base_offset
+        if timestamp_ms == self._timestamps[-1] and relative > self._offsets[-1]:
+            self._offsets[-1] = relative
+            return len(self) - 1
+        return len(self)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """`(timestamp_ms, offset)` of an entry, by its number from 0."""
+        return self._timestamps[number], self.base_offset + self._offsets[number]
+
+    def start_for(self, target_ms: int) -> int:
+        """Offset to start looking for the first timestamp >= `target_ms`.
+
+        The offset of the last entry whose timestamp is strictly below the target, else the base
+        offset.
+        """
+        number = bisect_left(self._timestamps, target_ms) - 1
+        return self.base_offset + (self._offsets[number] if number >= 0 else 0)
+
+    def count_below(self, offset: int) -> int:
+        """Number of entries whose offset is below `offset`."""
+        return bisect_left(self._offsets, offset - self.base_offset)
+
+    def encoded(self, first: int = 0) -> bytes:
+        pack = struct.Struct(">qi").pack
+        return b"".join(map(pack, self._timestamps[first:], self._offsets[first:]))
+
+    def load(self, data: bytes) -> None:
+        whole = data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES]
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        for timestamp_ms, relative in struct.iter_unpack(">qi", whole):
+            self._timestamps.append(timestamp_ms)
+            self._offsets.append(relative)
+
+    def _shorten(self, count: int) -> None:
+        del self._timestamps[count:]
+        del self._offsets[count:]
