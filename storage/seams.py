@@ -1,0 +1,30 @@
+"""What the logs of one broker share and are handed: nothing in storage is global."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from ..clock import Clock
+from .events import Observer
+from .files import Files
+from .open_files import OpenFiles
+
+
+class Deletions(Protocol):
+    """Takes files that are already renamed to `.deleted`, to be removed later."""
+
+    def add(self, paths: Sequence[Path], due_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Clock, file system, event sink, random numbers and what is shared between logs."""
+
+    clock: Clock
+    files: Files
+    observe: Observer
+    deletions: Deletions
+    open_files: OpenFiles
+    random: Random
