@@ -1,0 +1,25 @@
+"""`HOST:PORT` as settings and the command line write it."""
+
+import re
+from typing import Final
+
+_ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of `127.0.0.1:7070`, `broker.example:7070` or `[::1]:7070`.
+
+    Port 0 is allowed: it asks for a free one. Raises `ValueError` saying what is wrong.
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not HOST:PORT, for example 127.0.0.1:7070 or [::1]:7070")
+    port = int(match[3])
+    if port > 65535:
+        raise ValueError(f"{text!r} has port {port}, and ports end at 65535")
+    return match[1] or match[2], port
+
+
+def join_address(host: str, port: int) -> str:
+    """The text that `split_address` splits: an IPv6 host gets its brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

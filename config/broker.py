@@ -1,0 +1,88 @@
+"""The immutable view of the broker's settings."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS, FLUSH_SCHEDULER_INTERVAL
+from .names import Given, Names
+from .setting import Scope, Value
+from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
+
+__all__ = ["BROKER_SETTINGS", "BrokerSettings", "broker_settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What holds for the broker. The names are the settings' names with underscores.
+
+    `topic_defaults` holds the topic settings that were given for the whole broker: canonical
+    name -> text, as `config.topic.topic_settings` takes them.
+    """
+
+    data_dir: Path
+    listen: str
+    http_listen: str
+    kafka_listen: str
+    auto_create_topics_enable: bool
+    num_partitions: int
+    max_topics: int
+    max_partitions: int
+    offset_metadata_max_bytes: int
+    log_retention_check_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_flush_scheduler_interval_ms: int
+    checkpoint_interval_ms: int
+    recovery_point_checkpoint_interval_ms: int
+    max_frame_bytes: int
+    max_response_bytes: int
+    max_connections: int
+    max_requests_in_flight: int
+    request_deadline_ms: int
+    fetch_max_wait_ms: int
+    connection_buffer_bytes: int
+    max_open_files: int
+    max_latency_window_ms: int
+    event_loop: str
+    log_format: str
+    log_level: str
+    topic_defaults: Mapping[str, str]
+
+
+NAMES: Final = Names(
+    (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()),
+    {**TOPIC_NAMES_NOT_OFFERED, **BROKER_NAMES_NOT_OFFERED},
+)
+"""Every name that may be given for the broker: its own settings and defaults for its topics."""
+
+
+def broker_settings(given: Mapping[str, str] | None = None) -> BrokerSettings:
+    """The settings with the given values (by any name, as text) and defaults for the rest.
+
+    Raises `InvalidConfig`.
+    """
+    return build(resolve(Given(name, text) for name, text in (given or {}).items()))
+
+
+def resolve(given: Iterable[Given]) -> dict[str, Value]:
+    """The given values by canonical name, checked. Raises `InvalidConfig`."""
+    return NAMES.resolve(given, Scope.BROKER)
+
+
+def build(values: Mapping[str, Value]) -> BrokerSettings:
+    """The view of checked values by canonical name."""
+    topic_defaults = {
+        name: setting.format(values[name])
+        for name, setting in TOPIC_SETTINGS.items()
+        if name in values
+    }
+    if FLUSH_SCHEDULER_INTERVAL in values:
+        topic_defaults.setdefault("flush.ms", str(values[FLUSH_SCHEDULER_INTERVAL]))
+    seen: dict[str, Any] = {
+        setting.attribute: values.get(name, setting.default)
+        for name, setting in BROKER_SETTINGS.items()
+    }
+    seen["data_dir"] = Path(seen["data_dir"]).expanduser()
+    return BrokerSettings(**seen, topic_defaults=MappingProxyType(topic_defaults))

@@ -1,0 +1,255 @@
+"""Every setting of the broker itself, declared once."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from .setting import INT32_MAX, Kind, Scope, Setting, Value
+
+FLUSH_SCHEDULER_INTERVAL: Final = "log.flush.scheduler.interval.ms"
+
+
+def _setting(name: str, kind: Kind, default: Value, doc: str, **more: Any) -> Setting:
+    return Setting(name=name, scope=Scope.BROKER, kind=kind, default=default, doc=doc, **more)
+
+
+def _integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
+    return _setting(name, Kind.INTEGER, default, doc, unit=unit, **{"minimum": 1} | more)
+
+
+_PLACES: Final = (
+    _setting(
+        "data.dir",
+        Kind.PATH,
+        "horolog-data",
+        "Directory of all data. One broker at a time; it is created when it is missing.",
+        aliases=("log.dir",),
+    ),
+    _setting(
+        "listen",
+        Kind.ADDRESS,
+        "127.0.0.1:7070",
+        "Address of the native protocol. Port 0 takes a free one; [::]:7070 listens everywhere.",
+    ),
+    _setting(
+        "http.listen",
+        Kind.ADDRESS,
+        "127.0.0.1:7071",
+        "Address of the HTTP port with /metrics, or `off`.",
+        choices=("off",),
+    ),
+    _setting(
+        "kafka.listen",
+        Kind.CHOICE,
+        "off",
+        "Address of the Kafka protocol. Only `off`.",
+        choices=("off",),
+        why_not="The Kafka listener does not exist yet.",
+    ),
+)
+
+_TOPICS: Final = (
+    _setting(
+        "auto.create.topics.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether producing to, or asking about, a topic that does not exist creates it.",
+    ),
+    _integer(
+        "num.partitions",
+        1,
+        "",
+        "Partitions of a topic that is created without saying how many.",
+        maximum=100_000,
+    ),
+    _integer(
+        "max.topics",
+        5000,
+        "",
+        "Topics this broker may hold. Each one costs memory and start-up time even when idle.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "max.partitions",
+        10_000,
+        "",
+        "Partitions this broker may hold, over all topics: each is a folder with open files.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "offset.metadata.max.bytes",
+        4096,
+        "bytes",
+        "Longest text that may be stored beside a position.",
+        minimum=0,
+        maximum=INT32_MAX,
+    ),
+)
+
+_TASKS: Final = (
+    _integer(
+        "log.retention.check.interval.ms",
+        300_000,
+        "ms",
+        "Time between two passes of retention and of rolling idle segments.",
+    ),
+    _integer(
+        "log.initial.task.delay.ms",
+        30_000,
+        "ms",
+        "Time from the start to the first pass of retention.",
+        minimum=0,
+    ),
+    _integer(
+        FLUSH_SCHEDULER_INTERVAL,
+        1000,
+        "ms",
+        "How often the broker looks for logs whose flush.ms is over. Setting it also sets the "
+        "default of flush.ms, as in Kafka.",
+    ),
+    _integer(
+        "checkpoint.interval.ms",
+        60_000,
+        "ms",
+        "Time between two writes of the checkpoints of all logs.",
+        aliases=("log.flush.offset.checkpoint.interval.ms",),
+    ),
+    _integer(
+        "recovery.point.checkpoint.interval.ms",
+        1000,
+        "ms",
+        "Shortest time between two writes of the recovery points after syncs. Shorter makes the "
+        "start after a crash scan less.",
+    ),
+)
+
+_LIMITS: Final = (
+    _integer(
+        "max.frame.bytes",
+        100 * 2**20,
+        "bytes",
+        "Largest request. A longer one is refused by its length field, before any of it is read.",
+        minimum=1024,
+        maximum=INT32_MAX,
+        aliases=("socket.request.max.bytes",),
+    ),
+    _integer(
+        "max.response.bytes",
+        55 * 2**20,
+        "bytes",
+        "Most message bytes in one fetch answer, whatever the request asks for. A first message "
+        "larger than this is still sent whole.",
+        minimum=1024,
+        maximum=INT32_MAX,
+        aliases=("fetch.max.bytes",),
+    ),
+    _integer(
+        "max.connections",
+        1000,
+        "",
+        "Connections at one time; the ones above it are closed at once and counted. Each needs a "
+        "file descriptor, beside those of max.open.files.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "max.requests.in.flight",
+        256,
+        "",
+        "Requests of one connection that wait for their answer; when it is reached the broker "
+        "stops reading from that connection.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "request.deadline.ms",
+        30_000,
+        "ms",
+        "Time from the first byte of a request to its last. A half-sent request that takes longer "
+        "closes the connection.",
+    ),
+    _integer(
+        "fetch.max.wait.ms",
+        60_000,
+        "ms",
+        "Longest time that a fetch may wait for data, whatever the request asks for.",
+        minimum=0,
+    ),
+    _integer(
+        "connection.buffer.bytes",
+        16 * 2**20,
+        "bytes",
+        "Answers buffered for one connection whose client does not read. Above it no further "
+        "request is handled, and a client that goes on not reading is closed.",
+        minimum=1024,
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "max.open.files",
+        1000,
+        "",
+        "Segment and index files open at one time; the least recently used are closed first. The "
+        "process limit must leave room for max.connections beside it.",
+        minimum=16,
+        maximum=1_000_000,
+    ),
+)
+
+_OPERATION: Final = (
+    _integer(
+        "max.latency.window.ms",
+        300_000,
+        "ms",
+        "Window over which horolog_max_latency_seconds shows the largest latency of a topic.",
+        minimum=1000,
+    ),
+    _setting(
+        "event.loop",
+        Kind.CHOICE,
+        "uvloop",
+        "The event loop: uvloop, or the one of Python's own asyncio.",
+        choices=("uvloop", "asyncio"),
+    ),
+    _setting(
+        "log.format",
+        Kind.CHOICE,
+        "console",
+        "How the broker writes its log to standard error: for people, or one JSON object a line.",
+        choices=("console", "json"),
+    ),
+    _setting(
+        "log.level",
+        Kind.CHOICE,
+        "info",
+        "The least important events that are still logged.",
+        choices=("debug", "info", "warning", "error"),
+    ),
+)
+
+BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {setting.name: setting for setting in (*_PLACES, *_TOPICS, *_TASKS, *_LIMITS, *_OPERATION)}
+)
+"""Every broker setting by canonical name, in the order of the documentation."""
+
+_NO_REPLICATION: Final = "belongs to replication, and there is one broker"
+_NO_GROUPS: Final = "belongs to Kafka's consumer groups, which do not exist in Horolog yet"
+
+BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "inter.broker.protocol.version": _NO_REPLICATION,
+        "default.replication.factor": _NO_REPLICATION,
+        "replica.fetch.max.bytes": _NO_REPLICATION,
+        "replica.fetch.response.max.bytes": _NO_REPLICATION,
+        "replica.fetch.min.bytes": _NO_REPLICATION,
+        "replica.fetch.wait.max.ms": _NO_REPLICATION,
+        "replica.high.watermark.checkpoint.interval.ms": _NO_REPLICATION,
+        "zookeeper.connect": "belongs to a cluster, and there is one broker",
+        "broker.id": "belongs to a cluster, and there is one broker",
+        "num.recovery.threads.per.data.dir": "has no counterpart: recovery uses one thread",
+        "offsets.retention.minutes": _NO_GROUPS,
+        "group.initial.rebalance.delay.ms": _NO_GROUPS,
+        "log.cleaner.delete.retention.ms": "belongs to compaction, which Horolog does not have",
+        "log.cleaner.min.compaction.lag.ms": "belongs to compaction, which Horolog does not have",
+        "log.dirs": "is Kafka's list; there is one directory here, data.dir",
+        "listeners": "is Kafka's; the names here are listen, http.listen and kafka.listen",
+    }
+)
+"""Kafka's broker settings that have no counterpart here: name -> why, as the end of a sentence."""

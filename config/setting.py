@@ -1,0 +1,182 @@
+"""One setting: its names, what it may be, and the text that refuses everything else."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from ..protocol.errors import InvalidConfig
+from .address import split_address
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+Value = int | bool | str
+
+_WHOLE_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+_LONGEST_SHOWN: Final = 80
+_LONGEST_TEXT: Final = 4096
+"""Longest value of a text setting: Linux's own limit for a path."""
+
+
+class Kind(StrEnum):
+    """What a value is."""
+
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+    ADDRESS = "address"
+    PATH = "path"
+
+
+class Scope(StrEnum):
+    """Where a setting belongs. A topic setting may also be given for the whole broker."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The one declaration of a setting. Parsing, refusals and documentation derive from it.
+
+    `aliases` are other names of the same thing in the same unit. `scaled` are names in a larger
+    unit, with the factor to this setting's unit; of several names given together the one with the
+    smallest unit counts. Integers have inclusive bounds; `negative_is_off` takes any negative
+    number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
+    all that a choice may be, what a boolean is narrowed to, and words an address may be instead.
+    """
+
+    name: str
+    scope: Scope
+    kind: Kind
+    default: Value
+    doc: str
+    unit: str = ""
+    minimum: int = 0
+    maximum: int = INT64_MAX
+    negative_is_off: bool = False
+    zero_in_broker: bool = True
+    no_limit: int | None = None
+    choices: tuple[str, ...] = ()
+    any_case_in_broker: bool = False
+    why_not: str = ""
+    aliases: tuple[str, ...] = ()
+    scaled: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def attribute(self) -> str:
+        """Name of the field that holds it in the settings dataclasses."""
+        return self.name.replace(".", "_")
+
+    def names(self) -> Iterator[str]:
+        """Every name it can be given by, the canonical one first."""
+        yield self.name
+        yield from self.aliases
+        yield from self.scaled
+
+    def factor(self, name: str) -> int:
+        """How many of this setting's units one unit of `name` is."""
+        return self.scaled.get(name, 1)
+
+    def parse(self, text: str, *, name: str = "", at: Scope | None = None) -> Value:
+        """The value that `text` means. Raises `InvalidConfig`.
+
+        `name` is the name it was given by, `at` where: for one topic or for the whole broker.
+        """
+        if self.kind is Kind.INTEGER:
+            if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_SHOWN:
+                raise self._refusal(text, name, at)
+            return self.check(int(text), name=name, at=at)
+        if self.kind is Kind.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise self._refusal(text, name, at)
+            return self.check(text.lower() == "true", name=name, at=at)
+        return self.check(text, name=name, at=at)
+
+    def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:
+        """`value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
+
+        Types are not mixed up: `true`, `1.0` and `"1"` are none of them the number 1.
+        """
+        match self.kind:
+            case Kind.INTEGER if type(value) is int:
+                return self._check_integer(value, name, at)
+            case Kind.BOOLEAN if type(value) is bool:
+                if not self.choices or self.format(value) in self.choices:
+                    return value
+            case Kind.CHOICE if isinstance(value, str):
+                folded = self.any_case_in_broker and self._scope(at) is Scope.BROKER
+                choice = value.lower() if folded else value
+                if choice in self.choices:
+                    return choice
+            case Kind.ADDRESS if isinstance(value, str):
+                return self._check_address(value, name, at)
+            case Kind.PATH if isinstance(value, str):
+                if 0 < len(value) <= _LONGEST_TEXT and "\0" not in value:
+                    return value
+        raise self._refusal(value, name, at)
+
+    def format(self, value: Value) -> str:
+        """The text form that `parse` reads."""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def allowed(self, name: str = "", at: Scope | None = None) -> str:
+        """What it may be, as the end of "it must be ...". In the unit of `name`."""
+        match self.kind:
+            case Kind.BOOLEAN:
+                return " or ".join(self.choices or ("true", "false"))
+            case Kind.CHOICE:
+                return " or ".join(self.choices)
+            case Kind.ADDRESS:
+                return " or ".join(("HOST:PORT", *self.choices))
+            case Kind.PATH:
+                return f"a path of 1 to {_LONGEST_TEXT} characters"
+        factor = self.factor(name)
+        minimum = -(-self._minimum(at) // factor)
+        unit = name.rpartition(".")[2] if factor > 1 else self.unit
+        bounds = f"a whole number{f' of {unit}' if unit else ''} from {minimum}"
+        bounds += f" to {self.maximum // factor}"
+        return bounds + (", or a negative one for no limit" if self.negative_is_off else "")
+
+    def _scope(self, at: Scope | None) -> Scope:
+        return self.scope if at is None else at
+
+    def _minimum(self, at: Scope | None) -> int:
+        if self._scope(at) is Scope.BROKER and not self.zero_in_broker:
+            return max(self.minimum, 1)
+        return self.minimum
+
+    def _check_integer(self, number: int, name: str, at: Scope | None) -> int:
+        if number < 0 and self.negative_is_off:
+            return -1
+        value = number * self.factor(name)
+        if not self._minimum(at) <= value <= self.maximum:
+            raise self._refusal(number, name, at)
+        return value
+
+    def _check_address(self, text: str, name: str, at: Scope | None) -> str:
+        if text in self.choices:
+            return text
+        try:
+            split_address(text)
+        except ValueError:
+            raise self._refusal(text, name, at) from None
+        return text
+
+    def _refusal(self, value: object, name: str, at: Scope | None) -> InvalidConfig:
+        label = name or self.name
+        if label != self.name:
+            label += f" (another name of {self.name})"
+        why = f" {self.why_not}" if self.why_not else ""
+        allowed = self.allowed(name, at)
+        return InvalidConfig(f"{label} = {_shown(value)} is refused: it must be {allowed}.{why}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... (cut)"

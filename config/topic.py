@@ -1,0 +1,112 @@
+"""The immutable view of a topic's settings that a log works by, and checks of overrides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .broker_table import BROKER_SETTINGS
+from .names import Given, Names
+from .setting import Scope, Value
+from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
+
+__all__ = [
+    "TOPIC_SETTINGS",
+    "TopicSettings",
+    "check_defaults",
+    "check_overrides",
+    "effective",
+    "topic_settings",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What holds for one topic: its own override, else the broker's value, else the default.
+
+    The names are the settings' names with underscores; `TOPIC_SETTINGS` says what each means.
+    Time differences are None when there is no limit; -1 in the retention limits is off.
+    """
+
+    message_timestamp_type: str
+    max_message_time_difference_ms: int | None
+    message_timestamp_before_max_ms: int | None
+    message_timestamp_after_max_ms: int | None
+    message_format_version: str
+    compression_type: str
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    cleanup_policy: str
+    max_message_bytes: int
+    max_decompressed_bytes: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    acks_all_durability: str
+
+
+_OF_THE_BROKER: Final = "is a setting of the broker, not of a topic"
+
+_NAMES: Final = Names(
+    TOPIC_SETTINGS.values(),
+    {
+        **{
+            name: _OF_THE_BROKER for setting in BROKER_SETTINGS.values() for name in setting.names()
+        },
+        **TOPIC_NAMES_NOT_OFFERED,
+    },
+)
+
+
+def topic_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicSettings:
+    """The view for one topic. `defaults` are the broker's values, `overrides` the topic's own;
+    both by any name, values as text. Raises `InvalidConfig`."""
+    values = _resolve(defaults, Scope.BROKER) | _resolve(overrides, Scope.TOPIC)
+    seen: dict[str, Any] = {}
+    for setting in TOPIC_SETTINGS.values():
+        if setting.attribute in TopicSettings.__dataclass_fields__:
+            value = values.get(setting.name, setting.default)
+            limited = setting.no_limit is None or value != setting.no_limit
+            seen[setting.attribute] = value if limited else None
+    return TopicSettings(**seen)
+
+
+def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """The overrides of a topic by canonical name, values in canonical text.
+
+    Raises `InvalidConfig`: unknown name, value out of bounds, two names that contradict.
+    """
+    return _as_text(_resolve(overrides, Scope.TOPIC))
+
+
+def check_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
+    """As `check_overrides`, for values that hold for the whole broker."""
+    return _as_text(_resolve(defaults, Scope.BROKER))
+
+
+def effective(
+    defaults: Mapping[str, str], overrides: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """(name, value, where it comes from: "topic", "broker" or "default") of every setting."""
+    own, broker = check_overrides(overrides), check_defaults(defaults)
+    rows: list[tuple[str, str, str]] = []
+    for name, setting in TOPIC_SETTINGS.items():
+        if name in own:
+            rows.append((name, own[name], "topic"))
+        elif name in broker:
+            rows.append((name, broker[name], "broker"))
+        else:
+            rows.append((name, setting.format(setting.default), "default"))
+    return rows
+
+
+def _resolve(given: Mapping[str, str], at: Scope) -> dict[str, Value]:
+    return _NAMES.resolve([Given(name, text) for name, text in given.items()], at)
+
+
+def _as_text(values: Mapping[str, Value]) -> dict[str, str]:
+    return {name: TOPIC_SETTINGS[name].format(value) for name, value in values.items()}

@@ -1,0 +1,248 @@
+"""Every setting of a topic, declared once."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from .setting import INT32_MAX, INT64_MAX, Kind, Scope, Setting
+
+_DAY_MS: Final = 86_400_000
+_TIME_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
+
+
+def _integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
+    return Setting(
+        name=name, scope=Scope.TOPIC, kind=Kind.INTEGER, default=default, unit=unit, doc=doc, **more
+    )
+
+
+def _choice(name: str, choices: tuple[str, ...], doc: str, **more: Any) -> Setting:
+    """The first choice is the default."""
+    return Setting(
+        name=name,
+        scope=Scope.TOPIC,
+        kind=Kind.CHOICE,
+        default=choices[0],
+        choices=choices,
+        doc=doc,
+        **more,
+    )
+
+
+_DECLARED: Final = (
+    _choice(
+        "message.timestamp.type",
+        ("CreateTime", "LogAppendTime"),
+        "Whose time a message carries: its producer's (CreateTime) or the broker's at the moment "
+        "of the append (LogAppendTime).",
+        aliases=("log.message.timestamp.type",),
+    ),
+    _integer(
+        "max.message.time.difference.ms",
+        INT64_MAX,
+        "ms",
+        "On a CreateTime topic, how far a message's time may be from the broker's clock in either "
+        "direction; one message beyond it refuses its whole set. The default is no limit.",
+        no_limit=INT64_MAX,
+        aliases=(_TIME_DIFFERENCE, f"log.{_TIME_DIFFERENCE}"),
+    ),
+    _integer(
+        "message.timestamp.before.max.ms",
+        INT64_MAX,
+        "ms",
+        "How far a message's time may be in the past. When set it wins over "
+        "max.message.time.difference.ms for that direction.",
+        no_limit=INT64_MAX,
+        aliases=("log.message.timestamp.before.max.ms",),
+    ),
+    _integer(
+        "message.timestamp.after.max.ms",
+        INT64_MAX,
+        "ms",
+        "How far a message's time may be in the future. When set it wins over "
+        "max.message.time.difference.ms for that direction.",
+        no_limit=INT64_MAX,
+        aliases=("log.message.timestamp.after.max.ms",),
+    ),
+    _choice(
+        "message.format.version",
+        ("producer",),
+        "The message format on disk. `producer` stores what was sent, except that a LogAppendTime "
+        "topic stores format v0 as v1, because v0 has no room for the time.",
+        why_not="Storing one fixed format (0.9.x, 0.10.x, 0.11 and later) does not exist yet.",
+        aliases=("log.message.format.version",),
+    ),
+    _choice(
+        "compression.type",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4"),
+        "How message sets are stored: as the producer sent them, uncompressed, or with one codec.",
+        any_case_in_broker=True,
+    ),
+    _integer(
+        "segment.bytes",
+        2**30,
+        "bytes",
+        "Size at which a segment is closed and the next one begun. A message set larger than this "
+        "is refused.",
+        minimum=14,
+        maximum=INT32_MAX,
+        aliases=("log.segment.bytes",),
+    ),
+    _integer(
+        "segment.ms",
+        7 * _DAY_MS,
+        "ms",
+        "Message time that a segment may span, counted from its first message, before the next "
+        "one is begun.",
+        minimum=1,
+        aliases=("log.roll.ms",),
+        scaled=MappingProxyType({"log.roll.hours": 3_600_000}),
+    ),
+    _integer(
+        "segment.jitter.ms",
+        0,
+        "ms",
+        "At most this much, drawn at random for each segment, is taken off segment.ms, so that "
+        "many partitions do not roll at once.",
+        aliases=("log.roll.jitter.ms",),
+        scaled=MappingProxyType({"log.roll.jitter.hours": 3_600_000}),
+    ),
+    _integer(
+        "segment.index.bytes",
+        10 * 2**20,
+        "bytes",
+        "Largest size of each index of a segment; a full one closes the segment. Below 24 the "
+        "time index has no usable entry.",
+        minimum=24,
+        maximum=INT32_MAX,
+        aliases=("log.index.size.max.bytes",),
+    ),
+    _integer(
+        "index.interval.bytes",
+        4096,
+        "bytes",
+        "Bytes of messages between two index entries: smaller finds faster and takes more index.",
+        maximum=INT32_MAX,
+        aliases=("log.index.interval.bytes",),
+    ),
+    _integer(
+        "retention.ms",
+        7 * _DAY_MS,
+        "ms",
+        "Age, by message time, at which a segment is deleted: when its largest timestamp is older "
+        "than this. Negative keeps everything; 0 is allowed for a topic, not for the broker.",
+        negative_is_off=True,
+        zero_in_broker=False,
+        aliases=("log.retention.ms",),
+        scaled=MappingProxyType(
+            {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
+        ),
+    ),
+    _integer(
+        "retention.bytes",
+        -1,
+        "bytes",
+        "Size of a partition above which its oldest segments are deleted. Negative is no limit.",
+        negative_is_off=True,
+        aliases=("log.retention.bytes",),
+    ),
+    _choice(
+        "cleanup.policy",
+        ("delete",),
+        "What happens to old data: it is deleted, segment by segment, by retention.ms and "
+        "retention.bytes.",
+        why_not="Compaction (compact) does not exist in Horolog.",
+        aliases=("log.cleanup.policy",),
+    ),
+    _integer(
+        "max.message.bytes",
+        1_000_012,
+        "bytes",
+        "Largest message accepted, as stored: a compressed set counts as one message, and the 12 "
+        "bytes of offset and size count too. Lowering it never touches stored data.",
+        maximum=INT32_MAX,
+        aliases=("message.max.bytes",),
+    ),
+    _integer(
+        "max.decompressed.bytes",
+        16 * 2**20,
+        "bytes",
+        "Largest size that a compressed set may decompress to. Producers bound a set at about 1 "
+        "MB before compression, so the default leaves sixteen times that and still stops a "
+        "decompression bomb early.",
+        minimum=1024,
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "file.delete.delay.ms",
+        60_000,
+        "ms",
+        "How long the files of a deleted segment or topic stay on disk, renamed to `.deleted`.",
+        aliases=("log.segment.delete.delay.ms",),
+    ),
+    _integer(
+        "flush.messages",
+        INT64_MAX,
+        "messages",
+        "After how many appended messages the log is synced to disk, whatever the producers ask "
+        "for. The default leaves it to acks.all.durability and the operating system.",
+        zero_in_broker=False,
+        aliases=("log.flush.interval.messages",),
+    ),
+    _integer(
+        "flush.ms",
+        INT64_MAX,
+        "ms",
+        "How long an appended message may stay unsynced. The default is no limit, or "
+        "log.flush.scheduler.interval.ms when that is set.",
+        aliases=("log.flush.interval.ms",),
+    ),
+    _choice(
+        "acks.all.durability",
+        ("fsync", "written"),
+        "What an answer to acks=all promises. `fsync`: the data is on disk and survives a power "
+        "cut. `written`: the operating system has it, which survives a killed broker, not a power "
+        "cut.",
+    ),
+    Setting(
+        name="preallocate",
+        scope=Scope.TOPIC,
+        kind=Kind.BOOLEAN,
+        default=False,
+        choices=("false",),
+        doc="Only false: files grow as they are written. It is here because Kafka's tools send it.",
+        why_not="Files are never preallocated.",
+        aliases=("log.preallocate",),
+    ),
+    _integer(
+        "min.insync.replicas",
+        1,
+        "",
+        "Only 1: there is one broker. It is here because Kafka's tools send it.",
+        minimum=1,
+        maximum=1,
+        why_not="There is one broker, so there is one replica.",
+    ),
+)
+
+TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {setting.name: setting for setting in _DECLARED}
+)
+"""Every topic setting by canonical name, in the order of the documentation."""
+
+_NO_COMPACTION: Final = "belongs to compaction, which does not exist in Horolog"
+
+_NO_REPLICATION: Final = "belongs to replication, and there is one broker"
+
+TOPIC_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "delete.retention.ms": _NO_COMPACTION,
+        "min.compaction.lag.ms": _NO_COMPACTION,
+        "max.compaction.lag.ms": _NO_COMPACTION,
+        "min.cleanable.dirty.ratio": _NO_COMPACTION,
+        "unclean.leader.election.enable": _NO_REPLICATION,
+        "leader.replication.throttled.replicas": _NO_REPLICATION,
+        "follower.replication.throttled.replicas": _NO_REPLICATION,
+    }
+)
+"""Kafka's topic settings that have no counterpart here: name -> why, as the end of a sentence."""

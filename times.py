@@ -1,0 +1,223 @@
+"""Times as people write them, to and from milliseconds since the epoch. The only parser.
+
+A time is one of
+
+- RFC 3339 with a zone: `2016-11-14T17:24:32.509Z`, `2016-11-14 18:24:32+01:00`;
+- `now`;
+- `@-1h`, `@-7d`, `@-1h30m`: that long before now (units `w d h m s ms`, in this order);
+- epoch milliseconds: 0, or 10^11 to 10^14 (March 1973 to November 5138).
+
+Anything whose meaning would be a guess is refused with a hint: a date or time without a zone, a
+number that looks like seconds or microseconds, a time before 1970 (negative milliseconds are
+sentinels in the protocol).
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_MS_MINIMUM: Final = 10**11
+EPOCH_MS_MAXIMUM: Final = 10**14
+INT64_MAX: Final = 2**63 - 1
+
+_FORMS: Final = (
+    "a time is RFC 3339 with a zone (2016-11-14T17:24:32Z), now, @-1h, or epoch milliseconds"
+)
+
+_RFC3339: Final = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?"
+    r"(?:([Zz])|([+-])(\d{2}):(\d{2}))",
+    re.ASCII,
+)
+_NAIVE: Final = re.compile(r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?)?", re.ASCII)
+_NO_SECONDS: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}([Zz]|[+-]\d{2}:\d{2})", re.ASCII
+)
+_NUMBER: Final = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
+_DURATION: Final = re.compile(
+    r"(?:(\d{1,12})w)?(?:(\d{1,12})d)?(?:(\d{1,12})h)?(?:(\d{1,12})m(?!s))?"
+    r"(?:(\d{1,12})s)?(?:(\d{1,12})ms)?",
+    re.ASCII,
+)
+_UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
+
+
+class TimeError(ValueError):
+    """The text is not a time, or its meaning would be a guess. The message says what to write."""
+
+
+class _NoZone(TimeError):
+    """A date or a time without a zone."""
+
+
+def parse_time(text: str, now_ms: int, any_unit: bool = False) -> int:
+    """Milliseconds since the epoch that `text` means; digits beyond milliseconds are dropped.
+
+    `any_unit` takes a plain number as it is, even where it looks like another unit: for topics
+    whose producers wrote seconds or microseconds into their timestamps. Raises `TimeError`.
+    """
+    bare = text.removeprefix("@")
+    duration_ms = _duration_ms(bare.removeprefix("-"))
+    if duration_ms is not None:
+        if text.startswith("@-"):
+            return _not_before_epoch(now_ms - duration_ms, text)
+        raise TimeError(
+            f"{text!r} is a length of time, not a time: write @-{bare.removeprefix('-')} for "
+            "that long ago"
+        )
+    return _parse_absolute(bare, text, now_ms, any_unit)
+
+
+def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | None, int | None]:
+    """The range `@A:B` as (start, end) in milliseconds; None is the beginning or the end.
+
+    A and B are times without `@`; `-1h` counts back from now on both sides; `1h` as B counts
+    from A; an empty side is open. Raises `TimeError`, also when the text can be split at no colon
+    or at more than one.
+    """
+    if not text.startswith("@") or ":" not in text:
+        raise TimeError(f"{text!r} is not a range: write @A:B, for example @-2h:1h")
+    found: list[tuple[int | None, int | None]] = []
+    reasons: list[TimeError] = []
+    for colon in (position for position, letter in enumerate(text) if letter == ":"):
+        try:
+            found.append(_parse_sides(text[1:colon], text[colon + 1 :], now_ms, any_unit))
+        except TimeError as error:
+            reasons.append(error)
+    if len(found) > 1:
+        raise TimeError(f"{text!r} can be split into two times in more than one way")
+    if not found:
+        telling = reasons if len(reasons) == 1 else [e for e in reasons if isinstance(e, _NoZone)]
+        if telling:
+            raise TimeError(f"{text!r} is not a range: {telling[0]}")
+        raise TimeError(f"{text!r} has no colon with a time on both sides: {_FORMS}")
+    start_ms, end_ms = found[0]
+    if start_ms is not None and end_ms is not None and end_ms < start_ms:
+        raise TimeError(
+            f"{text!r} ends ({format_time(end_ms)}) before it starts ({format_time(start_ms)})"
+        )
+    return start_ms, end_ms
+
+
+def parse_time_or_range(
+    text: str, now_ms: int, any_unit: bool = False
+) -> tuple[int | None, int | None]:
+    """`parse_range` for text that holds a range, else (`parse_time`, None). Raises `TimeError`."""
+    try:
+        return parse_time(text, now_ms, any_unit), None
+    except TimeError:
+        if not text.startswith("@") or ":" not in text:
+            raise
+        if any(form.fullmatch(text[1:]) for form in (_RFC3339, _NAIVE, _NO_SECONDS)):
+            raise  # one time, whose colons are its own: why it is refused helps more
+        try:
+            return parse_range(text, now_ms, any_unit)
+        except TimeError as error:
+            raise error from None
+
+
+def format_time(timestamp_ms: int) -> str:
+    """RFC 3339 in UTC with milliseconds; a number that no calendar date has stays a number."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parse_sides(
+    start: str, end: str, now_ms: int, any_unit: bool
+) -> tuple[int | None, int | None]:
+    start_ms = None if start == "" else _parse_side(start, now_ms, any_unit)
+    if end == "":
+        return start_ms, None
+    length_ms = _duration_ms(end)
+    if length_ms is None:
+        return start_ms, _parse_side(end, now_ms, any_unit)
+    if start_ms is None:
+        raise TimeError(f"{end!r} counts from the start of the range, and there is none")
+    return start_ms, start_ms + length_ms
+
+
+def _parse_side(text: str, now_ms: int, any_unit: bool) -> int:
+    if text.startswith("-"):
+        return parse_time("@" + text, now_ms, any_unit)
+    if text.startswith("@"):
+        raise TimeError(f"{text!r} has a second @: a range is @A:B")
+    return parse_time(text, now_ms, any_unit)
+
+
+def _parse_absolute(bare: str, text: str, now_ms: int, any_unit: bool) -> int:
+    if bare == "now":
+        return now_ms
+    if _NUMBER.fullmatch(bare):
+        return _check_unit(int(bare), any_unit)
+    match = _RFC3339.fullmatch(bare)
+    if match is not None:
+        return _not_before_epoch(_rfc3339_ms(match, text), text)
+    if _NO_SECONDS.fullmatch(bare):
+        raise TimeError(f"{text!r} has no seconds: RFC 3339 is like 2016-11-14T17:24:00Z")
+    if _NAIVE.fullmatch(bare):
+        raise _NoZone(
+            f"{text!r} has no zone, so it could be any of a day's worth of times: "
+            f"write {_with_zone(bare)} for UTC, or with an offset such as +01:00"
+        )
+    raise TimeError(f"{text!r} is not a time: {_FORMS}")
+
+
+def _with_zone(naive: str) -> str:
+    """The naive text filled up to a whole RFC 3339 time in UTC, for the hint."""
+    return naive + "T00:00:00"[len(naive) - 10 :] + "Z" if len(naive) < 19 else naive + "Z"
+
+
+def _rfc3339_ms(match: re.Match[str], text: str) -> int:
+    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
+    fraction_ms = int((match[7] or "").ljust(3, "0")[:3])
+    offset = timedelta(0)
+    if match[8] is None:
+        hours, minutes = int(match[10]), int(match[11])
+        if hours > 23 or minutes > 59:
+            raise TimeError(f"{text!r} has a zone outside -23:59 to +23:59")
+        offset = timedelta(hours=hours, minutes=minutes) * (-1 if match[9] == "-" else 1)
+    if second == 60:
+        raise TimeError(f"{text!r} names a leap second, which epoch time does not count: use 59")
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone(offset))
+        return (moment - EPOCH) // timedelta(milliseconds=1) + fraction_ms
+    except (ValueError, OverflowError) as error:
+        raise TimeError(f"{text!r} is not a date and time: {error}") from None
+
+
+def _duration_ms(text: str) -> int | None:
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        return None
+    return sum(
+        int(count) * unit_ms
+        for count, unit_ms in zip(match.groups(default="0"), _UNITS_MS, strict=True)
+    )
+
+
+def _check_unit(number: int, any_unit: bool) -> int:
+    if number > INT64_MAX:
+        raise TimeError(f"{number} does not fit in 64 bits")
+    if any_unit or number == 0 or EPOCH_MS_MINIMUM <= number <= EPOCH_MS_MAXIMUM:
+        return number
+    if number < EPOCH_MS_MINIMUM:
+        guess, in_ms = "seconds", number * 1000
+    elif number < EPOCH_MS_MAXIMUM * 1000:
+        guess, in_ms = "microseconds", number // 1000
+    else:
+        guess, in_ms = "nanoseconds (or microseconds)", number // 1_000_000
+    raise TimeError(
+        f"{number} looks like {guess}: epoch milliseconds are 0 or from {EPOCH_MS_MINIMUM} to "
+        f"{EPOCH_MS_MAXIMUM}; write {in_ms} if it is {guess.split()[0]}, or give --any-unit to "
+        "take the number as it is"
+    )
+
+
+def _not_before_epoch(timestamp_ms: int, text: str) -> int:
+    if timestamp_ms < 0:
+        raise TimeError(f"{text!r} is before 1970-01-01T00:00:00Z, the earliest time there is")
+    return timestamp_ms
