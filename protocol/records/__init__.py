@@ -1,1 +1,1 @@
-"""Message formats v0 and v1: layouts, the scan kernel, sets, codecs."""
+"""Message formats v0 and v1: layouts, the walk over a set, sets, codecs."""

@@ -1,0 +1,52 @@
+"""Counts of append latency, which is append time minus create time, in fixed buckets."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000),
+    *(3_600_000, 86_400_000),
+)
+"""Upper bounds, inclusive, in milliseconds; what is above the last one has a bucket of its own."""
+
+
+def latency_bucket(latency_ms: int) -> int:
+    """Position in `LatencyCounts.counts` of a latency; negative ones go to the first bucket."""
+    return bisect_left(LATENCY_BUCKETS_MS, latency_ms)
+
+
+def _no_counts() -> list[int]:
+    return [0] * (len(LATENCY_BUCKETS_MS) + 1)
+
+
+@dataclass(slots=True)
+class LatencyCounts:
+    """How many messages took how long from their create time to their append.
+
+    A message from the future counts as latency 0 and once more in `skewed`. One without a create
+    time counts in `untimed` alone.
+    """
+
+    counts: list[int] = field(default_factory=_no_counts)
+    """Messages per bucket, not cumulative; the last one is above every bound."""
+    skewed: int = 0
+    untimed: int = 0
+    sum_ms: int = 0
+    max_ms: int = 0
+
+    @property
+    def timed(self) -> int:
+        """How many messages are in the buckets."""
+        return sum(self.counts)
+
+    def add(self, other: "LatencyCounts") -> None:
+        """Take in the counts of `other`."""
+        self.counts = [
+            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
+        ]
+        self.skewed += other.skewed
+        self.untimed += other.untimed
+        self.sum_ms += other.sum_ms
+        self.max_ms = max(self.max_ms, other.max_ms)

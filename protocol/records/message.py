@@ -1,0 +1,134 @@
+"""Single messages: building one, and reading the entries and records of a set.
+
+`entries` reads what is stored (a wrapper is one entry), `records` what a consumer sees.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from .kernel import Problem, crc32, walk
+from .layout import (
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    Buffer,
+    Codec,
+)
+from .problems import problem_error
+
+_CRC: Final = Struct(">I")
+_LENGTH: Final = Struct(">i")
+_V0_HEAD: Final = Struct(">BB")
+_V1_HEAD: Final = Struct(">BBq")
+_ENTRY: Final = Struct(">qi4xBB")
+"""Offset, size, magic and attributes of an entry."""
+_TIMESTAMP: Final = Struct(">q")
+
+
+def build_message(
+    key: Buffer | None,
+    value: Buffer | None,
+    *,
+    timestamp_ms: int = NO_TIMESTAMP,
+    magic: int = 1,
+    attributes: int = 0,
+) -> bytes:
+    """The bytes of one message, CRC included, without the entry's offset and size.
+
+    Raises `ValueError` for a magic other than 0 and 1, for a timestamp below -1, and for any
+    timestamp in a v0 message, which has no place for one.
+    """
+    if magic not in (0, 1):
+        raise ValueError(f"magic {magic}: only 0 and 1 can be built")
+    if timestamp_ms < NO_TIMESTAMP:
+        raise ValueError(f"timestamp {timestamp_ms}: it must be -1 (none) or not negative")
+    if magic == 0 and timestamp_ms != NO_TIMESTAMP:
+        raise ValueError(f"timestamp {timestamp_ms}: a message of magic 0 cannot carry one")
+    head = _V1_HEAD.pack(1, attributes, timestamp_ms) if magic else _V0_HEAD.pack(0, attributes)
+    body = b"".join((head, *_field(key), *_field(value)))
+    return _CRC.pack(crc32(body)) + body
+
+
+def _field(content: Buffer | None) -> tuple[Buffer, Buffer]:
+    if content is None:
+        return _LENGTH.pack(-1), b""
+    return _LENGTH.pack(len(content)), content
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry as it is stored. A wrapper's `value` is its compressed set."""
+
+    position: int
+    """Where the entry begins in the buffer."""
+    offset: int
+    size: int
+    """Bytes of the message, without the 12 in front of it."""
+    magic: int
+    attributes: int
+    timestamp_ms: int
+    """-1 for none, as in every v0 message."""
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.attributes & CODEC_MASK)
+
+    @property
+    def end(self) -> int:
+        """Position after the entry."""
+        return self.position + ENTRY_OVERHEAD + self.size
+
+    @property
+    def is_append_time(self) -> bool:
+        """Its timestamp was given by a broker at append. Never so in v0."""
+        return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+
+def entries(
+    buffer: Buffer, start: int = 0, end: int | None = None, *, verify_crc: bool = True
+) -> Iterator[Entry]:
+    """The entries of `buffer[start:end]`, shallow.
+
+    Ends silently before an incomplete last entry. Raises `CorruptMessage` at the first bad entry,
+    and `UnsupportedForMessageFormat` at the first with a magic other than 0 and 1, after having
+    given those before it.
+    """
+    end = len(buffer) if end is None else end
+    walked = walk(buffer, start, end, check_crc=verify_crc)
+    yield from _read_entries(memoryview(buffer), start, walked.end)
+    if walked.problem not in (Problem.NONE, Problem.PARTIAL):
+        raise problem_error(buffer, walked, end)
+
+
+def _read_entries(view: memoryview, start: int, end: int) -> Iterator[Entry]:
+    """The entries of bytes that a walk has found good."""
+    position = start
+    while position < end:
+        entry = _read_entry(view, position)
+        yield entry
+        position = entry.end
+
+
+def _read_entry(view: memoryview, position: int) -> Entry:
+    offset, size, magic, attributes = _ENTRY.unpack_from(view, position)
+    at = position + _ENTRY.size
+    timestamp_ms = NO_TIMESTAMP
+    if magic:
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(view, at)
+        at += _TIMESTAMP.size
+    key, at = _read_field(view, at)
+    value, _ = _read_field(view, at)
+    return Entry(position, offset, size, magic, attributes, timestamp_ms, key, value)
+
+
+def _read_field(view: memoryview, at: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(view, at)
+    at += _LENGTH.size
+    if length < 0:
+        return None, at
+    return bytes(view[at : at + length]), at + length

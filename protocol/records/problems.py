@@ -1,0 +1,65 @@
+"""What to say about the entry that stopped a walk."""
+
+from ..errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
+from .kernel import Problem, Walk, crc32
+from .layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+    SIZE_AT,
+    Buffer,
+)
+
+
+def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
+    """The exception for `walked.problem`, to be raised by the caller; not for `Problem.NONE`.
+
+    `end` is where the walk was to end. Positions in the text count from the start of `buffer`.
+    """
+    view = memoryview(buffer)
+    at = walked.problem_position
+    where = f"the message at byte {at}"
+
+    def unsigned(place: int, width: int) -> int:
+        return int.from_bytes(view[at + place : at + place + width], "big")
+
+    match walked.problem:
+        case Problem.PARTIAL:
+            return CorruptMessage(f"{where} is incomplete: {end - at} bytes of it are there")
+        case Problem.MAGIC:
+            return unsupported_magic(view[at + MAGIC_AT], where)
+        case Problem.SIZE:
+            size = int.from_bytes(view[at + SIZE_AT : at + MAGIC_AT - 4], "big", signed=True)
+            return CorruptMessage(
+                f"{where} says that it has {size} bytes; the smallest message has"
+                f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1)"
+            )
+        case Problem.CRC:
+            stored = unsigned(CRC_AT, 4)
+            computed = crc32(view[at + MAGIC_AT : at + ENTRY_OVERHEAD + unsigned(SIZE_AT, 4)])
+            return CorruptMessage(
+                f"{where} has CRC {stored:08x}, but its content gives {computed:08x}"
+            )
+        case Problem.LENGTHS:
+            return CorruptMessage(
+                f"{where}: key and value do not add up to its {unsigned(SIZE_AT, 4)} bytes"
+            )
+        case Problem.CODEC:
+            codec = view[at + ATTRIBUTES_AT] & CODEC_MASK
+            return CorruptMessage(f"{where} is compressed with codec {codec}; known are 1 to 3")
+        case _:
+            offset = int.from_bytes(view[at : at + SIZE_AT], "big", signed=True)
+            return CorruptMessage(
+                f"{where} has offset {offset}, which does not follow {walked.last_offset}"
+            )
+
+
+def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
+    """The refusal of a format that is known (2, record batches) or not, but not read here."""
+    known = " (record batches)" if magic == 2 else ""
+    return UnsupportedForMessageFormat(
+        f"{where} has magic {magic}{known}; this version reads and writes magic 0 and 1"
+    )
