@@ -48,6 +48,16 @@ class TopicSettings:
     flush_ms: int
     acks_all_durability: str
 
+    @property
+    def stamps_append_time(self) -> bool:
+        """Whether the broker's time replaces the producer's."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def stamps_append_time(self) -> bool:
+        """Whether the broker gives each message the time of its append (LogAppendTime)."""
+        return self.message_timestamp_type == "LogAppendTime"
+
 
 _OF_THE_BROKER: Final = "is a setting of the broker, not of a topic"
 

@@ -1,0 +1,75 @@
+"""What every test may use: both event loops, outside programs, replayable randomness."""
+
+import asyncio
+import os
+import random
+import shutil
+from collections.abc import Callable, Mapping
+
+import hypothesis
+import pytest
+import uvloop
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "soak", deadline=None, print_blob=True, max_examples=5000, stateful_step_count=200
+)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed of this run's random tests here, so that a failing run can name it."""
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        seed = terminalreporter.config.getoption("--hypothesis-seed")
+        terminalreporter.write_line(f"random tests ran with --hypothesis-seed={seed}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the soak tests out unless they are asked for with `-m soak`."""
+    if "soak" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """uvloop, which the broker runs on; with the marker `both_loops` asyncio's own as well."""
+    factories: dict[str, LoopFactory] = {"uvloop": uvloop.new_event_loop}
+    if item.get_closest_marker("both_loops"):
+        factories["asyncio"] = asyncio.new_event_loop
+    return factories
+
+
+@pytest.fixture
+def require_program() -> Callable[[str], str]:
+    """`require_program("kcat")` is its path; without it the test skips by name.
+
+    With `HOROLOG_REQUIRE=all` a missing program is a failure: then nothing is skipped unseen.
+    """
+
+    def require(name: str) -> str:
+        path = shutil.which(name)
+        if path is None and os.environ.get("HOROLOG_REQUIRE") == "all":
+            pytest.fail(f"{name} is not installed, and HOROLOG_REQUIRE=all asks for it")
+        if path is None:
+            pytest.skip(f"{name} is not installed")
+        return path
+
+    return require
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of the shell that runs the tests do not reach the brokers that they start."""
+    for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
+        if variable != "HOROLOG_REQUIRE":
+            monkeypatch.delenv(variable)
