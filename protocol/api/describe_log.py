@@ -1,0 +1,89 @@
+"""describe-log: the segments of a partition, their times, and what retention says of each.
+
+Kafka has no such request.
+"""
+
+from typing import Final
+
+from ..limits import MAX_PARTITIONS, MAX_SEGMENTS, MAX_TOPICS
+from .schema import (
+    INT32,
+    Api,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
+
+
+@message
+class DescribeLogTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@message
+class DescribeLogRequest:
+    topics: list[DescribeLogTopic] = array(DescribeLogTopic, max_items=MAX_TOPICS)
+
+
+@message
+class DescribedSegment:
+    base_offset: int = int64(doc="First offset the segment may hold.")
+    next_offset: int = int64(doc="First offset after it.")
+    size_bytes: int = int64(doc="Size of the log file.")
+    largest_timestamp_ms: int = int64(doc="Largest timestamp of its messages; -1 when none.")
+    largest_offset: int = int64(doc="Offset of the message that has it; -1 when none.")
+    first_timestamp_ms: int = int64(doc="Timestamp of its first message; -1 when none.")
+    created_ms: int = int64(doc="When the segment was created.")
+    modified_ms: int = int64(doc="When its log file was last written.")
+    active: bool = boolean(doc="True for the segment that is appended to.")
+    offset_entries: int = int32(doc="Entries of the offset index.")
+    time_entries: int = int32(doc="Entries of the time index.")
+    verdict: str = string(doc="What retention does with it: `kept`, `expired`, ...")
+    reason: str = string(doc="Why.")
+    expires_ms: int = int64(default=-1, doc="When it will expire by time; -1 when never.")
+
+
+@message
+class DescribeLogPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when the log could be described.")
+    error_message: str | None = error_text(default=None)
+    log_start_offset: int = int64(default=-1, doc="First offset stored.")
+    log_end_offset: int = int64(default=-1, doc="Offset that the next message will get.")
+    high_watermark: int = int64(default=-1, doc="First offset not yet readable.")
+    recovery_point: int = int64(default=-1, doc="Everything below it is on disk.")
+    size_bytes: int = int64(default=-1, doc="Size of all segments.")
+    segments: list[DescribedSegment] = array(
+        DescribedSegment, max_items=MAX_SEGMENTS, default=(), doc="Oldest first."
+    )
+
+
+@message
+class DescribeLogTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[DescribeLogPartitionResult] = array(
+        DescribeLogPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class DescribeLogResponse:
+    topics: list[DescribeLogTopicResult] = array(DescribeLogTopicResult, max_items=MAX_TOPICS)
+
+
+DESCRIBE_LOG: Final = Api(
+    key=1000,
+    name="describe-log",
+    min_version=0,
+    max_version=0,
+    request=DescribeLogRequest,
+    response=DescribeLogResponse,
+    doc="Offsets, segments and retention verdicts of partitions.",
+    native=True,
+)

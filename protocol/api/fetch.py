@@ -1,0 +1,67 @@
+"""fetch: read message sets from partitions, waiting for data when asked to."""
+
+from typing import Final
+
+from ..limits import MAX_PARTITIONS, MAX_TOPICS
+from .schema import Api, array, error_text, int16, int32, int64, message, records, string
+
+
+@message
+class FetchPartition:
+    partition: int = int32(doc="Partition to read.")
+    fetch_offset: int = int64(doc="First offset wanted.")
+    partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
+
+
+@message
+class FetchTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[FetchPartition] = array(FetchPartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class FetchRequest:
+    replica_id: int = int32(default=-1, doc="-1 for a consumer.")
+    max_wait_ms: int = int32(default=0, doc="How long to wait for `min_bytes`.")
+    min_bytes: int = int32(default=0, doc="Answer as soon as this much is readable.")
+    max_bytes: int = int32(since=3, default=0x7FFF_FFFF, doc="Most bytes of the response.")
+    topics: list[FetchTopic] = array(
+        FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
+    )
+
+
+@message
+class FetchPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when it could be read.")
+    high_watermark: int = int64(default=-1, doc="First offset not yet readable; -1 on error.")
+    records: bytes | None = records(
+        default=b"",
+        doc="Messages as stored. May begin below `fetch_offset` (compressed sets) and end in the "
+        "middle of a message; the reader drops both.",
+    )
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class FetchTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[FetchPartitionResult] = array(FetchPartitionResult, max_items=MAX_PARTITIONS)
+
+
+@message
+class FetchResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
+
+
+FETCH: Final = Api(
+    key=1,
+    name="fetch",
+    min_version=0,
+    max_version=3,
+    request=FetchRequest,
+    response=FetchResponse,
+    doc="Read messages. Versions 0 and 1 speak message format v0, 2 and 3 speak v0 and v1. In "
+    "version 3 the first non-empty partition gives its first message whole, however large.",
+)

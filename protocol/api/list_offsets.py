@@ -1,0 +1,77 @@
+"""list-offsets: which offset was it at a time."""
+
+from typing import Final
+
+from ..limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
+from .schema import INT64, Api, array, error_text, int16, int32, int64, message, string
+
+LATEST: Final = -1
+"""Target that asks for the end: the offset that the next message will get."""
+
+EARLIEST: Final = -2
+"""Target that asks for the first offset still stored."""
+
+LARGEST: Final = -3
+"""Target that asks for the first message among those with the largest timestamp."""
+
+
+@message
+class ListOffsetsPartition:
+    partition: int = int32(doc="Partition to search.")
+    timestamp: int = int64(
+        doc="Target in ms since the epoch; or -1 the end, -2 the start, -3 the message with the "
+        "largest timestamp."
+    )
+    max_num_offsets: int = int32(until=0, default=1, doc="Most offsets to list.")
+
+
+@message
+class ListOffsetsTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class ListOffsetsRequest:
+    replica_id: int = int32(default=-1, doc="-1 for a consumer.")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, max_items=MAX_TOPICS)
+
+
+@message
+class ListOffsetsPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when it could be searched.")
+    old_style_offsets: list[int] = array(
+        INT64,
+        max_items=MAX_OLD_STYLE_OFFSETS,
+        until=0,
+        default=(),
+        doc="Descending: the offset found, then older segments' first offsets.",
+    )
+    timestamp: int = int64(since=1, default=-1, doc="Its timestamp; -1 when none or not asked.")
+    offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class ListOffsetsTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[ListOffsetsPartitionResult] = array(
+        ListOffsetsPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class ListOffsetsResponse:
+    topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
+
+
+LIST_OFFSETS: Final = Api(
+    key=2,
+    name="list-offsets",
+    min_version=0,
+    max_version=1,
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    doc="Find the first message, in offset order, whose timestamp is at or after the target.",
+)

@@ -1,0 +1,76 @@
+"""metadata: the broker's address, and topics with their partitions."""
+
+from typing import Final
+
+from ..limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from .schema import (
+    INT32,
+    Api,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    message,
+    string,
+)
+
+
+@message
+class MetadataTopic:
+    name: str = string(doc="Topic asked about.")
+
+
+@message
+class MetadataRequest:
+    topics: list[MetadataTopic] = array(
+        MetadataTopic, max_items=MAX_TOPICS, default=(), doc="Empty: all topics."
+    )
+    allow_auto_topic_creation: bool = boolean(
+        native=True, default=True, doc="False: a topic that does not exist is not created."
+    )
+
+
+@message
+class MetadataBroker:
+    node_id: int = int32(doc="Id of the broker.")
+    host: str = string(doc="Host to connect to.")
+    port: int = int32(doc="Port to connect to.")
+
+
+@message
+class MetadataPartition:
+    error_code: int = int16(default=0, doc="0 when the partition can be served.")
+    partition: int = int32(doc="Partition.")
+    leader_id: int = int32(default=-1, doc="Id of the broker that serves it.")
+    replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
+    isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class MetadataTopicResult:
+    error_code: int = int16(default=0, doc="0 when the topic exists.")
+    name: str = string(doc="Topic.")
+    partitions: list[MetadataPartition] = array(
+        MetadataPartition, max_items=MAX_PARTITIONS, default=()
+    )
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class MetadataResponse:
+    brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
+    topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
+
+
+METADATA: Final = Api(
+    key=3,
+    name="metadata",
+    min_version=0,
+    max_version=0,
+    request=MetadataRequest,
+    response=MetadataResponse,
+    doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
+    "`auto.create.topics.enable` is on and the request does not forbid it.",
+)

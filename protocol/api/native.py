@@ -1,0 +1,212 @@
+"""The native encoding: one msgpack array a frame, after a 4-byte big-endian length.
+
+    request    [api, version, correlation_id, client_id, body]
+    response   [correlation_id, error_code, body]
+
+Bodies are maps with string keys, as the message classes declare them; a response with an error
+code has the body {"error_message": text}. A record set is one `bin`.
+
+A request is opened in two steps, so that one whose body is wrong can still be answered under its
+correlation id: `open_request`, then `decode_body`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgpack
+
+from ..errors import NO_ERROR, InvalidRequest
+from ..limits import (
+    LENGTH_BYTES,
+    MAX_CLIENT_ID_BYTES,
+    MAX_ERROR_TEXT_BYTES,
+    MAX_REQUEST_VALUES,
+    MAX_RESPONSE_VALUES,
+    UNCHECKED_FRAME_BYTES,
+)
+from .framing import ProtocolError
+from .plans import Refused, clip, quoted, reader, writer
+from .schema import INT32, Api
+from .shape import find_fault
+
+T = TypeVar("T")
+Frame = bytes | bytearray | memoryview
+
+_HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
+"""The most that a request's bytes before its body take: array, three numbers, a string."""
+
+
+class RequestHead(NamedTuple):
+    """What every request begins with. `api_key` and `version` may be unknown ones."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+@dataclass(slots=True)
+class RawBody:
+    """A body not yet decoded: what msgpack made of it, or what is wrong with it."""
+
+    value: Any
+    fault: str | None = None
+
+
+class ResponseHead(NamedTuple):
+    """What every response begins with."""
+
+    correlation_id: int
+    error_code: int
+
+
+def open_request(frame: Frame) -> tuple[RequestHead, RawBody]:
+    """Take the head off a request.
+
+    Raises ProtocolError when there is no telling what to answer to: the connection is to be
+    closed. A broken body is no error yet.
+    """
+    try:
+        outer = _unpack(frame, MAX_REQUEST_VALUES)
+    except _Unreadable as unreadable:
+        head = _head(_salvage(frame, 5, str(unreadable)))
+        return head, RawBody(None, f"the body is not valid msgpack: {unreadable}")
+    if type(outer) is not list or len(outer) != 5:
+        raise ProtocolError(
+            "a request must be an array of 5: api, version, correlation id, client id, body; "
+            f"got {quoted(outer)}"
+        )
+    return _head(outer), RawBody(outer[4])
+
+
+def _head(outer: list[Any]) -> RequestHead:
+    api_key, version, correlation_id, client_id = outer[:4]
+    if type(api_key) is not int or type(version) is not int:
+        raise ProtocolError(
+            f"a request's api and version must be integers, not {quoted(api_key)} "
+            f"and {quoted(version)}"
+        )
+    _check_correlation_id(correlation_id)
+    if client_id is not None:
+        if type(client_id) is not str:
+            raise ProtocolError(f"a client id must be a string or null, not {quoted(client_id)}")
+        if len(client_id.encode()) > MAX_CLIENT_ID_BYTES:
+            raise ProtocolError(f"a client id must be at most {MAX_CLIENT_ID_BYTES} bytes long")
+    return RequestHead(api_key, version, correlation_id, client_id)
+
+
+def _check_correlation_id(value: object) -> None:
+    if type(value) is not int or not INT32.low <= value <= INT32.high:
+        raise ProtocolError(f"a correlation id must be an int32, not {quoted(value)}")
+
+
+def decode_body(struct: type[T], version: int, raw: RawBody) -> T:
+    """Make a request's message object. Raises InvalidRequest naming the field that is wrong."""
+    if raw.fault is not None:
+        raise InvalidRequest(raw.fault)
+    try:
+        body: T = reader(struct, version, True)(raw.value)
+    except Refused as refused:
+        raise InvalidRequest(str(refused)) from None
+    return body
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+) -> bytes:
+    """A request's frame, with its length in front."""
+    values = writer(api.request, version)(body)
+    return _frame([api.key, version, correlation_id, client_id, values])
+
+
+def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
+    """A response's frame, with its length in front."""
+    return _frame([correlation_id, NO_ERROR, writer(api.response, version)(body)])
+
+
+def encode_error(correlation_id: int, code: int, message: str) -> bytes:
+    """The frame of a response that is an error as a whole, with its length in front."""
+    return _frame([correlation_id, code, {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}])
+
+
+def open_response(frame: Frame) -> tuple[ResponseHead, RawBody]:
+    """Take the head off a response. Raises ProtocolError when the frame is no response."""
+    try:
+        outer = _unpack(frame, MAX_RESPONSE_VALUES)
+    except _Unreadable as unreadable:
+        raise ProtocolError(f"a response is not valid msgpack: {unreadable}") from None
+    if type(outer) is not list or len(outer) != 3:
+        raise ProtocolError(
+            "a response must be an array of 3: correlation id, error code, body; "
+            f"got {quoted(outer)}"
+        )
+    correlation_id, error_code, body = outer
+    _check_correlation_id(correlation_id)
+    if type(error_code) is not int:
+        raise ProtocolError(f"an error code must be an integer, not {quoted(error_code)}")
+    return ResponseHead(correlation_id, error_code), RawBody(body)
+
+
+def decode_response(struct: type[T], version: int, raw: RawBody) -> T:
+    """Make a response's message object; fields this side does not know are skipped.
+
+    Raises ProtocolError naming the field that is wrong.
+    """
+    try:
+        body: T = reader(struct, version, False)(raw.value)
+    except Refused as refused:
+        raise ProtocolError(f"in a response, {refused}") from None
+    return body
+
+
+def error_message(raw: RawBody) -> str | None:
+    """The sentence in the body of an error response; None when there is none."""
+    if type(raw.value) is tuple:
+        for key, text in raw.value:
+            if key == "error_message" and isinstance(text, str):
+                return text
+    return None
+
+
+class _Unreadable(Exception):
+    """The bytes are not one msgpack value within the limits."""
+
+
+def _refuse_extension(code: int, _: bytes) -> None:
+    raise ValueError(f"it holds an extension type ({code}), which the protocol does not use")
+
+
+def _unpack(frame: Frame, max_values: int) -> Any:
+    """One msgpack value: arrays as lists, maps as tuples of pairs."""
+    if len(frame) > UNCHECKED_FRAME_BYTES:
+        fault = find_fault(frame, max_values)
+        if fault is not None:
+            raise _Unreadable(fault)
+    try:
+        return msgpack.unpackb(
+            frame,
+            object_pairs_hook=tuple,
+            ext_hook=_refuse_extension,
+            strict_map_key=True,
+            max_ext_len=0,
+        )
+    except ValueError as error:
+        # Every error of msgpack is a ValueError; the one for depth has no text.
+        raise _Unreadable(str(error) or "it is nested too deeply") from None
+
+
+def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
+    """All but the last value of an array of `length`, when the last is what is unreadable."""
+    unpacker = msgpack.Unpacker(ext_hook=_refuse_extension, max_ext_len=0)
+    unpacker.feed(frame[:_HEAD_BYTES])
+    try:
+        if unpacker.read_array_header() == length:
+            return [unpacker.unpack() for _ in range(length - 1)]
+    except (ValueError, msgpack.OutOfData):
+        pass
+    raise ProtocolError(f"the frame is not a msgpack request: {fault}")
+
+
+def _frame(values: list[Any]) -> bytes:
+    payload: bytes = msgpack.packb(values)
+    return b"".join((len(payload).to_bytes(LENGTH_BYTES, "big"), payload))

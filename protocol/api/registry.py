@@ -1,0 +1,39 @@
+"""The table of all requests, by key."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from .alter_configs import ALTER_CONFIGS
+from .api_versions import API_VERSIONS
+from .create_topics import CREATE_TOPICS
+from .delete_topics import DELETE_TOPICS
+from .describe_configs import DESCRIBE_CONFIGS
+from .describe_log import DESCRIBE_LOG
+from .fetch import FETCH
+from .list_offsets import LIST_OFFSETS
+from .metadata import METADATA
+from .offset_commit import OFFSET_COMMIT
+from .offset_fetch import OFFSET_FETCH
+from .produce import PRODUCE
+from .schema import Api
+
+APIS: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            PRODUCE,
+            FETCH,
+            LIST_OFFSETS,
+            METADATA,
+            OFFSET_COMMIT,
+            OFFSET_FETCH,
+            API_VERSIONS,
+            CREATE_TOPICS,
+            DELETE_TOPICS,
+            DESCRIBE_CONFIGS,
+            ALTER_CONFIGS,
+            DESCRIBE_LOG,
+        )
+    }
+)

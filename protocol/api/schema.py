@@ -1,0 +1,280 @@
+"""How requests and responses are declared: once, for every encoding and every version.
+
+A message is a class under `@message` whose attributes are made by the helpers below:
+
+    @message
+    class FetchPartition:
+        partition: int = int32(doc="...")
+        fetch_offset: int = int64(doc="...")
+
+Attributes stand in Kafka's order with Kafka's types. `since` and `until` bound the versions
+that have a field; in the others it has its default. A `native` field exists only in the native
+encoding; it stands after Kafka's fields, and an encoder of Kafka's bytes skips it.
+
+The declarations are data: `fields_of` lists those of one version, and the encoders compile
+their plans from that.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict, TypeVar, Unpack, dataclass_transform
+
+from ..limits import MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
+
+REQUIRED: Final = object()
+"""Default of a field that must be sent."""
+
+_METADATA_KEY: Final = "horolog.field"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A signed big-endian integer of 8, 16, 32 or 64 bits."""
+
+    bits: int
+
+    @property
+    def low(self) -> int:
+        return -(1 << (self.bits - 1))
+
+    @property
+    def high(self) -> int:
+        return (1 << (self.bits - 1)) - 1
+
+    def __str__(self) -> str:
+        return f"int{self.bits}"
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or false; one byte in Kafka's encoding."""
+
+    def __str__(self) -> str:
+        return "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """UTF-8 text of at most `max_bytes` bytes; Kafka's STRING or NULLABLE_STRING."""
+
+    nullable: bool = False
+    max_bytes: int = MAX_STRING_BYTES
+    clipped: bool = False
+    """Longer text is cut when it is written, not refused: for sentences, which may quote."""
+
+    def __str__(self) -> str:
+        return "nullable string" if self.nullable else "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A message set, byte for byte as stored; Kafka's RECORDS (bytes, or null).
+
+    Bounded by the frame it comes in. What the bytes say is not the schema's business.
+    """
+
+    def __str__(self) -> str:
+        return "records"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """At most `max_items` items: of a message class, or of one of the types above."""
+
+    of: "WireType | type[Any]"
+    max_items: int
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        inner = self.of.__name__ if isinstance(self.of, type) else str(self.of)
+        return f"nullable [{inner}]" if self.nullable else f"[{inner}]"
+
+
+WireType = Integer | Boolean | Text | Records | Array
+
+INT8: Final = Integer(8)
+INT16: Final = Integer(16)
+INT32: Final = Integer(32)
+INT64: Final = Integer(64)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One declared field. `name` is filled in by `@message`."""
+
+    type: WireType
+    since: int = 0
+    until: int | None = None
+    native: bool = False
+    default: Any = REQUIRED
+    doc: str = ""
+    name: str = ""
+
+    def in_version(self, version: int) -> bool:
+        return self.since <= version and (self.until is None or version <= self.until)
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def default_value(self) -> Any:
+        """The default, a fresh list for arrays."""
+        return list(self.default) if isinstance(self.default, tuple) else self.default
+
+
+class Options(TypedDict, total=False):
+    """What every helper takes: see `Field`. A list's default is given as a tuple."""
+
+    since: int
+    until: int | None
+    native: bool
+    default: Any
+    doc: str
+
+
+def _declare(wire_type: WireType, options: Options) -> Any:
+    spec = Field(wire_type, **options)
+    if spec.required and (spec.since > 0 or spec.until is not None or spec.native):
+        raise TypeError("a field that some version or encoding lacks needs a default")
+    metadata = {_METADATA_KEY: spec}
+    if spec.required:
+        return dataclasses.field(metadata=metadata)
+    if isinstance(spec.default, tuple):
+        return dataclasses.field(default_factory=spec.default_value, metadata=metadata)
+    return dataclasses.field(default=spec.default, metadata=metadata)
+
+
+def int8(**options: Unpack[Options]) -> Any:
+    """Declare an `int` field."""
+    return _declare(INT8, options)
+
+
+def int16(**options: Unpack[Options]) -> Any:
+    """Declare an `int` field."""
+    return _declare(INT16, options)
+
+
+def int32(**options: Unpack[Options]) -> Any:
+    """Declare an `int` field."""
+    return _declare(INT32, options)
+
+
+def int64(**options: Unpack[Options]) -> Any:
+    """Declare an `int` field."""
+    return _declare(INT64, options)
+
+
+def boolean(**options: Unpack[Options]) -> Any:
+    """Declare a `bool` field."""
+    return _declare(Boolean(), options)
+
+
+def string(**options: Unpack[Options]) -> Any:
+    """Declare a `str` field."""
+    return _declare(Text(), options)
+
+
+def nullable_string(**options: Unpack[Options]) -> Any:
+    """Declare a `str | None` field."""
+    return _declare(Text(nullable=True), options)
+
+
+def error_text(*, default: None, native: bool = False) -> Any:
+    """Declare the `str | None` field with the sentence that goes with an error code."""
+    wire_type = Text(nullable=True, max_bytes=MAX_ERROR_TEXT_BYTES, clipped=True)
+    return _declare(wire_type, {"native": native, "default": default, "doc": "What was wrong."})
+
+
+def records(**options: Unpack[Options]) -> Any:
+    """Declare a `bytes | None` field that holds a message set."""
+    return _declare(Records(), options)
+
+
+def array(
+    of: WireType | type[Any],
+    *,
+    max_items: int,
+    nullable: bool = False,
+    **options: Unpack[Options],
+) -> Any:
+    """Declare a `list` field (`list | None` when nullable)."""
+    return _declare(Array(of, max_items, nullable), options)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        int8,
+        int16,
+        int32,
+        int64,
+        boolean,
+        string,
+        nullable_string,
+        error_text,
+        records,
+        array,
+    ),
+)
+def message(cls: type[T]) -> type[T]:
+    """Make `cls` a slotted dataclass whose every attribute is a declared field.
+
+    Raises TypeError at import when a declaration breaks the rules of this module.
+    """
+    made = dataclasses.dataclass(slots=True, kw_only=True)(cls)
+    seen_native = False
+    for spec in all_fields(made):
+        if seen_native and not spec.native:
+            raise TypeError(f"{cls.__name__}.{spec.name} stands after a native field")
+        seen_native = spec.native
+    return made
+
+
+def all_fields(struct: type[Any]) -> list[Field]:
+    """Every declared field of `struct`, in order."""
+    found = []
+    for attribute in dataclasses.fields(struct):
+        spec = attribute.metadata.get(_METADATA_KEY)
+        if spec is None:
+            raise TypeError(f"{struct.__name__}.{attribute.name} is not declared by a helper")
+        found.append(dataclasses.replace(spec, name=attribute.name))
+    return found
+
+
+def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
+    """The fields that `version` of `struct` has, in order, with or without the native ones."""
+    return [
+        spec
+        for spec in all_fields(struct)
+        if spec.in_version(version) and (native or not spec.native)
+    ]
+
+
+def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
+    """`struct` and every message class inside it, outer ones first."""
+    found = [struct]
+    for spec in all_fields(struct):
+        if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
+            found += [inner for inner in structs_of(spec.type.of) if inner not in found]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One request of the protocol: its key, its versions and the two messages."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    request: type[Any]
+    response: type[Any]
+    doc: str
+    native: bool = False
+    """True when Kafka has no such request."""
+
+    def has_version(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version

@@ -1,0 +1,66 @@
+"""Limits on what arrives from outside, each with the reason for its value.
+
+They bound what one frame can make a broker (or a client) allocate or compute. Limits that an
+operator may want to move are settings instead, and come in as arguments.
+"""
+
+from typing import Final
+
+LENGTH_BYTES: Final = 4
+"""Size of the big-endian length in front of every frame."""
+
+SLAB_BYTES: Final = 64 * 1024
+"""Receive buffer of a connection. Holds many small requests of one read; a larger frame gets a
+buffer of its own, so idle connections stay cheap."""
+
+GROWTH_FACTOR: Final = 8
+"""A large frame's buffer is at most this many times what has arrived of it, so that a declared
+length alone costs nothing; large steps, because every step copies what is there."""
+
+MAX_DEPTH: Final = 16
+"""Nesting of arrays and maps in a frame. The deepest request declared (create-topics) has 7."""
+
+MAX_REQUEST_VALUES: Final = 1_000_000
+"""Values (keys, numbers, strings, containers) in one request. One byte of msgpack can cost 70
+bytes as an object; list-offsets for 100,000 partitions has 700,000."""
+
+MAX_RESPONSE_VALUES: Final = 4_000_000
+"""As above for a response, which says more about each partition than the request did."""
+
+UNCHECKED_FRAME_BYTES: Final = 4096
+"""Frames up to this size skip the check of depth and count before they are unpacked: whatever
+they hold, it unpacks to less than 40 MiB, and most requests are this small."""
+
+MAX_STRING_BYTES: Final = 32_767
+"""A Kafka string's length is an int16; the same limit in both encodings."""
+
+MAX_ERROR_TEXT_BYTES: Final = 4_000
+"""The sentence beside an error code. It quotes what was sent, and that may be long."""
+
+MAX_CLIENT_ID_BYTES: Final = 255
+"""The client id goes into log lines; longer ones would only fill them."""
+
+MAX_TOPICS: Final = 10_000
+"""Topics named in one request. A broker with more partitions than this has run out of files."""
+
+MAX_PARTITIONS: Final = 100_000
+"""Partitions of one topic in one request; above any broker's number of open logs."""
+
+MAX_REPLICAS: Final = 1_000
+"""Broker ids of one partition. There is one broker; Kafka's own clusters stay far below."""
+
+MAX_CONFIGS: Final = 1_000
+"""Settings of one topic in one request; there are a few dozen."""
+
+MAX_APIS: Final = 1_000
+"""Entries of an api-versions response; Kafka has about a hundred requests."""
+
+MAX_SEGMENTS: Final = 1_000_000
+"""Segments in a describe-log response: a petabyte at the default segment size."""
+
+MAX_OLD_STYLE_OFFSETS: Final = MAX_SEGMENTS + 1
+"""Offsets in a list-offsets 0 response: one a segment, and the log end."""
+
+MAX_CLIENT_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+"""Largest response a client accepts. More than twice the largest request a broker accepts by
+default, so that anything which could be produced can be fetched."""
