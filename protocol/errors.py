@@ -83,6 +83,10 @@ class InvalidRequiredAcks(HorologError, code=21, name="INVALID_REQUIRED_ACKS"):
     """`acks` is none of -1, 0 and 1."""
 
 
+class InvalidGroupId(HorologError, code=24, name="INVALID_GROUP_ID"):
+    """The name that positions are stored under is empty or too long."""
+
+
 class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
     """A message's timestamp is outside the range that the topic accepts."""
 

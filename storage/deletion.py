@@ -1,0 +1,94 @@
+"""Delayed removal of what is already out of use.
+
+A deleted segment file or partition folder is first renamed to `.deleted`, which takes it out of
+the log at once, and removed from the disk later: readers that are in the middle of it finish, and
+the bytes can be rescued until then.
+"""
+
+import heapq
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ..clock import Clock
+from .events import Observer
+from .files import Files
+
+RETRY_DELAY_MS: Final = 60_000
+"""How long a removal that failed waits; the reason (a full journal, a busy mount) may pass."""
+
+
+class DeletionQueue:
+    """Renamed files and folders waiting to be removed. May be used from several threads."""
+
+    def __init__(self, files: Files, clock: Clock, observe: Observer) -> None:
+        self._files = files
+        self._clock = clock
+        self._observe = observe
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, int, Path]] = []
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, paths: Iterable[Path], due_ms: int) -> None:
+        """Remove `paths`, files or whole folders, once the clock reaches `due_ms`."""
+        with self._lock:
+            for path in paths:
+                # The running number keeps the order of adding and two paths from being compared.
+                heapq.heappush(self._waiting, (due_ms, self._added, path))
+                self._added += 1
+
+    def run_due(self, now_ms: int) -> int:
+        """Remove what is due at `now_ms`; returns how many paths were removed.
+
+        A path that is gone counts as removed. One that fails is observed as `deletion_failed` and
+        tried again after a minute.
+        """
+        removed = 0
+        while (path := self._pop(now_ms)) is not None:
+            removed += self._remove(path, now_ms)
+        return removed
+
+    def run_all(self) -> int:
+        """Remove everything that waits, due or not, trying each path once."""
+        with self._lock:
+            paths = [path for _, _, path in sorted(self._waiting)]
+            self._waiting.clear()
+        now_ms = self._clock.now_ms()
+        return sum(self._remove(path, now_ms) for path in paths)
+
+    def _pop(self, now_ms: int) -> Path | None:
+        with self._lock:
+            if not self._waiting or self._waiting[0][0] > now_ms:
+                return None
+            return heapq.heappop(self._waiting)[2]
+
+    def _remove(self, path: Path, now_ms: int) -> bool:
+        try:
+            remove(self._files, path)
+        except OSError as error:
+            self._observe("deletion_failed", path=str(path), reason=str(error))
+            self.add([path], now_ms + RETRY_DELAY_MS)
+            return False
+        return True
+
+
+def remove(files: Files, path: Path) -> None:
+    """Remove a file, or a folder with all that is in it; one that is gone is fine.
+
+    A link is removed, never what it points to. Raises `OSError`.
+    """
+    try:
+        try:
+            files.unlink(path)
+        except (IsADirectoryError, PermissionError):
+            if not files.is_directory(path):
+                raise
+            for name in files.names(path):
+                remove(files, path / name)
+            files.remove_directory(path)
+    except FileNotFoundError:
+        pass

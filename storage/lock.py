@@ -1,0 +1,51 @@
+"""The lock of a data directory: one process at a time.
+
+`.lock` is held with `flock` and holds the process id of its holder as text, so that the one who is
+refused can say whom to look for. The kernel frees the lock when the holder dies; a file that was
+left behind locks nobody out.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ..protocol.errors import StorageError
+from .files import File, Files
+
+LOCK_FILE: Final = ".lock"
+
+
+class DirectoryLock:
+    """Holds the lock of `directory` from construction to `release`.
+
+    Raises `StorageError` when another process holds it (the text says which) and `OSError` when
+    the lock file cannot be made.
+    """
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        path = directory / LOCK_FILE
+        try:
+            self._file: File = files.lock(path)
+        except BlockingIOError:
+            raise StorageError(
+                f"the data directory {directory} is in use by {_holder(files, path)}; stop that "
+                "broker, or start this one with another --data-dir"
+            ) from None
+        # The lock is held already; a full disk may keep only the number from being written.
+        with suppress(OSError):
+            self._file.truncate(0)
+            self._file.pwrite(f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next one in. Does nothing the second time."""
+        self._file.close()
+
+
+def _holder(files: Files, path: Path) -> str:
+    """Who holds the lock, in words."""
+    try:
+        pid = files.read_bytes(path)[:20].decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        pid = ""
+    return f"process {pid}" if pid.isdigit() else "another process (its id is not in the lock file)"

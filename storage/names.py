@@ -1,0 +1,96 @@
+"""Names in a data directory: topics, partition folders, segment files.
+
+A partition's folder is `<topic>-<partition>`. Topic names may hold dots and dashes, so the
+partition is what follows the *last* dash, and a segment file is read from its stem: twenty digits,
+then its kind, then perhaps a suffix such as `.deleted`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..protocol.errors import InvalidTopic
+
+MAX_TOPIC_NAME = 249
+"""Characters. Leaves room in a 255-byte file name for the dash and five digits of partition."""
+
+MAX_FILE_NAME = 255
+"""Bytes; what common file systems allow for one name."""
+
+DELETED_SUFFIX = ".deleted"
+BROKEN_SUFFIX = ".broken"
+OFFSET_DIGITS = 20
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
+_DELETED_FOLDER = re.compile(r".*-[0-9]+\.[0-9a-f]{16}\.deleted", re.DOTALL)
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|appendtime)(?P<suffix>(\..*)?)", re.DOTALL
+)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `InvalidTopic`, saying the rule, unless `name` may be a topic's name."""
+    rule = f"1 to {MAX_TOPIC_NAME} characters of a-z A-Z 0-9 . _ - and neither '.' nor '..'"
+    if not name:
+        raise InvalidTopic(f"the topic name is empty; it must be {rule}")
+    if len(name) > MAX_TOPIC_NAME:
+        raise InvalidTopic(f"the topic name has {len(name)} characters; it must be {rule}")
+    if name in {".", ".."} or _TOPIC.fullmatch(name) is None:
+        raise InvalidTopic(f"the topic name {name!r} is not allowed; it must be {rule}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether `name` may be a topic's name."""
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return False
+    return True
+
+
+def folder_name(topic: str, partition: int) -> str:
+    """The name of a partition's folder."""
+    return f"{topic}-{partition}"
+
+
+def parse_folder_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a folder's name; `None` when it is no partition folder's name."""
+    match = _FOLDER.fullmatch(name)
+    if match is None or not is_topic_name(match["topic"]):
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def deleted_folder_name(topic: str, partition: int, unique: int) -> str:
+    """The name that a deleted partition's folder waits under.
+
+    `unique` (64 bits) keeps two deleted topics of one name apart. A long topic name is shortened
+    to stay within what a file system takes.
+    """
+    tail = f"-{partition}.{unique:016x}{DELETED_SUFFIX}"
+    return topic[: MAX_FILE_NAME - len(tail)] + tail
+
+
+def is_deleted_folder_name(name: str) -> bool:
+    """Whether `deleted_folder_name` can have given this name."""
+    return _DELETED_FOLDER.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFileName:
+    """A segment file's name, taken apart."""
+
+    base_offset: int
+    kind: str
+    """`log`, `index`, `timeindex` or `appendtime`."""
+    suffix: str
+    """What follows the kind, with its dot: empty for a live file, or `.deleted`, `.broken`..."""
+
+
+def parse_segment_file(path: Path | str) -> SegmentFileName | None:
+    """The parts of a segment file's name; `None` when it is another file's."""
+    match = _SEGMENT_FILE.fullmatch(Path(path).name)
+    if match is None:
+        return None
+    return SegmentFileName(int(match["base"]), match["kind"], match["suffix"])

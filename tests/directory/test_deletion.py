@@ -1,0 +1,87 @@
+from pathlib import Path
+
+from horolog.storage.deletion import RETRY_DELAY_MS, DeletionQueue, remove
+from horolog.storage.files import SystemFiles
+from horolog.testing.clock import ManualClock
+
+
+class Stubborn(SystemFiles):
+    """Files of which one cannot be removed as long as `refusing`."""
+
+    refusing = True
+
+    def unlink(self, path: Path) -> None:
+        if self.refusing and path.name == "stubborn":
+            raise OSError(5, "Input/output error", str(path))
+        super().unlink(path)
+
+
+def make(directory: Path, *names: str) -> list[Path]:
+    for name in names:
+        (directory / name).write_bytes(b"x")
+    return [directory / name for name in names]
+
+
+def test_files_go_when_they_are_due_rt_10(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events
+) -> None:
+    queue = DeletionQueue(files, clock, events)
+    early, late = make(tmp_path, "early", "late")
+    queue.add([late], clock.now_ms() + 1000)
+    queue.add([early], clock.now_ms() + 500)
+    assert queue.run_due(clock.now_ms() + 499) == 0
+    assert (early.exists(), late.exists()) == (True, True)
+    assert queue.run_due(clock.now_ms() + 500) == 1
+    assert (early.exists(), late.exists()) == (False, True)
+    assert queue.run_due(clock.now_ms() + 1000) == 1
+    assert not late.exists()
+    assert len(queue) == 0
+
+
+def test_a_folder_goes_with_its_content(tmp_path: Path, files: SystemFiles, clock, events) -> None:
+    folder = tmp_path / "a-0.00000000000000ff.deleted"
+    (folder / "deeper").mkdir(parents=True)
+    make(folder, "x.log")
+    make(folder / "deeper", "y")
+    queue = DeletionQueue(files, clock, events)
+    queue.add([folder], clock.now_ms())
+    assert queue.run_due(clock.now_ms()) == 1
+    assert files.names(tmp_path) == []
+
+
+def test_a_link_goes_and_its_target_stays(tmp_path: Path, files: SystemFiles) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    make(target, "precious")
+    (tmp_path / "link").symlink_to(target)
+    remove(files, tmp_path / "link")
+    assert files.names(tmp_path) == ["target"]
+    assert files.names(target) == ["precious"]
+
+
+def test_a_missing_file_is_done_b_28(tmp_path: Path, files: SystemFiles, clock, events) -> None:
+    queue = DeletionQueue(files, clock, events)
+    queue.add([tmp_path / "gone", tmp_path / "gone"], 0)
+    assert queue.run_due(0) == 2
+    assert events.seen == []
+
+
+def test_a_failure_is_told_and_tried_again(tmp_path: Path, clock: ManualClock, events) -> None:
+    files = Stubborn()
+    queue = DeletionQueue(files, clock, events)
+    queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms())
+    assert queue.run_due(clock.now_ms()) == 1
+    [failure] = events.named("deletion_failed")
+    assert failure["path"] == str(tmp_path / "stubborn")
+    assert queue.run_due(clock.now_ms() + RETRY_DELAY_MS - 1) == 0
+    files.refusing = False
+    assert queue.run_due(clock.now_ms() + RETRY_DELAY_MS) == 1
+    assert files.names(tmp_path) == []
+
+
+def test_run_all_tries_each_once(tmp_path: Path, clock: ManualClock, events) -> None:
+    queue = DeletionQueue(Stubborn(), clock, events)
+    queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms() + 10**9)
+    assert queue.run_all() == 1
+    assert len(queue) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["stubborn"]

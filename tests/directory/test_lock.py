@@ -1,0 +1,58 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from horolog.protocol.errors import StorageError
+from horolog.storage.files import SystemFiles
+from horolog.storage.lock import DirectoryLock
+
+HOLD = """
+import sys
+from pathlib import Path
+from horolog.storage.files import SystemFiles
+from horolog.storage.lock import DirectoryLock
+lock = DirectoryLock(SystemFiles(), Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_second_process_is_refused_and_told_the_first_one_s_id(
+    tmp_path: Path, files: SystemFiles
+) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(StorageError, match=rf"process {holder.pid}\b.*--data-dir"):
+        DirectoryLock(files, tmp_path)
+    holder.kill()
+    holder.wait()
+    holder.communicate()
+    DirectoryLock(files, tmp_path).release()
+
+
+def test_it_can_be_taken_again_after_release(tmp_path: Path, files: SystemFiles) -> None:
+    (tmp_path / ".lock").write_text("12345678901234567890")
+    for _ in range(2):
+        lock = DirectoryLock(files, tmp_path)
+        assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+        with pytest.raises(StorageError, match=f"process {os.getpid()}"):
+            DirectoryLock(files, tmp_path)
+        lock.release()
+        lock.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"garbage"])
+def test_a_lock_file_without_a_number(content: bytes, tmp_path: Path, files: SystemFiles) -> None:
+    lock = DirectoryLock(files, tmp_path)
+    (tmp_path / ".lock").write_bytes(content)
+    with pytest.raises(StorageError, match="another process"):
+        DirectoryLock(files, tmp_path)
+    lock.release()
