@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from ..errors import CorruptMessage
+from .codecs import decompress
 from .kernel import Problem, crc32, walk
 from .layout import (
     CODEC_MASK,
@@ -16,6 +18,7 @@ from .layout import (
     NO_TIMESTAMP,
     Buffer,
     Codec,
+    TimestampType,
 )
 from .problems import problem_error
 
@@ -132,3 +135,79 @@ def _read_field(view: memoryview, at: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     return bytes(view[at : at + length]), at + length
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message as a consumer sees it."""
+
+    offset: int
+    timestamp_ms: int
+    """-1 when it has none."""
+    timestamp_type: TimestampType | None
+    """`None` for v0 messages, which know no time."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def records(
+    buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
+) -> Iterator[Record]:
+    """The messages of a set with their absolute offsets and effective times, wrappers opened.
+
+    Messages below `from_offset` are left out. Both CRCs of a message in a wrapper are checked.
+    Raises what `entries` raises, and `MessageTooLarge` when a wrapper decompresses to more than
+    `max_decompressed_bytes`.
+    """
+    for entry in entries(buffer):
+        if entry.offset < from_offset:
+            continue
+        if entry.codec is Codec.NONE:
+            yield _record(entry, entry.offset, None)
+            continue
+        inner = open_wrapper(entry, max_decompressed_bytes=max_decompressed_bytes)
+        base_offset = entry.offset - inner[-1].offset if entry.magic else 0
+        for message in inner:
+            offset = base_offset + message.offset
+            if offset >= from_offset:
+                yield _record(message, offset, entry)
+
+
+def open_wrapper(wrapper: Entry, *, max_decompressed_bytes: int) -> list[Entry]:
+    """The messages in a wrapper as they are written there: at least one.
+
+    Their offsets are absolute in a v0 wrapper and relative in a v1 wrapper, whatever the magic of
+    the messages; `position` counts within the decompressed set. An incomplete last message is
+    dropped. Raises `CorruptMessage` for anything broken in it, `MessageTooLarge` as `records`.
+    """
+    where = f"the compressed message with offset {wrapper.offset}"
+    if wrapper.value is None:
+        raise CorruptMessage(f"{where} has a null value")
+    data = decompress(
+        wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max_decompressed_bytes
+    )
+    walked = walk(data, 0, len(data))
+    if walked.problem not in (Problem.NONE, Problem.PARTIAL):
+        text = problem_error(data, walked, len(data)).message
+        raise CorruptMessage(f"in {where}, decompressed: {text}")
+    inner = list(_read_entries(memoryview(data), 0, walked.end))
+    if not inner:
+        raise CorruptMessage(f"{where} holds no message")
+    if walked.last_codec:
+        raise CorruptMessage(f"{where} holds another compressed message")
+    return inner
+
+
+def _record(message: Entry, offset: int, wrapper: Entry | None) -> Record:
+    timestamp_ms = message.timestamp_ms
+    kind = TimestampType.CREATE_TIME
+    if message.magic == 0:
+        return Record(offset, NO_TIMESTAMP, None, message.key, message.value)
+    if wrapper is None:
+        if message.is_append_time:
+            kind = TimestampType.LOG_APPEND_TIME
+    elif wrapper.is_append_time:
+        timestamp_ms = wrapper.timestamp_ms
+        kind = TimestampType.LOG_APPEND_TIME
+    return Record(offset, timestamp_ms, kind, message.key, message.value)

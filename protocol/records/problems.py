@@ -1,6 +1,11 @@
 """What to say about the entry that stopped a walk."""
 
-from ..errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
+from ..errors import (
+    CorruptMessage,
+    HorologError,
+    MessageTooLarge,
+    UnsupportedForMessageFormat,
+)
 from .kernel import Problem, Walk, crc32
 from .layout import (
     ATTRIBUTES_AT,
@@ -62,4 +67,12 @@ def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
     known = " (record batches)" if magic == 2 else ""
     return UnsupportedForMessageFormat(
         f"{where} has magic {magic}{known}; this version reads and writes magic 0 and 1"
+    )
+
+
+def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
+    """The refusal of a wrapper whose content would pass the limit."""
+    return MessageTooLarge(
+        f"a compressed message holds more than {max_bytes} bytes;"
+        " the limit is max.decompressed.bytes"
     )

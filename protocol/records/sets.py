@@ -1,0 +1,118 @@
+"""Message sets as a producer sends them, and changes to entries in place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from .codecs import compress
+from .kernel import crc32
+from .layout import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TIMESTAMP_AT,
+    Buffer,
+    Codec,
+)
+from .message import build_message
+
+_ENTRY_HEAD: Final = Struct(">qi")
+_OFFSET: Final = Struct(">q")
+_TIMESTAMP: Final = Struct(">q")
+_CRC: Final = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A message that has no offset yet."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+
+
+def build_set(
+    records: Sequence[NewRecord],
+    *,
+    magic: int = 1,
+    codec: Codec = Codec.NONE,
+    base_offset: int = 0,
+) -> bytearray:
+    """A message set as a producer sends it; empty for no records.
+
+    Plain entries have the offsets `base_offset`, `base_offset` + 1, ... With a codec the set is
+    one wrapper with the last of these offsets and the largest timestamp; the entries in it have
+    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `build_message`.
+    """
+    wrapped = codec is not Codec.NONE
+    first_offset = 0 if wrapped and magic else base_offset
+    plain = bytearray()
+    for offset, record in enumerate(records, first_offset):
+        message = build_message(
+            record.key, record.value, timestamp_ms=record.timestamp_ms, magic=magic
+        )
+        plain += _ENTRY_HEAD.pack(offset, len(message))
+        plain += message
+    if not wrapped or not records:
+        return plain
+    return build_wrapper(
+        plain,
+        offset=base_offset + len(records) - 1,
+        timestamp_ms=max(record.timestamp_ms for record in records),
+        magic=magic,
+        codec=codec,
+    )
+
+
+def build_wrapper(
+    inner: Buffer,
+    *,
+    offset: int,
+    timestamp_ms: int,
+    magic: int,
+    codec: Codec,
+    append_time: bool = False,
+) -> bytearray:
+    """The entry of a wrapper around a finished message set.
+
+    `offset` is that of the last message in it. `append_time` says that a broker gave the
+    timestamp. Raises `ValueError` as `build_message`, and for `Codec.NONE`.
+    """
+    message = build_message(
+        None,
+        compress(codec, inner, magic=magic),
+        timestamp_ms=timestamp_ms,
+        magic=magic,
+        attributes=codec | (LOG_APPEND_TIME_BIT if append_time else 0),
+    )
+    return bytearray(_ENTRY_HEAD.pack(offset, len(message)) + message)
+
+
+def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
+    """Give the entry at `position` another offset; no CRC covers it."""
+    _OFFSET.pack_into(buffer, position, offset)
+
+
+def set_timestamp(
+    buffer: bytearray | memoryview, position: int, size: int, timestamp_ms: int
+) -> None:
+    """Give the v1 entry at `position`, a message of `size` bytes, another time and its CRC."""
+    _TIMESTAMP.pack_into(buffer, position + TIMESTAMP_AT, timestamp_ms)
+    _renew_crc(buffer, position, size)
+
+
+def set_append_time(buffer: bytearray | memoryview, position: int, size: int, now_ms: int) -> None:
+    """As `set_timestamp`, and mark the time as given by a broker."""
+    buffer[position + ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
+    set_timestamp(buffer, position, size, now_ms)
+
+
+def _renew_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    with memoryview(buffer) as view:
+        covered = view[position + MAGIC_AT : position + ENTRY_OVERHEAD + size]
+        _CRC.pack_into(view, position + CRC_AT, crc32(covered))
+        covered.release()
