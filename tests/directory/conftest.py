@@ -1,24 +1,11 @@
 """Fixtures of the directory tests: real files, a clock that stands still, recorded events."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
-
-
-class Events:
-    """An observer that keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, Any]]] = []
-
-    def __call__(self, event: str, /, **fields: object) -> None:
-        self.seen.append((event, fields))
-
-    def named(self, event: str) -> list[dict[str, Any]]:
-        return [fields for name, fields in self.seen if name == event]
+from horolog.testing.events import RecordedEvents
 
 
 @pytest.fixture
@@ -27,8 +14,8 @@ def files() -> SystemFiles:
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events()
+def events() -> RecordedEvents:
+    return RecordedEvents()
 
 
 @pytest.fixture

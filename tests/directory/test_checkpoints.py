@@ -10,6 +10,7 @@ from horolog.storage.checkpoints import (
     write_checkpoint,
 )
 from horolog.storage.files import SystemFiles
+from horolog.testing.events import RecordedEvents
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def test_what_is_encoded_decodes(offsets: dict[tuple[str, int], int]) -> None:
     assert decode_checkpoint(encode_checkpoint(offsets)) == offsets
 
 
-def test_written_by_kafka(golden: Path, files: SystemFiles, events) -> None:
+def test_written_by_kafka(golden: Path, files: SystemFiles, events: RecordedEvents) -> None:
     path = golden / "kafka-0.10.2" / "log-directory" / "recovery-point-offset-checkpoint"
     offsets = read_checkpoint(files, path, events)
     assert offsets is not None
@@ -63,7 +64,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("content", MALFORMED)
 def test_malformed_is_refused_and_ignored_s_2(
-    content: bytes, tmp_path: Path, files: SystemFiles, events
+    content: bytes, tmp_path: Path, files: SystemFiles, events: RecordedEvents
 ) -> None:
     with pytest.raises(MalformedCheckpoint):
         decode_checkpoint(content)
@@ -79,7 +80,9 @@ def test_no_content_makes_decoding_fail_otherwise(content: bytes) -> None:
         assert encode_checkpoint(decode_checkpoint(content)) or not content
 
 
-def test_a_missing_file_is_no_event(tmp_path: Path, files: SystemFiles, events) -> None:
+def test_a_missing_file_is_no_event(
+    tmp_path: Path, files: SystemFiles, events: RecordedEvents
+) -> None:
     assert read_checkpoint(files, tmp_path / "checkpoint", events) is None
     assert events.seen == []
 
@@ -92,7 +95,9 @@ def test_writing_replaces_and_leaves_nothing_else(tmp_path: Path, files: SystemF
     assert files.names(tmp_path) == ["checkpoint"]
 
 
-def test_an_unreadable_file_is_ignored(tmp_path: Path, files: SystemFiles, events) -> None:
+def test_an_unreadable_file_is_ignored(
+    tmp_path: Path, files: SystemFiles, events: RecordedEvents
+) -> None:
     (tmp_path / "checkpoint").mkdir()
     assert read_checkpoint(files, tmp_path / "checkpoint", events) is None
     assert len(events.named("checkpoint_ignored")) == 1

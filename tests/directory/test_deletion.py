@@ -3,6 +3,7 @@ from pathlib import Path
 from horolog.storage.deletion import RETRY_DELAY_MS, DeletionQueue, remove
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
+from horolog.testing.events import RecordedEvents
 
 
 class Stubborn(SystemFiles):
@@ -23,7 +24,7 @@ def make(directory: Path, *names: str) -> list[Path]:
 
 
 def test_files_go_when_they_are_due_rt_10(
-    tmp_path: Path, files: SystemFiles, clock: ManualClock, events
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
 ) -> None:
     queue = DeletionQueue(files, clock, events)
     early, late = make(tmp_path, "early", "late")
@@ -38,7 +39,9 @@ def test_files_go_when_they_are_due_rt_10(
     assert len(queue) == 0
 
 
-def test_a_folder_goes_with_its_content(tmp_path: Path, files: SystemFiles, clock, events) -> None:
+def test_a_folder_goes_with_its_content(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
     folder = tmp_path / "a-0.00000000000000ff.deleted"
     (folder / "deeper").mkdir(parents=True)
     make(folder, "x.log")
@@ -59,14 +62,18 @@ def test_a_link_goes_and_its_target_stays(tmp_path: Path, files: SystemFiles) ->
     assert files.names(target) == ["precious"]
 
 
-def test_a_missing_file_is_done_b_28(tmp_path: Path, files: SystemFiles, clock, events) -> None:
+def test_a_missing_file_is_done_b_28(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
     queue = DeletionQueue(files, clock, events)
     queue.add([tmp_path / "gone", tmp_path / "gone"], 0)
     assert queue.run_due(0) == 2
     assert events.seen == []
 
 
-def test_a_failure_is_told_and_tried_again(tmp_path: Path, clock: ManualClock, events) -> None:
+def test_a_failure_is_told_and_tried_again(
+    tmp_path: Path, clock: ManualClock, events: RecordedEvents
+) -> None:
     files = Stubborn()
     queue = DeletionQueue(files, clock, events)
     queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms())
@@ -79,7 +86,9 @@ def test_a_failure_is_told_and_tried_again(tmp_path: Path, clock: ManualClock, e
     assert files.names(tmp_path) == []
 
 
-def test_run_all_tries_each_once(tmp_path: Path, clock: ManualClock, events) -> None:
+def test_run_all_tries_each_once(
+    tmp_path: Path, clock: ManualClock, events: RecordedEvents
+) -> None:
     queue = DeletionQueue(Stubborn(), clock, events)
     queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms() + 10**9)
     assert queue.run_all() == 1
