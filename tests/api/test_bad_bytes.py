@@ -1,0 +1,161 @@
+"""Bytes that are nearly right: whatever they are, a typed error or a message comes of them."""
+
+import contextlib
+import resource
+import time
+from typing import Any
+
+import msgpack
+import pytest
+from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.native import decode_body, decode_response, open_request, open_response
+from horolog.protocol.api.registry import APIS
+from horolog.protocol.errors import InvalidRequest
+from horolog.protocol.limits import MAX_DEPTH, UNCHECKED_FRAME_BYTES
+from hypothesis import given
+from hypothesis import strategies as st
+
+# A container's count in its longest forms, with counts that no frame can hold.
+COUNTS = [-1, -2, 2**31 - 1, 2**31, 2**16]
+
+
+def decode(frame: bytes) -> Any:
+    """What the broker does with a frame, up to the handler. None: refused by name."""
+    try:
+        head, raw = open_request(frame)
+    except ProtocolError:
+        return None
+    api = APIS.get(head.api_key)
+    if api is None or not api.has_version(head.version):
+        return None
+    try:
+        return decode_body(api.request, head.version, raw)
+    except InvalidRequest:
+        return None
+
+
+def test_faults_4_truncated_at_each_byte(golden: Any) -> None:
+    for cut in range(len(golden.request_frame)):
+        assert decode(golden.request_frame[:cut]) is None, cut
+
+
+def test_faults_4_each_bit_flipped(golden: Any) -> None:
+    frame = bytearray(golden.request_frame)
+    for bit in range(8 * len(frame)):
+        frame[bit // 8] ^= 1 << bit % 8
+        decode(bytes(frame))
+        frame[bit // 8] ^= 1 << bit % 8
+    assert decode(bytes(frame)) == golden.request
+
+
+def test_faults_4_responses_truncated_and_flipped(golden: Any) -> None:
+    frame = bytearray(golden.response_frame)
+    for cut in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            open_response(frame[:cut])
+    for bit in range(8 * len(frame)):
+        frame[bit // 8] ^= 1 << bit % 8
+        try:
+            _, raw = open_response(frame)
+            decode_response(golden.api.response, golden.version, raw)
+        except ProtocolError:
+            pass
+        frame[bit // 8] ^= 1 << bit % 8
+
+
+def test_trailing_bytes_are_refused(golden: Any) -> None:
+    assert decode(golden.request_frame + b"\x00") is None
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize(
+    "first", [0xDD, 0xDF, 0xDB, 0xC6, 0xC9], ids=["array", "map", "string", "bytes", "extension"]
+)
+def test_faults_5_lengths_that_the_frame_cannot_hold(first: int, count: int) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for padding in (0, UNCHECKED_FRAME_BYTES):
+        body = bytes([first]) + (count % 2**32).to_bytes(4, "big") + bytes(padding)
+        assert decode(b"\x95\x00\x02\x09\xc0" + body) is None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024  # KiB
+
+
+@given(st.binary(max_size=300))
+def test_faults_7_any_bytes(frame: bytes) -> None:
+    decode(frame)
+
+
+@given(st.integers(0, 40), st.binary(max_size=100))
+def test_faults_7_any_body(api: int, body: bytes) -> None:
+    head, raw = open_request(b"\x95" + msgpack.packb(api) + b"\x00\x09\xc0" + body)
+    assert head.correlation_id == 9
+    if api in APIS:
+        with contextlib.suppress(InvalidRequest):
+            decode_body(APIS[api].request, 0, raw)
+
+
+JSON_LIKE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["topics", "partitions", "name", "partition", "acks", "records"]),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+
+
+@given(st.sampled_from(sorted(APIS)), st.integers(0, 3), JSON_LIKE)
+def test_faults_7_any_values_in_any_place(api: int, version: int, body: Any) -> None:
+    try:
+        frame = msgpack.packb([api, version, 9, None, body])
+    except ValueError:  # lone surrogates cannot be packed
+        return
+    decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("items", "item"),
+    [
+        pytest.param(2_000_000, b"\x90", id="empty arrays"),
+        pytest.param(1_000_000, b"\x91\xc0", id="arrays of one"),
+        pytest.param(1_000_000, b"\x81\xa0\xc0", id="maps of one"),
+        pytest.param(100_000, b"\x9f" + b"\x90" * 15, id="arrays of arrays"),
+        pytest.param(400_000, b"\xdd\x00\x20\x00\x00", id="nested large arrays"),
+    ],
+)
+def test_small_values_in_great_number_are_refused_before_they_are_made(
+    items: int, item: bytes
+) -> None:
+    frame = b"\x95\x00\x02\x09\xc0\xdd" + items.to_bytes(4, "big") + item * items
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert decode(frame) is None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024  # KiB
+
+
+def test_faults_13_a_hundred_thousand_partitions_take_bounded_time() -> None:
+    partitions = [{"partition": n, "timestamp": -1} for n in range(100_000)]
+    body = {"replica_id": -1, "topics": [{"name": "a", "partitions": partitions}]}
+    frame = msgpack.packb([2, 1, 9, None, body])
+    started = time.perf_counter()
+    assert len(decode(frame).topics[0].partitions) == 100_000
+    assert time.perf_counter() - started < 5
+
+
+def test_depth_is_limited_in_frames_that_are_checked() -> None:
+    padding = bytes(UNCHECKED_FRAME_BYTES)
+
+    def fault(depth: int) -> str | None:
+        body: Any = padding
+        for _ in range(depth):
+            body = [body]
+        return open_request(msgpack.packb([0, 2, 9, None, body]))[1].fault
+
+    assert fault(MAX_DEPTH - 1) is None
+    assert "nested more than" in str(fault(MAX_DEPTH))

@@ -1,0 +1,209 @@
+"""Frames out of a stream: in whatever pieces the bytes come."""
+
+import resource
+from collections.abc import Iterable, Sequence
+
+import pytest
+from horolog.protocol.api.framing import FrameReader, ProtocolError
+from horolog.protocol.limits import GROWTH_FACTOR, SLAB_BYTES
+from hypothesis import given
+from hypothesis import strategies as st
+
+LIMIT = 100 * 1024 * 1024
+
+
+def framed(*payloads: bytes) -> bytes:
+    return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+def feed(reader: FrameReader, data: bytes) -> list[bytes]:
+    """Receive `data` as a socket would: as much at a time as the buffer takes."""
+    frames: list[bytes | bytearray] = []
+    while data:
+        buffer = reader.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        assert count > 0
+        buffer[:count] = data[:count]
+        # `buffer` is alive here, as it is inside asyncio's loop.
+        frames += reader.received(count)
+        data = data[count:]
+    return [bytes(frame) for frame in frames]
+
+
+def feed_all(reader: FrameReader, pieces: Iterable[bytes]) -> list[bytes]:
+    return [frame for piece in pieces for frame in feed(reader, piece)]
+
+
+SAMPLES = [
+    pytest.param([b"a"], id="one byte"),
+    pytest.param([b"hello"], id="one"),
+    pytest.param([b"first", b"second"], id="two"),
+    pytest.param([bytes([n]) * (n + 1) for n in range(60)], id="many"),
+    pytest.param([b"\x00\x00\x00\x01" * 5], id="lengths inside"),
+]
+
+
+@pytest.mark.parametrize("payloads", SAMPLES)
+def test_whole(payloads: Sequence[bytes]) -> None:
+    reader = FrameReader(LIMIT)
+    assert feed(reader, framed(*payloads)) == payloads
+    assert not reader.unfinished
+
+
+@pytest.mark.parametrize("payloads", SAMPLES)
+def test_faults_3_byte_by_byte(payloads: Sequence[bytes]) -> None:
+    data = framed(*payloads)
+    pieces = [data[n : n + 1] for n in range(len(data))]
+    assert feed_all(FrameReader(LIMIT), pieces) == payloads
+
+
+@pytest.mark.parametrize("payloads", SAMPLES)
+def test_faults_3_split_at_each_index(payloads: Sequence[bytes]) -> None:
+    data = framed(*payloads)
+    for cut in range(len(data) + 1):
+        assert feed_all(FrameReader(LIMIT), [data[:cut], data[cut:]]) == payloads
+
+
+@pytest.mark.parametrize("payloads", SAMPLES)
+def test_faults_3_with_the_next_frame_begun(payloads: Sequence[bytes]) -> None:
+    rest = framed(b"the next one")
+    for begun in range(1, len(rest)):
+        reader = FrameReader(LIMIT)
+        assert feed(reader, framed(*payloads) + rest[:begun]) == payloads
+        assert reader.unfinished
+        assert feed(reader, rest[begun:]) == [b"the next one"]
+
+
+def test_faults_3_golden_requests_in_one_packet(golden: object) -> None:
+    frame: bytes = golden.request_frame  # type: ignore[attr-defined]
+    assert feed(FrameReader(LIMIT), framed(frame, frame)) == [frame, frame]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        SLAB_BYTES - 5,
+        SLAB_BYTES - 4,
+        SLAB_BYTES - 3,
+        SLAB_BYTES,
+        SLAB_BYTES + 1,
+        SLAB_BYTES * GROWTH_FACTOR - 32,
+        SLAB_BYTES * GROWTH_FACTOR,
+        SLAB_BYTES * GROWTH_FACTOR + 5,
+        5_000_000,
+    ],
+)
+def test_frames_around_the_sizes_of_the_buffers(size: int) -> None:
+    large = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    for first in (b"x", b"y" * 4_000, b"z" * (SLAB_BYTES - 10)):
+        reader = FrameReader(LIMIT)
+        data = framed(first, large, b"after")
+        assert feed(reader, data) == [first, large, b"after"]
+        assert not reader.unfinished
+
+
+@given(st.lists(st.integers(1, 200_000), max_size=6), st.lists(st.integers(1, 90_000)))
+def test_any_frames_in_any_pieces(sizes: list[int], cuts: list[int]) -> None:
+    payloads = [bytes([n + 1]) * size for n, size in enumerate(sizes)]
+    data = framed(*payloads)
+    pieces = []
+    for cut in cuts:
+        pieces.append(data[:cut])
+        data = data[cut:]
+    assert feed_all(FrameReader(LIMIT), [*pieces, data]) == payloads
+
+
+@pytest.mark.parametrize("size", [10, SLAB_BYTES * 2])
+def test_a_frame_stays_as_it_is_when_more_is_received(size: int) -> None:
+    reader = FrameReader(LIMIT)
+    data = framed(b"a" * size)
+    frames: list[bytes | bytearray] = []
+    while data:
+        buffer = reader.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        frames += reader.received(count)
+        data = data[count:]
+    feed(reader, framed(b"b" * size, b"c" * size))
+    assert frames == [b"a" * size]
+
+
+@pytest.mark.parametrize(
+    "length", [0, -1, -(2**31), 1_001, 2**31 - 1], ids=["0", "-1", "min", "above", "max"]
+)
+def test_faults_1_a_length_out_of_range(length: int) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ProtocolError) as caught:
+        feed(FrameReader(1_000), length.to_bytes(4, "big", signed=True))
+    assert caught.value.cause == (
+        f"a frame of {length} bytes; allowed are 1 to 1000 (socket.request.max.bytes)"
+    )
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024  # KiB
+
+
+def test_faults_1_a_length_at_the_limit() -> None:
+    assert feed(FrameReader(1_000), framed(b"x" * 1_000)) == [b"x" * 1_000]
+    with pytest.raises(ProtocolError):
+        feed(FrameReader(1_000), framed(b"x" * 1_001))
+
+
+def test_a_length_out_of_range_after_a_good_frame() -> None:
+    reader = FrameReader(1_000)
+    assert feed(reader, framed(b"good")) == [b"good"]
+    with pytest.raises(ProtocolError):
+        feed(reader, b"\x00\x00\x00\x00")
+
+
+def test_the_limit_is_named_as_the_owner_says() -> None:
+    with pytest.raises(ProtocolError, match=r"\(the client's limit\)"):
+        feed(FrameReader(10, limit_name="the client's limit"), framed(b"x" * 11))
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01", "TLS", id="ClientHello"),
+        pytest.param(b"\x16\x03\x03\x00\x10\x01\x00\x00", "TLS", id="short ClientHello"),
+        pytest.param(b"\x15\x03\x01\x00\x02\x02\x46", "TLS", id="TLS alert"),
+        pytest.param(b"GET / HTTP/1.1\r\n", "HTTP", id="GET"),
+        pytest.param(b"POST /x HTTP/1.1\r\n", "HTTP", id="POST"),
+        pytest.param(b"HEAD / HTTP/1.1\r\n", "HTTP", id="HEAD"),
+        pytest.param(b"OPTIONS * HTTP/1.1\r\n", "HTTP", id="OPTIONS"),
+        pytest.param(b"PRI * HTTP/2.0\r\n", "HTTP", id="HTTP/2"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n", "an HTTP response", id="response"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", "SSH", id="SSH"),
+    ],
+)
+def test_faults_2_another_protocol_is_named(start: bytes, name: str) -> None:
+    # With a limit so high that the bytes read as an allowed length, and with a low one.
+    for limit in (2**31 - 1, 1_000):
+        for pieces in ([start], [start[n : n + 1] for n in range(4)]):
+            with pytest.raises(ProtocolError, match=f"the other side speaks {name}, not Horolog"):
+                feed_all(FrameReader(limit), pieces)
+
+
+def test_faults_2_less_than_a_length_says_nothing_yet() -> None:
+    reader = FrameReader(LIMIT)
+    assert feed(reader, b"\x16\x03\x01") == []
+    assert reader.unfinished
+
+
+def test_only_the_beginning_of_a_connection_is_taken_for_another_protocol() -> None:
+    reader = FrameReader(2**31 - 1)
+    feed(reader, framed(b"good"))
+    assert feed(reader, b"GET ") == []
+
+
+@pytest.mark.parametrize("sent", [4, 60_000, 70_000, 1_000_000])
+def test_a_declared_length_costs_no_more_than_what_has_come(sent: int) -> None:
+    reader = FrameReader(LIMIT)
+    feed(reader, (LIMIT.to_bytes(4, "big") + bytes(sent))[:sent])
+    assert len(reader.get_buffer()) <= max(SLAB_BYTES, sent * GROWTH_FACTOR)
+
+
+def test_a_large_frame_is_never_read_past_its_end() -> None:
+    reader = FrameReader(LIMIT)
+    size = 3 * SLAB_BYTES
+    data = framed(bytes(size))
+    feed(reader, data[: 2 * SLAB_BYTES])
+    assert len(reader.get_buffer()) == len(data) - 2 * SLAB_BYTES

@@ -1,0 +1,266 @@
+"""Declarations: Kafka's layouts field by field, and the rules of declaring."""
+
+from typing import Any
+
+import pytest
+from horolog.protocol.api import registry, schema
+from horolog.protocol.api.schema import Array, fields_of
+
+TOPIC_ERRORS = "[name string, error_code int16]"
+CONFIGS = "[name string, value nullable string]"
+RESOURCE = "resource_type int8, resource_name string"
+API_RANGES = "[api_key int16, min_version int16, max_version int16]"
+
+# Kafka's layouts, written down from its protocol and not from our declarations.
+KAFKA_LAYOUTS = [
+    pytest.param(
+        0,
+        (0, 1, 2),
+        "acks int16, timeout_ms int32, "
+        "topics [name string, partitions [partition int32, records records]]",
+        id="P-1-produce",
+    ),
+    pytest.param(
+        1,
+        (0, 1, 2),
+        "replica_id int32, max_wait_ms int32, min_bytes int32, topics [name string, "
+        "partitions [partition int32, fetch_offset int64, partition_max_bytes int32]]",
+        id="F-1-fetch",
+    ),
+    pytest.param(
+        1,
+        (3,),
+        "replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, topics [name "
+        "string, partitions [partition int32, fetch_offset int64, partition_max_bytes int32]]",
+        id="F-1-fetch-3",
+    ),
+    pytest.param(
+        2,
+        (0,),
+        "replica_id int32, topics [name string, partitions [partition int32, timestamp int64, "
+        "max_num_offsets int32]]",
+        id="L-1-list-offsets-0",
+    ),
+    pytest.param(
+        2,
+        (1,),
+        "replica_id int32, topics [name string, partitions [partition int32, timestamp int64]]",
+        id="L-2-list-offsets-1",
+    ),
+    pytest.param(3, (0,), "topics [name string]", id="metadata"),
+    pytest.param(
+        8,
+        (0,),
+        "group_id string, topics [name string, partitions [partition int32, "
+        "committed_offset int64, committed_metadata nullable string]]",
+        id="offset-commit",
+    ),
+    pytest.param(
+        9, (0,), "group_id string, topics [name string, partitions [int32]]", id="offset-fetch"
+    ),
+    pytest.param(18, (0,), "", id="api-versions"),
+    pytest.param(
+        19,
+        (0,),
+        "topics [name string, num_partitions int32, replication_factor int16, assignments "
+        f"[partition int32, broker_ids [int32]], configs {CONFIGS}], timeout_ms int32",
+        id="create-topics",
+    ),
+    pytest.param(20, (0,), "topic_names [string], timeout_ms int32", id="delete-topics"),
+    pytest.param(
+        32,
+        (0,),
+        f"resources [{RESOURCE}, configuration_keys nullable [string]]",
+        id="describe-configs",
+    ),
+    pytest.param(
+        33,
+        (0,),
+        f"resources [{RESOURCE}, configs {CONFIGS}], validate_only boolean",
+        id="alter-configs",
+    ),
+]
+
+KAFKA_RESPONSE_LAYOUTS = [
+    pytest.param(
+        0,
+        (0,),
+        "topics [name string, partitions [partition int32, error_code int16, base_offset int64]]",
+        id="P-2-produce-0",
+    ),
+    pytest.param(
+        0,
+        (1,),
+        "topics [name string, partitions [partition int32, error_code int16, base_offset int64]], "
+        "throttle_time_ms int32",
+        id="P-2-produce-1",
+    ),
+    pytest.param(
+        0,
+        (2,),
+        "topics [name string, partitions [partition int32, error_code int16, base_offset int64, "
+        "log_append_time_ms int64]], throttle_time_ms int32",
+        id="P-2-produce-2",
+    ),
+    pytest.param(
+        1,
+        (0,),
+        "topics [name string, partitions [partition int32, error_code int16, high_watermark "
+        "int64, records records]]",
+        id="F-2-fetch-0",
+    ),
+    pytest.param(
+        1,
+        (1, 2, 3),
+        "throttle_time_ms int32, topics [name string, partitions [partition int32, error_code "
+        "int16, high_watermark int64, records records]]",
+        id="F-2-fetch",
+    ),
+    pytest.param(
+        2,
+        (0,),
+        "topics [name string, partitions [partition int32, error_code int16, "
+        "old_style_offsets [int64]]]",
+        id="L-1-list-offsets-0",
+    ),
+    pytest.param(
+        2,
+        (1,),
+        "topics [name string, partitions [partition int32, error_code int16, timestamp int64, "
+        "offset int64]]",
+        id="L-2-list-offsets-1",
+    ),
+    pytest.param(
+        3,
+        (0,),
+        "brokers [node_id int32, host string, port int32], topics [error_code int16, name string, "
+        "partitions [error_code int16, partition int32, leader_id int32, replica_nodes [int32], "
+        "isr_nodes [int32]]]",
+        id="metadata",
+    ),
+    pytest.param(
+        8,
+        (0,),
+        "topics [name string, partitions [partition int32, error_code int16]]",
+        id="offset-commit",
+    ),
+    pytest.param(
+        9,
+        (0,),
+        "topics [name string, partitions [partition int32, committed_offset int64, metadata "
+        "nullable string, error_code int16]]",
+        id="offset-fetch",
+    ),
+    pytest.param(18, (0,), f"error_code int16, api_keys {API_RANGES}", id="api-versions"),
+    pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
+    pytest.param(20, (0,), f"responses {TOPIC_ERRORS}", id="delete-topics"),
+    pytest.param(
+        32,
+        (0,),
+        f"throttle_time_ms int32, results [error_code int16, error_message nullable string, "
+        f"{RESOURCE}, configs [name string, value nullable string, read_only boolean, is_default "
+        "boolean, is_sensitive boolean]]",
+        id="describe-configs",
+    ),
+    pytest.param(
+        33,
+        (0,),
+        "throttle_time_ms int32, responses [error_code int16, error_message nullable string, "
+        f"{RESOURCE}]",
+        id="alter-configs",
+    ),
+]
+
+
+def layout(struct: type[Any], version: int) -> str:
+    """The fields that Kafka's encoding of this version has, in words."""
+    return ", ".join(
+        f"{spec.name} {in_words(spec.type, version)}"
+        for spec in fields_of(struct, version, native=False)
+    )
+
+
+def in_words(wire_type: Any, version: int) -> str:
+    if not isinstance(wire_type, Array):
+        return str(wire_type)
+    inner = wire_type.of
+    words = layout(inner, version) if isinstance(inner, type) else str(inner)
+    return f"nullable [{words}]" if wire_type.nullable else f"[{words}]"
+
+
+@pytest.mark.parametrize(("key", "versions", "expected"), KAFKA_LAYOUTS)
+def test_requests_have_kafkas_fields(key: int, versions: tuple[int, ...], expected: str) -> None:
+    for version in versions:
+        assert layout(registry.APIS[key].request, version) == expected
+
+
+@pytest.mark.parametrize(("key", "versions", "expected"), KAFKA_RESPONSE_LAYOUTS)
+def test_responses_have_kafkas_fields(key: int, versions: tuple[int, ...], expected: str) -> None:
+    for version in versions:
+        assert layout(registry.APIS[key].response, version) == expected
+
+
+@pytest.mark.parametrize("layouts", [KAFKA_LAYOUTS, KAFKA_RESPONSE_LAYOUTS])
+def test_every_version_of_every_kafka_request_is_in_the_table(layouts: list[Any]) -> None:
+    listed = {(row.values[0], version) for row in layouts for version in row.values[1]}
+    declared = {
+        (api.key, version)
+        for api in registry.APIS.values()
+        if not api.native
+        for version in range(api.min_version, api.max_version + 1)
+    }
+    assert listed == declared
+
+
+def test_an_integer_type_knows_its_range() -> None:
+    ranges = [(t.low, t.high) for t in (schema.INT8, schema.INT16, schema.INT32, schema.INT64)]
+    assert ranges == [
+        (-128, 127),
+        (-(2**15), 2**15 - 1),
+        (-(2**31), 2**31 - 1),
+        (-(2**63), 2**63 - 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"since": 1}, {"until": 0}, {"native": True}], ids=["since", "until", "native"]
+)
+def test_a_field_that_may_be_absent_needs_a_default(options: Any) -> None:
+    with pytest.raises(TypeError, match="needs a default"):
+        schema.int32(**options)
+
+
+def test_a_native_field_stands_after_kafkas() -> None:
+    with pytest.raises(TypeError, match=r"Late\.kafkas stands after a native field"):
+
+        @schema.message
+        class Late:
+            ours: int = schema.int32(native=True, default=0)
+            kafkas: int = schema.int32()
+
+
+def test_an_attribute_that_is_not_declared_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Plain\.number is not declared"):
+
+        @schema.message
+        class Plain:
+            number: int
+
+
+def test_a_list_default_is_not_shared() -> None:
+    @schema.message
+    class Holder:
+        numbers: list[int] = schema.array(schema.INT32, max_items=3, default=())
+
+    Holder().numbers.append(1)
+    assert Holder().numbers == []
+
+
+def test_keys_and_names_are_unique() -> None:
+    apis = registry.APIS.values()
+    assert [key for key, api in registry.APIS.items() if key != api.key] == []
+    assert len({api.name for api in apis}) == len(apis)
+
+
+def test_only_requests_that_kafka_lacks_have_keys_beyond_its_own() -> None:
+    assert all(api.native == (api.key >= 1000) for api in registry.APIS.values())
