@@ -104,11 +104,13 @@ class Segment:
             self._file = self._seams.files.open(self.log_path)
         return self._file
 
-    def release(self) -> None:
-        """Give up a handle kept by `hold_open`."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def release(self) -> bool:
+        """Give up a handle kept by `hold_open`; say whether there was one."""
+        if self._file is None:
+            return False
+        self._file.close()
+        self._file = None
+        return True
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -116,10 +118,13 @@ class Segment:
         return self.largest[0]
 
     @property
-    def retention_ms(self) -> int:
+    def age_from_ms(self) -> int:
         """The time that retention goes by: of the newest message, else of the file."""
-        if self.largest[0] >= 0:
-            return self.largest[0]
+        return self.largest[0] if self.largest[0] >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
         return self._seams.files.modified_ms(self.log_path)
 
     @property
@@ -134,6 +139,11 @@ class Segment:
         if len(head) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1] or head[16] != 1:
             return NO_TIMESTAMP
         return int.from_bytes(head[18:26], "big", signed=True)
+
+    @property
+    def last_magic(self) -> int:
+        """Format of the last entry, -1 when there is none."""
+        return self.magic_changes[-1][1] if self.magic_changes else -1
 
     @property
     def indexes_full(self) -> bool:
@@ -325,13 +335,29 @@ class Segment:
         offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
         return self._scan_from(start, offset)
 
-    def _scan_from(self, start: int, offset: int) -> SegmentScan:
-        scan = scan_log_file(
-            self.file, start, self.size_bytes, next_offset=offset, gaps=True, check_crc=False
-        )
+    def _scan_from(self, start: int, offset: int, end: int | None = None) -> SegmentScan:
+        end = self.size_bytes if end is None else end
+        scan = scan_log_file(self.file, start, end, next_offset=offset, gaps=True, check_crc=False)
         if scan.problem is not Problem.NONE:
             raise self.damage(scan.good_bytes)
         return scan
+
+    def largest_before(self, offset: int) -> tuple[int, int]:
+        """Largest timestamp below `offset`, and where it is if that was read (else -1).
+
+        Goes by the last time entry that is true of that part and reads the entries after it.
+        """
+        count = self.time_index.count_below(offset + 1)
+        largest = (NO_TIMESTAMP, -1)
+        start = 0
+        if count:
+            timestamp_ms, known_below = self.time_index.entry(count - 1)
+            largest = (timestamp_ms, -1)
+            start = self.locate(known_below)
+        scan = self._scan_from(start, self.base_offset, self.locate(offset))
+        if scan.largest_ms > largest[0]:
+            largest = (scan.largest_ms, scan.largest_offset)
+        return largest
 
     def truncate(self, offset: int) -> None:
         """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
@@ -355,21 +381,7 @@ class Segment:
         self._keep_creation_time()
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
-        self._reload_largest()
-
-    def _reload_largest(self) -> None:
-        """Find the largest timestamp again: the last time entry, then the entries after it."""
-        count = len(self.time_index)
-        largest = (NO_TIMESTAMP, -1)
-        start = 0
-        if count:
-            timestamp_ms, offset = self.time_index.entry(count - 1)
-            largest = (timestamp_ms, -1)
-            start = self.locate(offset)
-        scan = self._scan_from(start, self.base_offset)
-        if scan.largest_ms > largest[0]:
-            largest = (scan.largest_ms, scan.largest_offset)
-        self.largest = largest
+        self.largest = self.largest_before(offset)
 
     def set_aside(self) -> list[Path]:
         """Rename the three files to `.deleted` and return their new paths.

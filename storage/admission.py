@@ -1,0 +1,247 @@
+"""What was sent becomes what is stored: checked, stamped, converted, with its offsets.
+
+This is the only place where that happens, and it touches neither clock nor disk. A set is taken
+whole or refused whole. Most sets are stored as they came, with offsets (and on LogAppendTime
+topics times) written in place; a set that cannot be is rebuilt (`rebuilding`).
+"""
+
+from dataclasses import dataclass
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import CorruptMessage, MessageTooLarge
+from ..protocol.records.codecs import decompress
+from ..protocol.records.kernel import Offsets, Problem, Walk, walk
+from ..protocol.records.latency import LatencyCounts
+from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
+from ..protocol.records.message import Entry, entries
+from ..protocol.records.problems import problem_error
+from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
+from .files import Buffer
+from .rebuilding import Message, rebuild
+from .timestamp_range import check_timestamps
+
+_PLAIN = 1 << Codec.NONE
+_ALL_V1 = 1 << 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What admission has to know of the log's end."""
+
+    next_offset: int
+    now_ms: int
+    stamp_ms: int
+    """The append time for LogAppendTime: the clock, or the last stamp if that is later."""
+    since_bytes: int = 0
+    largest_ms: int = NO_TIMESTAMP
+    magic: int = -1
+    """State of the active segment, for the places of index entries."""
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A set as it will be stored."""
+
+    data: memoryview | bytearray
+    walk: Walk
+    """The walk over `data`, with index marks."""
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    """-1 on CreateTime topics."""
+    latency: LatencyCounts
+
+    @property
+    def count(self) -> int:
+        """Messages, those inside of wrappers counted one by one."""
+        return self.last_offset - self.first_offset + 1
+
+
+def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitted | None:
+    """Check `record_set` and give it the form in which it is stored; `None` if it is empty.
+
+    A buffer that is writable is changed in place, also when the set is refused. An incomplete
+    message at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
+    `InvalidTimestamp`, `UnsupportedForMessageFormat`.
+    """
+    data = record_set if isinstance(record_set, bytearray) else bytearray(record_set)
+    found = walk(
+        data,
+        0,
+        len(data),
+        offsets=Offsets.ASSIGN,
+        base_offset=target.next_offset,
+        now_ms=target.now_ms,
+        interval_bytes=settings.index_interval_bytes,
+        since_bytes=target.since_bytes,
+        largest_ms=target.largest_ms,
+        magic=target.magic,
+    )
+    _check_walk(data, found, settings)
+    if not found.count:
+        return None
+    if found.codecs == _PLAIN and settings.compression_type in ("producer", "uncompressed"):
+        return _admit_plain(data, found, settings, target)
+    return _admit_compressed(data, found, settings, target)
+
+
+def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: Target) -> Admitted:
+    """A set without wrappers that the topic does not want compressed either."""
+    check_timestamps(data, found, settings, target.now_ms)
+    assert found.latency is not None
+    if not settings.stamps_append_time:
+        return Admitted(
+            memoryview(data)[: found.end],
+            found,
+            found.first_offset,
+            found.last_offset,
+            NO_TIMESTAMP,
+            found.latency,
+        )
+    if found.magics == _ALL_V1:
+        stored = _shortened(data, found.end)
+        for entry in entries(stored, verify_crc=False):
+            set_append_time(stored, entry.position, entry.size, target.stamp_ms)
+    else:
+        stored = rebuild(
+            _messages(data[: found.end]),
+            Codec.NONE,
+            next_offset=target.next_offset,
+            stamp_ms=target.stamp_ms,
+        )
+    return _finish(stored, found.count, found.latency, settings, target)
+
+
+def _check_walk(data: bytearray, found: Walk, settings: TopicSettings) -> None:
+    """Refuse what the walk could not pass; the size limit is judged before the CRC."""
+    problem = found.problem
+    position = found.problem_position
+    largest = found.largest_entry_bytes
+    if problem not in (Problem.NONE, Problem.PARTIAL, Problem.SIZE):
+        largest = max(largest, ENTRY_OVERHEAD + _size_at(data, position))
+    check_entry_size(largest, settings)
+    if problem not in (Problem.NONE, Problem.PARTIAL):
+        raise problem_error(data, found, len(data))
+
+
+def check_entry_size(entry_bytes: int, settings: TopicSettings) -> None:
+    """Raise `MessageTooLarge` for an entry (header included) above the topic's limit."""
+    if entry_bytes > settings.max_message_bytes:
+        raise MessageTooLarge(
+            f"a message takes {entry_bytes} bytes with its 12-byte header; the limit is "
+            f"{settings.max_message_bytes} (max.message.bytes)"
+        )
+
+
+def _size_at(data: bytearray, position: int) -> int:
+    return int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+
+
+def _shortened(data: bytearray, end: int) -> bytearray:
+    return data if end == len(data) else data[:end]
+
+
+def _messages(data: Buffer) -> list[Message]:
+    """The entries of a checked set, one level of it."""
+    messages = []
+    for entry in entries(data, verify_crc=False):
+        start = entry.position + ENTRY_OVERHEAD
+        messages.append(Message(bytes(data[start : start + entry.size]), entry))
+    return messages
+
+
+def _admit_compressed(
+    data: bytearray, found: Walk, settings: TopicSettings, target: Target
+) -> Admitted:
+    """A set with wrappers in it, or one that the topic wants compressed."""
+    messages: list[Message] = []
+    latency = LatencyCounts()
+    literal = False
+    budget_bytes = settings.max_decompressed_bytes
+    for entry in entries(data, 0, found.end, verify_crc=False):
+        if entry.codec is Codec.NONE:
+            inner: Buffer = data[entry.position : entry.end]
+            walked = walk(inner, 0, len(inner), check_crc=False, now_ms=target.now_ms)
+        else:
+            inner, walked = _open_wrapper(entry, budget_bytes, target.now_ms)
+            literal = walked.literal
+            budget_bytes -= len(inner)
+        check_timestamps(inner, walked, settings, target.now_ms, entry)
+        assert walked.latency is not None
+        latency.add(walked.latency)
+        messages += _messages(inner)
+    codec = _target_codec(settings, Codec(found.last_codec))
+    stamp_ms = target.stamp_ms if settings.stamps_append_time else None
+    as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
+    if as_sent and literal:
+        stored = _shortened(data, found.end)
+        set_offset(stored, 0, target.next_offset + len(messages) - 1)
+        largest_ms = max(message.entry.timestamp_ms for message in messages)
+        size = found.end - ENTRY_OVERHEAD
+        if stamp_ms is not None:
+            set_append_time(stored, 0, size, stamp_ms)
+        elif largest_ms != found.first_timestamp_ms:
+            set_timestamp(stored, 0, size, largest_ms)
+    else:
+        stored = rebuild(messages, codec, next_offset=target.next_offset, stamp_ms=stamp_ms)
+    return _finish(stored, len(messages), latency, settings, target)
+
+
+def _target_codec(settings: TopicSettings, source: Codec) -> Codec:
+    if settings.compression_type == "producer":
+        return source
+    if settings.compression_type == "uncompressed":
+        return Codec.NONE
+    return Codec[settings.compression_type.upper()]
+
+
+def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes, Walk]:
+    """The set inside of a wrapper, with every message of it checked."""
+    if wrapper.value is None:
+        raise CorruptMessage("a compressed message has a null value; it must hold a message set")
+    inner = decompress(
+        wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max(budget_bytes, 0)
+    )
+    walked = walk(inner, 0, len(inner), now_ms=now_ms)
+    where = f"inside the compressed message at byte {wrapper.position} of the set"
+    if walked.problem is not Problem.NONE:
+        raise CorruptMessage(f"{where}: {problem_error(inner, walked, len(inner)).message}")
+    if not walked.count:
+        raise CorruptMessage(f"{where}: there is no message")
+    if walked.codecs != _PLAIN:
+        raise CorruptMessage(f"{where}: a message is compressed again; one level is allowed")
+    if walked.magics != 1 << wrapper.magic:
+        raise CorruptMessage(
+            f"{where}: a message has another format than it (magic {wrapper.magic})"
+        )
+    return inner, walked
+
+
+def _finish(
+    stored: bytearray,
+    count: int,
+    latency: LatencyCounts,
+    settings: TopicSettings,
+    target: Target,
+) -> Admitted:
+    """Walk what will be stored, for its size limits and its index marks."""
+    found = walk(
+        stored,
+        0,
+        len(stored),
+        check_crc=False,
+        interval_bytes=settings.index_interval_bytes,
+        since_bytes=target.since_bytes,
+        largest_ms=target.largest_ms,
+        magic=target.magic,
+    )
+    assert found.problem is Problem.NONE
+    check_entry_size(found.largest_entry_bytes, settings)
+    return Admitted(
+        stored,
+        found,
+        target.next_offset,
+        target.next_offset + count - 1,
+        target.stamp_ms if settings.stamps_append_time else NO_TIMESTAMP,
+        latency,
+    )

@@ -1,0 +1,76 @@
+"""What a log tells about itself: to `describe-log`, the command line and the metrics."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .retention import RetentionPlan
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDescription:
+    """One segment, and what retention says of it."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    """-1 when no message has a time."""
+    largest_offset: int
+    """The first message that has it; -1 when that has not been read."""
+    first_timestamp_ms: int
+    created_ms: int
+    modified_ms: int
+    active: bool
+    offset_entries: int
+    time_entries: int
+    verdict: str
+    """`kept` or `expired`."""
+    reason: str
+    expires_ms: int | None
+    """From when on it is past `retention.ms`; `None` when that is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDescription:
+    """One log and its segments, oldest first."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    recovery_point: int
+    size_bytes: int
+    segments: tuple[SegmentDescription, ...]
+
+
+def describe_log(log: "Log", plan: RetentionPlan) -> LogDescription:
+    """Describe `log`, which is prepared, with the verdicts of `plan`. Raises `OSError`."""
+    segments = tuple(
+        SegmentDescription(
+            base_offset=segment.base_offset,
+            next_offset=segment.next_offset,
+            size_bytes=segment.size_bytes,
+            largest_timestamp_ms=segment.largest_timestamp_ms,
+            largest_offset=segment.largest[1],
+            first_timestamp_ms=segment.first_timestamp_ms,
+            created_ms=segment.created_ms,
+            modified_ms=segment.modified_ms,
+            active=segment is log.segments[-1],
+            offset_entries=len(segment.offset_index),
+            time_entries=len(segment.time_index),
+            verdict="expired" if verdict.delete else "kept",
+            reason=verdict.reason,
+            expires_ms=verdict.expires_ms,
+        )
+        for segment, verdict in zip(log.segments, plan.verdicts, strict=True)
+    )
+    return LogDescription(
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        log.recovery_point,
+        log.size_bytes,
+        segments,
+    )

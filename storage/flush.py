@@ -1,0 +1,134 @@
+"""Syncing: what one sync of a log has to do, and doing it for many logs at once, in a thread.
+
+The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcome
+(`Log.end_flush`); only `FlushWork.run` may be in another thread, on handles of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ..clock import Clock
+from .files import File, Files, replace_file
+from .index_checksums import FILE_NAME
+
+
+@dataclass(slots=True)
+class FlushWork:
+    """One sync of one log: everything below `target_offset` will be on stable storage."""
+
+    target_offset: int
+    directory: Path
+    files: Files
+    log_files: Sequence[File]
+    """Log files, oldest first; closed by `run`."""
+    index_paths: Sequence[Path]
+    """Index files of segments that were closed since the last sync."""
+    seals: bytes | None
+    """New content of the `index-checksums` file."""
+    sync_directory: bool
+
+    def run(self) -> None:
+        """Sync, in order: logs, indexes, names, checksums. Raises `OSError`."""
+        try:
+            for file in self.log_files:
+                file.sync()
+        finally:
+            for file in self.log_files:
+                file.close()
+        for path in self.index_paths:
+            index = self.files.open(path)
+            try:
+                index.sync()
+            finally:
+                index.close()
+        if self.sync_directory:
+            self.files.sync_directory(self.directory)
+        if self.seals is not None:
+            replace_file(self.files, self.directory / FILE_NAME, self.seals)
+
+
+class Flushable(Protocol):
+    """What group commit needs of a log."""
+
+    def begin_flush(self) -> FlushWork | None: ...
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None: ...
+
+
+class GroupCommit:
+    """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
+
+    `executor` runs the syncs; `call_soon` takes a function from another thread and calls it in
+    the loop's. `on_sync`, if given, gets the seconds that each log's sync took.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Clock,
+        on_sync: Callable[[float], None] | None = None,
+    ) -> None:
+        self._executor = executor
+        self._call_soon = call_soon
+        self._clock = clock
+        self._on_sync = on_sync
+        self._asked: dict[int, Flushable] = {}
+        self._busy = False
+        self._idle_callbacks: list[Callable[[], None]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round is under way."""
+        return self._busy
+
+    def request(self, log: Flushable) -> None:
+        """Have `log` synced; its `end_flush` is called in the loop's thread."""
+        self._asked[id(log)] = log
+        if not self._busy:
+            self._start_round()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once nothing is under way or asked for; at once if that is now."""
+        if self._busy:
+            self._idle_callbacks.append(callback)
+        else:
+            callback()
+
+    def _start_round(self) -> None:
+        logs = list(self._asked.values())
+        self._asked.clear()
+        works = [(log, work) for log in logs if (work := log.begin_flush()) is not None]
+        if works:
+            self._busy = True
+            self._executor.submit(self._run, works)
+
+    def _run(self, works: Sequence[tuple[Flushable, FlushWork]]) -> None:
+        outcomes: list[tuple[Flushable, FlushWork, OSError | None, float]] = []
+        for log, work in works:
+            started = self._clock.monotonic()
+            error: OSError | None = None
+            try:
+                work.run()
+            except OSError as failure:
+                error = failure
+            outcomes.append((log, work, error, self._clock.monotonic() - started))
+        self._call_soon(lambda: self._finish(outcomes))
+
+    def _finish(
+        self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None, float]]
+    ) -> None:
+        self._busy = False
+        for log, work, error, seconds in outcomes:
+            log.end_flush(work, error)
+            if self._on_sync is not None:
+                self._on_sync(seconds)
+        if self._asked and not self._busy:
+            self._start_round()
+        if not self._busy:
+            callbacks, self._idle_callbacks = self._idle_callbacks, []
+            for callback in callbacks:
+                callback()

@@ -1,0 +1,547 @@
+"""One partition's log: segments in a row, appended to at the end, dropped at the start.
+
+A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
+`FlushWork` that `begin_flush` hands out. Opening a log is `log_opening.open_log`.
+"""
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    StorageError,
+    UnsupportedForMessageFormat,
+)
+from ..protocol.records.kernel import Offsets, Problem, Walk, walk
+from ..protocol.records.latency import LatencyCounts
+from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
+from ..protocol.records.problems import problem_error
+from . import search
+from .admission import Target, admit, check_entry_size
+from .description import LogDescription, describe_log
+from .files import Buffer, File
+from .flush import FlushWork
+from .index_file import RELATIVE_OFFSET_MAX
+from .retention import RetentionPlan, SegmentFacts, plan_retention
+from .seams import Seams
+from .search import Found, Search, SearchView
+from .segment import Segment
+from .segment_list import SegmentList
+
+_PASSING_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Write errors after which a log works again once there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an appended set."""
+
+    first_offset: int
+    """-1 when the set held no complete message."""
+    last_offset: int
+    append_time_ms: int
+    """-1 unless the broker stamped the messages."""
+    count: int
+    """Messages, those inside of wrappers counted one by one."""
+    size_bytes: int
+    """As stored."""
+    latency: LatencyCounts | None
+    rolled: str | None
+    """Why a new segment was begun for it, if one was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of one log file, whole entries first, perhaps cut off at its end."""
+
+    file: File | None
+    """`None` when there is nothing to read. Valid until the log is used again."""
+    position: int
+    size: int
+    high_watermark: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position) if self.file and self.size else b""
+
+
+_NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
+
+
+class Log:
+    """The messages of one partition. Made by `open_log`."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        settings: TopicSettings,
+        segments: SegmentList,
+        seams: Seams,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        last_stamp_ms: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.settings = settings
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = segments.active.next_offset
+        self.high_watermark = self.log_end_offset
+        """First offset that consumers do not see; moved by appends, syncs and truncation."""
+        self.recovery_point = recovery_point
+        """Everything below it is on stable storage."""
+        self.failure: StorageError | None = None
+        """Why appends are refused until the broker has been restarted, if they are."""
+        self.unflushed_since_ms: int | None = None
+        """When the oldest message that is not synced was appended."""
+        self.on_advance: Callable[[Log], None] | None = None
+        """Called when the high watermark moves, and when `failure` is set."""
+        self.on_gaps: Callable[[Log], None] | None = None
+        """Called when offsets jump for the first time; to be remembered with the topic."""
+        self._list = segments
+        self._seams = seams
+        self._last_stamp_ms = last_stamp_ms
+        self._waiting_for_sync: deque[int] = deque()
+        self._held_at: int | None = None
+
+    @property
+    def path(self) -> Path:
+        return self._list.path
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one takes appends."""
+        return self._list.segments
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._list.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._list.segments)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether offsets may jump, as in bytes that another broker wrote."""
+        return self._list.gaps
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def prepared(self) -> bool:
+        """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
+        return self._list.prepared
+
+    def prepare(self) -> None:
+        """Load the indexes of all segments, rebuilding those that do not fit their checksums.
+
+        May take long, and may run in a thread of its own. Raises `OSError`.
+        """
+        self._list.prepare()
+
+    def set_settings(self, settings: TopicSettings) -> None:
+        """Go by `settings` from the next append or maintenance pass on."""
+        self.settings = settings
+
+    def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
+        """Append a producer's message set: all of it, or nothing and an error.
+
+        `wait_for_sync` keeps the set above the high watermark until it is synced. Raises what
+        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails.
+        """
+        if self.failure is not None:
+            raise self.failure
+        now_ms = self._seams.clock.now_ms()
+        active = self._list.active
+        target = Target(
+            next_offset=self.log_end_offset,
+            now_ms=now_ms,
+            stamp_ms=self._next_stamp(now_ms),
+            since_bytes=active.since_bytes,
+            largest_ms=active.largest_timestamp_ms,
+            magic=active.last_magic,
+        )
+        admitted = admit(record_set, self.settings, target)
+        if admitted is None:
+            return _NOTHING_APPENDED
+        rolled = self._write(admitted.data, admitted.walk, now_ms)
+        self._last_stamp_ms = admitted.append_time_ms
+        self._publish(now_ms, admitted.first_offset if wait_for_sync else None)
+        return Appended(
+            admitted.first_offset,
+            admitted.last_offset,
+            admitted.append_time_ms,
+            admitted.count,
+            len(admitted.data),
+            admitted.latency,
+            rolled,
+        )
+
+    def append_stored(self, data: Buffer) -> Appended:
+        """Append entries exactly as another log stored them, offsets and times included.
+
+        An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
+        `InvalidRequest` for offsets that do not rise from the log end on.
+        """
+        if self.failure is not None:
+            raise self.failure
+        found = walk(data, 0, len(data), offsets=Offsets.RISING, base_offset=self.log_end_offset)
+        if found.problem not in (Problem.NONE, Problem.PARTIAL):
+            error = problem_error(data, found, len(data))
+            if found.problem is Problem.OFFSET:
+                raise InvalidRequest(
+                    f"stored entries must have rising offsets from the log end "
+                    f"{self.log_end_offset} on: {error.message}"
+                )
+            raise error
+        check_entry_size(found.largest_entry_bytes, self.settings)
+        if not found.count:
+            return _NOTHING_APPENDED
+        span = found.last_offset - found.first_offset + 1
+        if span >= RELATIVE_OFFSET_MAX:
+            raise InvalidRequest(
+                f"stored entries from offset {found.first_offset} to {found.last_offset} are too "
+                f"far apart for one segment ({RELATIVE_OFFSET_MAX}); append them in parts"
+            )
+        if not self._list.gaps:
+            self._list.gaps = True
+            if self.on_gaps is not None:
+                self.on_gaps(self)
+        now_ms = self._seams.clock.now_ms()
+        stored = memoryview(data)[: found.end]
+        rolled = self._write(stored, self._walk_for(self._list.active, stored), now_ms)
+        self._last_stamp_ms = found.last_append_time_ms
+        self._publish(now_ms, None)
+        return Appended(
+            found.first_offset, found.last_offset, NO_TIMESTAMP, span, len(stored), None, rolled
+        )
+
+    def _next_stamp(self, now_ms: int) -> int:
+        """The append time: the clock, but never before the last stamp."""
+        if now_ms >= self._last_stamp_ms:
+            return now_ms
+        if self.settings.stamps_append_time:
+            self._observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=self._last_stamp_ms)
+        return self._last_stamp_ms
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, topic=self.topic, partition=self.partition, **fields)
+
+    def _walk_for(self, segment: Segment, data: Buffer) -> Walk:
+        """The walk over checked entries, with index marks as they fall in `segment`."""
+        return walk(
+            data,
+            0,
+            len(data),
+            check_crc=False,
+            interval_bytes=self.settings.index_interval_bytes,
+            since_bytes=segment.since_bytes,
+            largest_ms=segment.largest_timestamp_ms,
+            magic=segment.last_magic,
+        )
+
+    def _write(self, data: Buffer, found: Walk, now_ms: int) -> str | None:
+        """Write checked entries, in a new segment if one is due; returns why it was."""
+        if len(data) > self.settings.segment_bytes:
+            raise RecordListTooLarge(
+                f"the message set takes {len(data)} bytes; a segment takes at most "
+                f"{self.settings.segment_bytes} (segment.bytes)"
+            )
+        reason = self._roll_reason(len(data), found, now_ms)
+        try:
+            if reason is not None:
+                # Where offsets jump far, the new segment begins just near enough to index them.
+                nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
+                self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
+                found = self._walk_for(self._list.active, data)
+            self._list.active.append(data, found)
+        except OSError as error:
+            failure = StorageError(f"{self.path}: the message set could not be written: {error}")
+            if error.errno not in _PASSING_ERRORS:
+                self._fail(failure)
+            raise failure from error
+        except StorageError as failure:
+            self._fail(failure)
+            raise
+        return reason
+
+    def _roll_reason(self, set_bytes: int, found: Walk, now_ms: int) -> str | None:
+        """Why the active segment cannot take the set; `None` when it can."""
+        active = self._list.active
+        if not active.fits(found.last_offset):
+            return "offsets"
+        if not active.size_bytes:
+            return None
+        if active.size_bytes + set_bytes > self.settings.segment_bytes:
+            return "size"
+        first_ms = active.first_timestamp_ms
+        if first_ms >= 0:
+            waited_ms = found.max_timestamp_ms - first_ms
+        else:
+            waited_ms = now_ms - active.created_ms
+        if waited_ms > self.settings.segment_ms - active.jitter_ms:
+            return "time"
+        return "index full" if active.indexes_full else None
+
+    def roll(self, reason: str = "asked") -> None:
+        """Close the active segment and begin the next one; an empty one stays. Raises `OSError`."""
+        if self._list.active.size_bytes:
+            self._list.roll(self.log_end_offset, self.settings, reason)
+
+    def _publish(self, now_ms: int, wait_from: int | None) -> None:
+        self.log_end_offset = self._list.active.next_offset
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
+        if wait_from is not None:
+            self._waiting_for_sync.append(wait_from)
+        self._advance()
+
+    def _advance(self) -> None:
+        target = self.log_end_offset
+        if self._waiting_for_sync:
+            target = self._waiting_for_sync[0]
+        if self._held_at is not None:
+            target = min(target, self._held_at)
+        if target > self.high_watermark:
+            self.high_watermark = target
+            if self.on_advance is not None:
+                self.on_advance(self)
+
+    def hold_high_watermark(self, offset: int | None) -> None:
+        """Keep the high watermark from passing `offset`; `None` lets it go."""
+        self._held_at = offset
+        if offset is not None:
+            self.high_watermark = min(self.high_watermark, offset)
+        self._advance()
+
+    def _fail(self, failure: StorageError) -> None:
+        """Refuse appends from now on; reads go on."""
+        self.failure = failure
+        self._observe("log_failed", error=failure.message)
+        if self.on_advance is not None:
+            self.on_advance(self)
+
+    def read(
+        self, offset: int, max_bytes: int, *, whole_first: bool = False, max_magic: int = 1
+    ) -> Slice:
+        """What is stored from the entry that holds `offset` on, up to the high watermark.
+
+        At most `max_bytes` of one segment and one message format, cut without regard to entries;
+        `whole_first` gives the first entry whole even if it is larger. Raises
+        `OffsetOutOfRange`, `StorageError`, and `UnsupportedForMessageFormat` when the data is of
+        a later format than `max_magic`.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is outside of {self.topic}-{self.partition}, which has "
+                f"{self.log_start_offset} (log start) to {self.log_end_offset} (log end)"
+            )
+        watermark = self.high_watermark
+        if offset >= watermark:
+            return Slice(None, 0, 0, watermark)
+        segment: Segment | None = self._list.holding(offset)
+        while segment is not None:
+            start = segment.locate(offset)
+            end = segment.size_bytes
+            if segment.next_offset > watermark:
+                end = segment.locate(watermark)
+            if start < end:
+                return self._slice(segment, start, end, max_bytes, whole_first, max_magic)
+            segment = self._list.after(segment)
+        return Slice(None, 0, 0, watermark)
+
+    def _slice(
+        self,
+        segment: Segment,
+        start: int,
+        end: int,
+        max_bytes: int,
+        whole_first: bool,
+        max_magic: int,
+    ) -> Slice:
+        magic, span_end = segment.magic_span(start)
+        if magic > max_magic:
+            raise UnsupportedForMessageFormat(
+                f"the messages at this offset have format v{magic}; this version of fetch carries "
+                f"format v{max_magic} at most, ask with version 2 or later"
+            )
+        size = min(max_bytes, end - start, span_end - start)
+        file = segment.file
+        if whole_first:
+            head = file.pread(ENTRY_OVERHEAD, start)
+            first_bytes = ENTRY_OVERHEAD + int.from_bytes(head[8:12], "big")
+            size = min(max(size, first_bytes), end - start)
+        return Slice(file, start, max(size, 0), self.high_watermark)
+
+    def readable_bytes(self, offset: int) -> int:
+        """About how many stored bytes there are from `offset` to the high watermark.
+
+        Exact to an index interval; cheap. 0 when there is nothing to read.
+        """
+        if offset >= self.high_watermark:
+            return 0
+        segment = self._list.holding(offset)
+        if segment.next_offset <= self.high_watermark:
+            end = segment.size_bytes
+        else:
+            end = segment.locate(self.high_watermark)
+        if segment is not self._list.active:
+            end += sum(after.size_bytes for after in self.segments_after(segment))
+        return max(end - segment.locate(offset), 1)
+
+    def segments_after(self, segment: Segment) -> tuple[Segment, ...]:
+        """The segments behind `segment`."""
+        return tuple(s for s in self._list.segments if s.base_offset > segment.base_offset)
+
+    def _view(self) -> SearchView:
+        return SearchView(
+            self._list.segments,
+            self._list.running_max_ms,
+            self.log_start_offset,
+            self.high_watermark,
+            self.settings.max_decompressed_bytes,
+        )
+
+    def find_time(self, target_ms: int) -> Search[Found | None]:
+        """Search the first message, in offset order, with a timestamp >= `target_ms`."""
+        return Search(search.find_time(self._view(), target_ms))
+
+    def find_largest(self) -> Search[Found | None]:
+        """Search the first message that has the largest timestamp of the log."""
+        return Search(search.find_largest(self._view()))
+
+    def offsets_before(self, target_ms: int, count_max: int) -> Search[list[int]]:
+        """Search offsets to start from for `target_ms`, falling; at most `count_max`."""
+        now_ms = self._seams.clock.now_ms()
+        return Search(search.offsets_before(self._view(), target_ms, count_max, now_ms))
+
+    def plan_retention(self, now_ms: int) -> RetentionPlan:
+        """Judge which segments may go at `now_ms`. Needs the log to be prepared."""
+        active = self._list.active
+        facts = [
+            SegmentFacts(
+                segment.base_offset,
+                segment.next_offset,
+                segment.size_bytes,
+                segment.largest_timestamp_ms,
+                segment.age_from_ms,
+                segment is active,
+            )
+            for segment in self._list.segments
+        ]
+        return plan_retention(
+            facts, self.settings, now_ms=now_ms, high_watermark=self.high_watermark
+        )
+
+    def maintain(self, now_ms: int) -> RetentionPlan:
+        """Roll an idle segment that is past retention, drop what may go; returns the plan.
+
+        Raises `OSError`, `StorageError`.
+        """
+        self.prepare()
+        plan = self.plan_retention(now_ms)
+        if plan.roll_active and self.failure is None:
+            self.roll("retention")
+        count = min(plan.delete_count, self.segment_count - 1)
+        if count:
+            reasons = [verdict.reason for verdict in plan.verdicts[:count]]
+            self.log_start_offset = max(
+                self.log_start_offset, self._list.segments[count].base_offset
+            )
+            self._list.drop_first(count, self.settings, reasons)
+        return plan
+
+    def truncate(self, offset: int) -> None:
+        """Remove the messages from `offset` on; beyond the log end nothing happens.
+
+        A wrapper that holds `offset` goes as a whole. Raises `ValueError` for a negative offset,
+        `OSError`, `StorageError`.
+        """
+        if offset < 0:
+            raise ValueError(f"a log cannot be cut at offset {offset}; it must be 0 or more")
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._list.first.base_offset:
+            self.truncate_fully(offset)
+            return
+        self._list.truncate(offset, self.settings)
+        self._last_stamp_ms = self._list.active.scan_tail().last_append_time_ms
+        self._ends_at(offset)
+
+    def truncate_fully(self, offset: int) -> None:
+        """Remove all messages; the log goes on at `offset`. Raises `OSError`."""
+        self._list.restart_at(offset, self.settings)
+        self._last_stamp_ms = NO_TIMESTAMP
+        self.log_start_offset = offset
+        self._ends_at(offset)
+
+    def _ends_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._waiting_for_sync = deque(at for at in self._waiting_for_sync if at < offset)
+        self._observe("log_truncated", offset=offset)
+        self._advance()
+
+    def describe(self, now_ms: int) -> LogDescription:
+        """Everything there is to tell about the log. Needs it to be prepared."""
+        return describe_log(self, self.plan_retention(now_ms))
+
+    def begin_flush(self) -> FlushWork | None:
+        """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run."""
+        nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
+        if self.failure is not None or (nothing_new and not self._list.seals_changed):
+            return None
+        self.unflushed_since_ms = None
+        return self._list.flush_work(self.recovery_point, self.log_end_offset)
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
+        """Take in how `work` went. A failed sync is final: it is never tried again."""
+        if error is not None:
+            self._fail(
+                StorageError(
+                    f"{self.path}: a sync failed ({error}); appends to this partition are refused "
+                    "until the broker has been restarted"
+                )
+            )
+            return
+        synced = min(work.target_offset, self.log_end_offset)
+        self.recovery_point = max(self.recovery_point, synced)
+        self._list.release_synced(self.recovery_point)
+        while self._waiting_for_sync and self._waiting_for_sync[0] < self.recovery_point:
+            self._waiting_for_sync.popleft()
+        self._advance()
+
+    def flush(self) -> None:
+        """Sync everything now. Raises `StorageError`."""
+        work = self.begin_flush()
+        if work is not None:
+            try:
+                work.run()
+            except OSError as error:
+                self.end_flush(work, error)
+            else:
+                self.end_flush(work)
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """Bring everything to its closed form and sync it. Raises `OSError`, `StorageError`."""
+        try:
+            if self.failure is not None:
+                raise self.failure
+            self._list.seal_active()
+            self.flush()
+        finally:
+            self._list.release_all()

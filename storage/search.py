@@ -1,0 +1,193 @@
+"""Find an offset by time.
+
+The segment is found by bisection over the running maximum of the segments' largest timestamps,
+the place in it through its time index and offset index, and the message by reading on from
+there. A search is a series of bounded steps, so that a long one can make room for others.
+"""
+
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ..protocol.errors import CorruptMessage
+from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
+from ..protocol.records.message import records
+from ..protocol.records.scans import BAD_SIZE, scan_timestamp
+from .segment import Segment
+
+_FIRST_READ_BYTES = 8 << 10
+_READ_BYTES_MAX = 256 << 10
+
+EARLIEST = -2
+LATEST = -1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that a search by time found."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """The log as it was when the search began."""
+
+    segments: Sequence[Segment]
+    running_max_ms: Sequence[int]
+    """For each segment the largest timestamp in it and all before it."""
+    log_start_offset: int
+    high_watermark: int
+    max_decompressed_bytes: int
+
+
+class Search(Generic[T]):
+    """A search under way: call `step` until it says that it is done, or `run`."""
+
+    def __init__(self, steps: Generator[None, None, T]) -> None:
+        self._steps = steps
+        self._result: T | None = None
+
+    def step(self) -> bool:
+        """Do a bounded piece of work; `True` when `result` is there."""
+        try:
+            next(self._steps)
+        except StopIteration as stop:
+            self._result = stop.value
+            return True
+        return False
+
+    @property
+    def result(self) -> T:
+        """What was found; only after `step` returned `True`."""
+        return self._result  # type: ignore[return-value]
+
+    def run(self) -> T:
+        """Do all steps now."""
+        while not self.step():
+            pass
+        return self.result
+
+
+def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found | None]:
+    """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
+
+    Only messages between the log start and the high watermark count, and only real timestamps.
+    Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
+    opens to more than `max.decompressed.bytes`.
+    """
+    first = bisect_left(view.running_max_ms, target_ms)
+    for segment in view.segments[first:]:
+        if segment.largest_timestamp_ms < target_ms:
+            continue
+        found = yield from _find_in_segment(view, segment, target_ms)
+        if found is not None:
+            return found if found.offset < view.high_watermark else None
+        yield
+    return None
+
+
+def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
+    """The first message that has the largest timestamp of all, or `None` without timestamps."""
+    largest_ms = NO_TIMESTAMP
+    for segment in view.segments:
+        if segment.base_offset >= view.high_watermark:
+            break
+        if segment.next_offset <= view.high_watermark:
+            largest_ms = max(largest_ms, segment.largest_timestamp_ms)
+        else:
+            largest_ms = max(largest_ms, segment.largest_before(view.high_watermark)[0])
+    if largest_ms == NO_TIMESTAMP:
+        return None
+    return (yield from find_time(view, largest_ms))
+
+
+def offsets_before(
+    view: SearchView, target_ms: int, count_max: int, now_ms: int
+) -> Generator[None, None, list[int]]:
+    """Offsets to start from so that nothing at or after `target_ms` is missed, falling.
+
+    The first is the exact answer of `find_time` (the log end when there is none), the others are
+    base offsets of segments below it. Where no segment has timestamps, file times decide: the
+    first is the base offset of the newest segment whose file is not younger than the target.
+    `EARLIEST` and `LATEST` stand for the log start and the log end.
+    """
+    bases = [max(segment.base_offset, view.log_start_offset) for segment in view.segments]
+    if target_ms == EARLIEST:
+        return bases[:1][:count_max]
+    if target_ms == LATEST:
+        return _falling(bases, view.high_watermark)[:count_max]
+    if all(segment.largest_timestamp_ms < 0 for segment in view.segments):
+        times = [segment.age_from_ms for segment in view.segments]
+        if view.segments[-1].size_bytes:
+            bases, times = [*bases, view.high_watermark], [*times, now_ms]
+        old_enough = [number for number, at_ms in enumerate(times) if at_ms <= target_ms]
+        if not old_enough:
+            return []
+        newest = old_enough[-1]
+        return _falling(bases[:newest], min(bases[newest], view.high_watermark))[:count_max]
+    found = yield from find_time(view, target_ms)
+    start = view.high_watermark if found is None else found.offset
+    for segment in view.segments:
+        if segment.largest_timestamp_ms < 0 and segment.age_from_ms > target_ms:
+            start = min(start, max(segment.base_offset, view.log_start_offset))
+            break
+    return _falling(bases, start)[:count_max]
+
+
+def _falling(bases: Sequence[int], start: int) -> list[int]:
+    return [start, *(base for base in reversed(bases) if base < start)]
+
+
+def _find_in_segment(
+    view: SearchView, segment: Segment, target_ms: int
+) -> Generator[None, None, Found | None]:
+    start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
+    position = segment.locate(start)
+    wanted = _FIRST_READ_BYTES
+    while position < segment.size_bytes:
+        data = segment.file.pread(min(wanted, segment.size_bytes - position), position)
+        at, stopped = scan_timestamp(data, 0, len(data), target_ms)
+        if at == BAD_SIZE:
+            raise segment.damage(position + stopped)
+        if at >= 0:
+            end = at + _entry_bytes(data, at)
+            found = _open_entry(view, segment, data[at:end], target_ms, position + at)
+            if found is not None:
+                return found
+            position += end
+        elif stopped:
+            position += stopped
+        elif len(data) == wanted < segment.size_bytes - position:
+            wanted = max(_entry_bytes(data, 0), 2 * wanted)
+            continue
+        else:
+            raise segment.damage(position)
+        wanted = min(wanted * 2, _READ_BYTES_MAX)
+        yield
+    return None
+
+
+def _entry_bytes(data: bytes, position: int) -> int:
+    return ENTRY_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+
+
+def _open_entry(
+    view: SearchView, segment: Segment, entry: bytes, target_ms: int, position: int
+) -> Found | None:
+    """The first message in `entry`, a wrapper or a plain one, that is late enough."""
+    try:
+        for record in records(
+            entry,
+            max_decompressed_bytes=view.max_decompressed_bytes,
+            from_offset=view.log_start_offset,
+        ):
+            if record.timestamp_ms >= target_ms:
+                return Found(record.offset, record.timestamp_ms)
+    except CorruptMessage as error:
+        raise segment.damage(position) from error
+    return None

@@ -1,0 +1,215 @@
+"""The segments of one log, in a row: the last one is active, the others are closed.
+
+Begins new segments, drops old ones and cuts the end off, and keeps with it what is known of them
+all: the checksums of their indexes and the running maximum of their timestamps.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+from pathlib import Path
+
+from ..config.topic import TopicSettings
+from ..protocol.records.kernel import Problem
+from .flush import FlushWork
+from .index_checksums import Seal, format_seals
+from .seams import Seams
+from .segment import Segment
+
+
+class SegmentList:
+    """The segments of the log in folder `path`. Never empty."""
+
+    def __init__(
+        self,
+        path: Path,
+        segments: tuple[Segment, ...],
+        seals: dict[int, Seal],
+        seams: Seams,
+        *,
+        topic: str,
+        partition: int,
+        gaps: bool,
+    ) -> None:
+        self.path = path
+        self.segments = segments
+        """Replaced as a whole when it changes, so that a search under way keeps its own."""
+        self.names_changed = False
+        """Whether files were made or renamed since the folder was last synced."""
+        self.gaps = gaps
+        """Whether offsets may jump."""
+        self._seals = seals
+        self.seals_changed = False
+        """Whether `index-checksums` has to be written anew."""
+        self._seams = seams
+        self._log_name = {"topic": topic, "partition": partition}
+        self._running_max_ms: list[int] | None = None
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self.segments[0]
+
+    def holding(self, offset: int) -> Segment:
+        """The segment whose range `offset` falls in; the first one for anything below."""
+        number = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return self.segments[max(number - 1, 0)]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The segment behind `segment`."""
+        following = self.holding(segment.next_offset)
+        return following if following.base_offset > segment.base_offset else None
+
+    @property
+    def running_max_ms(self) -> list[int]:
+        """For each segment, the largest timestamp in it and all before it."""
+        if self._running_max_ms is None:
+            closed = (segment.largest_timestamp_ms for segment in self.segments[:-1])
+            self._running_max_ms = list(accumulate(closed, max))
+        before = self._running_max_ms[-1:] or [-1]
+        return [*self._running_max_ms, max(before[0], self.active.largest_timestamp_ms)]
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the indexes of every segment are loaded."""
+        return all(segment.indexed for segment in self.segments)
+
+    def prepare(self) -> None:
+        """Load the indexes of all segments; rebuild those that do not fit their checksums.
+
+        May run in a thread of its own: closed segments do not change.
+        """
+        for segment in self.segments:
+            if not segment.indexed:
+                self._prepare_segment(segment)
+
+    def _prepare_segment(self, segment: Segment) -> None:
+        seal = self._seals.get(segment.base_offset)
+        if segment.load_indexes(seal):
+            return
+        scan = segment.rebuild_indexes(gaps=self.gaps, check_crc=False, closed=True)
+        self._note_seal(segment)
+        self._observe(
+            "index_rebuilt",
+            path=str(segment.log_path),
+            reason="no checksum" if seal is None else "checksum does not fit",
+        )
+        if scan.problem is not Problem.NONE:
+            self._observe(
+                "segment_damaged",
+                path=str(segment.log_path),
+                position=scan.good_bytes,
+                problem=scan.problem.name,
+            )
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, **self._log_name, **fields)
+
+    def _note_seal(self, segment: Segment) -> None:
+        self._seals[segment.base_offset] = segment.seal()
+        self.seals_changed = True
+
+    def flush_work(self, recovery_point: int, target_offset: int) -> FlushWork:
+        """The work that makes everything from `recovery_point` to the end safe."""
+        dirty = [s for s in self.segments if s.size_bytes and s.next_offset > recovery_point]
+        work = FlushWork(
+            target_offset=target_offset,
+            directory=self.path,
+            files=self._seams.files,
+            log_files=[segment.hold_open().duplicate() for segment in dirty],
+            index_paths=[
+                path
+                for segment in dirty
+                if segment is not self.active or self.seals_changed
+                for path in segment.paths[1:]
+            ],
+            seals=format_seals(self._seals) if self.seals_changed else None,
+            sync_directory=self.names_changed,
+        )
+        self.seals_changed = self.names_changed = False
+        return work
+
+    def release_synced(self, recovery_point: int) -> None:
+        """Give up the handles of closed segments that are safe."""
+        for segment in reversed(self.segments[:-1]):
+            if segment.next_offset <= recovery_point and not segment.release():
+                return
+
+    def release_all(self) -> None:
+        """Give up all handles."""
+        for segment in self.segments:
+            segment.release()
+            for path in segment.paths:
+                self._seams.open_files.forget(path)
+
+    def seal_active(self) -> None:
+        """Bring the active segment's indexes to their closed form and note their checksums."""
+        self.active.close_indexes()
+        self._note_seal(self.active)
+
+    def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
+        """Begin a new active segment at `base_offset`; an empty one gives its place to it.
+
+        Raises `OSError`, and leaves the list as it was.
+        """
+        closing = self.active
+        if closing.size_bytes:
+            self.seal_active()
+        opened = Segment.create(self.path, base_offset, settings, self._seams)
+        self.names_changed = True
+        if closing.size_bytes:
+            running = self.running_max_ms
+            self.segments = (*self.segments, opened)
+            self._running_max_ms = running
+        else:
+            self.segments = (*self.segments[:-1], opened)
+            self._set_aside([closing], settings)
+        self._observe("segment_rolled", base_offset=base_offset, reason=reason)
+
+    def drop_first(self, count: int, settings: TopicSettings, reasons: list[str]) -> None:
+        """Drop the oldest `count` segments, never the active one. Raises `OSError`."""
+        assert count < len(self.segments)
+        dropped = self.segments[:count]
+        self.segments = self.segments[count:]
+        self._running_max_ms = None
+        self._set_aside(dropped, settings)
+        for segment, reason in zip(dropped, reasons, strict=True):
+            self._observe(
+                "segment_deleted",
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+                reason=reason,
+            )
+
+    def _set_aside(
+        self, dropped: tuple[Segment, ...] | list[Segment], settings: TopicSettings
+    ) -> None:
+        """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
+        due_ms = self._seams.clock.now_ms() + settings.file_delete_delay_ms
+        for segment in dropped:
+            if self._seals.pop(segment.base_offset, None) is not None:
+                self.seals_changed = True
+            self.names_changed = True
+            self._seams.deletions.add(segment.set_aside(), due_ms)
+
+    def truncate(self, offset: int, settings: TopicSettings) -> None:
+        """Remove everything from `offset` on; the segment that holds it becomes active."""
+        kept = [segment for segment in self.segments if segment.base_offset <= offset]
+        dropped = self.segments[len(kept) :]
+        if not kept[-1].indexed:
+            self._prepare_segment(kept[-1])
+        self.segments = tuple(kept)
+        self._running_max_ms = None
+        self._set_aside(dropped, settings)
+        self.active.truncate(offset)
+        if self._seals.pop(self.active.base_offset, None) is not None:
+            self.seals_changed = True
+
+    def restart_at(self, offset: int, settings: TopicSettings) -> None:
+        """Drop all segments; one empty segment at `offset` is left."""
+        dropped = self.segments
+        self._set_aside(dropped, settings)
+        self.segments = (Segment.create(self.path, offset, settings, self._seams),)
+        self._running_max_ms = None

@@ -1,0 +1,97 @@
+"""Which message times a topic accepts."""
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import InvalidTimestamp
+from ..protocol.records.kernel import Walk
+from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.message import Entry, entries
+from ..times import format_time
+from .files import Buffer
+
+_SYMMETRIC = "max.message.time.difference.ms"
+
+
+def accepted_range(settings: TopicSettings, now_ms: int) -> tuple[int | None, int | None]:
+    """Smallest and largest time that a message may have at `now_ms`; `None` is no limit.
+
+    Only CreateTime topics have limits. A limit for one direction wins over the symmetric one.
+    """
+    if settings.stamps_append_time:
+        return None, None
+    both = settings.max_message_time_difference_ms
+    before = settings.message_timestamp_before_max_ms
+    after = settings.message_timestamp_after_max_ms
+    before = both if before is None else before
+    after = both if after is None else after
+    return (
+        None if before is None else now_ms - before,
+        None if after is None else now_ms + after,
+    )
+
+
+def check_timestamps(
+    data: Buffer,
+    found: Walk,
+    settings: TopicSettings,
+    now_ms: int,
+    wrapper: Entry | None = None,
+) -> None:
+    """Raise `InvalidTimestamp` unless every message's time is one that the topic accepts.
+
+    `found` is the walk over `data`. For the content of a compressed message `wrapper` is that
+    message, whose bit 3 then speaks for all. Messages without a time always pass.
+    """
+    marked = found.append_time_bits if wrapper is None else wrapper.is_append_time
+    if marked:
+        raise InvalidTimestamp(
+            "a message says that its time is an append time (attribute bit 3); only the broker "
+            "sets that, a producer sends 0 there"
+        )
+    earliest, latest = accepted_range(settings, now_ms)
+    smallest, largest = found.min_timestamp_ms, found.max_timestamp_ms
+    lowest = 0 if earliest is None else max(earliest, 0)
+    if smallest >= lowest and (latest is None or largest <= latest):
+        return
+    for number, entry in enumerate(entries(data, 0, found.end, verify_crc=False)):
+        timestamp_ms = entry.timestamp_ms
+        if timestamp_ms == NO_TIMESTAMP:
+            continue
+        if timestamp_ms < lowest or (latest is not None and timestamp_ms > latest):
+            raise InvalidTimestamp(
+                _refusal(number, timestamp_ms, settings, (earliest, latest), now_ms)
+            )
+
+
+def _refusal(
+    number: int,
+    timestamp_ms: int,
+    settings: TopicSettings,
+    accepted: tuple[int | None, int | None],
+    now_ms: int,
+) -> str:
+    earliest, latest = accepted
+    what = f"message {number} of the set has timestamp {timestamp_ms}"
+    if timestamp_ms < 0:
+        return f"{what}; a time is 0 or more (milliseconds since 1970), or -1 for none"
+    early = earliest is not None and timestamp_ms < earliest
+    direction = "before" if early else "after"
+    own = f"message.timestamp.{direction}.max.ms"
+    own_value = (
+        settings.message_timestamp_before_max_ms
+        if early
+        else settings.message_timestamp_after_max_ms
+    )
+    name, value = (
+        (own, own_value)
+        if own_value is not None
+        else (_SYMMETRIC, settings.max_message_time_difference_ms)
+    )
+    return (
+        f"{what} ({format_time(timestamp_ms)}), which is too far {direction} the broker's clock; "
+        f"accepted now: {_bound(earliest)} to {_bound(latest)} "
+        f"(clock {now_ms}, {name}={value}); the whole set was refused"
+    )
+
+
+def _bound(limit_ms: int | None) -> str:
+    return "any" if limit_ms is None else f"{limit_ms} ({format_time(limit_ms)})"
