@@ -5,7 +5,6 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 """
 
 import errno
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +15,24 @@ from ..protocol.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
     StorageError,
-    UnsupportedForMessageFormat,
 )
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
-from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
+from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.problems import problem_error
 from . import search
 from .admission import Target, admit, check_entry_size
 from .description import LogDescription, describe_log
-from .files import Buffer, File
+from .files import Buffer
 from .flush import FlushWork
 from .index_file import RELATIVE_OFFSET_MAX
+from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, SegmentFacts, plan_retention
 from .seams import Seams
 from .search import Found, Search, SearchView
 from .segment import Segment
 from .segment_list import SegmentList
+from .watermark import Watermark
 
 _PASSING_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Write errors after which a log works again once there is room."""
@@ -54,20 +54,6 @@ class Appended:
     latency: LatencyCounts | None
     rolled: str | None
     """Why a new segment was begun for it, if one was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A stretch of one log file, whole entries first, perhaps cut off at its end."""
-
-    file: File | None
-    """`None` when there is nothing to read. Valid until the log is used again."""
-    position: int
-    size: int
-    high_watermark: int
-
-    def read(self) -> bytes:
-        return self.file.pread(self.size, self.position) if self.file and self.size else b""
 
 
 _NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
@@ -93,8 +79,6 @@ class Log:
         self.settings = settings
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments.active.next_offset
-        self.high_watermark = self.log_end_offset
-        """First offset that consumers do not see; moved by appends, syncs and truncation."""
         self.recovery_point = recovery_point
         """Everything below it is on stable storage."""
         self.failure: StorageError | None = None
@@ -108,8 +92,7 @@ class Log:
         self._list = segments
         self._seams = seams
         self._last_stamp_ms = last_stamp_ms
-        self._waiting_for_sync: deque[int] = deque()
-        self._held_at: int | None = None
+        self._watermark = Watermark(self.log_end_offset)
 
     @property
     def path(self) -> Path:
@@ -132,6 +115,11 @@ class Log:
     def gaps(self) -> bool:
         """Whether offsets may jump, as in bytes that another broker wrote."""
         return self._list.gaps
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that consumers do not see."""
+        return self._watermark.offset
 
     @property
     def unflushed_messages(self) -> int:
@@ -303,25 +291,16 @@ class Log:
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
         if wait_from is not None:
-            self._waiting_for_sync.append(wait_from)
+            self._watermark.wait_for_sync(wait_from)
         self._advance()
 
     def _advance(self) -> None:
-        target = self.log_end_offset
-        if self._waiting_for_sync:
-            target = self._waiting_for_sync[0]
-        if self._held_at is not None:
-            target = min(target, self._held_at)
-        if target > self.high_watermark:
-            self.high_watermark = target
-            if self.on_advance is not None:
-                self.on_advance(self)
+        if self._watermark.advance(self.log_end_offset) and self.on_advance is not None:
+            self.on_advance(self)
 
     def hold_high_watermark(self, offset: int | None) -> None:
         """Keep the high watermark from passing `offset`; `None` lets it go."""
-        self._held_at = offset
-        if offset is not None:
-            self.high_watermark = min(self.high_watermark, offset)
+        self._watermark.hold(offset)
         self._advance()
 
     def _fail(self, failure: StorageError) -> None:
@@ -346,62 +325,18 @@ class Log:
                 f"offset {offset} is outside of {self.topic}-{self.partition}, which has "
                 f"{self.log_start_offset} (log start) to {self.log_end_offset} (log end)"
             )
-        watermark = self.high_watermark
-        if offset >= watermark:
-            return Slice(None, 0, 0, watermark)
-        segment: Segment | None = self._list.holding(offset)
-        while segment is not None:
-            start = segment.locate(offset)
-            end = segment.size_bytes
-            if segment.next_offset > watermark:
-                end = segment.locate(watermark)
-            if start < end:
-                return self._slice(segment, start, end, max_bytes, whole_first, max_magic)
-            segment = self._list.after(segment)
-        return Slice(None, 0, 0, watermark)
-
-    def _slice(
-        self,
-        segment: Segment,
-        start: int,
-        end: int,
-        max_bytes: int,
-        whole_first: bool,
-        max_magic: int,
-    ) -> Slice:
-        magic, span_end = segment.magic_span(start)
-        if magic > max_magic:
-            raise UnsupportedForMessageFormat(
-                f"the messages at this offset have format v{magic}; this version of fetch carries "
-                f"format v{max_magic} at most, ask with version 2 or later"
-            )
-        size = min(max_bytes, end - start, span_end - start)
-        file = segment.file
-        if whole_first:
-            head = file.pread(ENTRY_OVERHEAD, start)
-            first_bytes = ENTRY_OVERHEAD + int.from_bytes(head[8:12], "big")
-            size = min(max(size, first_bytes), end - start)
-        return Slice(file, start, max(size, 0), self.high_watermark)
+        return read_slice(
+            self._list,
+            offset,
+            max_bytes,
+            high_watermark=self.high_watermark,
+            whole_first=whole_first,
+            max_magic=max_magic,
+        )
 
     def readable_bytes(self, offset: int) -> int:
-        """About how many stored bytes there are from `offset` to the high watermark.
-
-        Exact to an index interval; cheap. 0 when there is nothing to read.
-        """
-        if offset >= self.high_watermark:
-            return 0
-        segment = self._list.holding(offset)
-        if segment.next_offset <= self.high_watermark:
-            end = segment.size_bytes
-        else:
-            end = segment.locate(self.high_watermark)
-        if segment is not self._list.active:
-            end += sum(after.size_bytes for after in self.segments_after(segment))
-        return max(end - segment.locate(offset), 1)
-
-    def segments_after(self, segment: Segment) -> tuple[Segment, ...]:
-        """The segments behind `segment`."""
-        return tuple(s for s in self._list.segments if s.base_offset > segment.base_offset)
+        """How many stored bytes there are from `offset` to the high watermark."""
+        return readable_bytes(self._list, offset, self.high_watermark)
 
     def _view(self) -> SearchView:
         return SearchView(
@@ -489,8 +424,7 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        self._waiting_for_sync = deque(at for at in self._waiting_for_sync if at < offset)
+        self._watermark.cut(offset)
         self._observe("log_truncated", offset=offset)
         self._advance()
 
@@ -519,8 +453,7 @@ class Log:
         synced = min(work.target_offset, self.log_end_offset)
         self.recovery_point = max(self.recovery_point, synced)
         self._list.release_synced(self.recovery_point)
-        while self._waiting_for_sync and self._waiting_for_sync[0] < self.recovery_point:
-            self._waiting_for_sync.popleft()
+        self._watermark.synced(self.recovery_point)
         self._advance()
 
     def flush(self) -> None:

@@ -5,6 +5,7 @@ all: the checksums of their indexes and the running maximum of their timestamps.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 

@@ -1,0 +1,73 @@
+"""Reading by offset: from an offset to the stretch of a log file that answers it."""
+
+from dataclasses import dataclass
+
+from ..protocol.errors import UnsupportedForMessageFormat
+from ..protocol.records.layout import ENTRY_OVERHEAD
+from .files import File
+from .segment import Segment
+from .segment_list import SegmentList
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of one log file, whole entries first, perhaps cut off at its end."""
+
+    file: File | None
+    """`None` when there is nothing to read. Valid until the log is used again."""
+    position: int
+    size: int
+    high_watermark: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position) if self.file and self.size else b""
+
+
+def read_slice(
+    segments: SegmentList,
+    offset: int,
+    max_bytes: int,
+    *,
+    high_watermark: int,
+    whole_first: bool,
+    max_magic: int,
+) -> Slice:
+    """The stored bytes from the entry that holds `offset` on, as `Log.read` describes."""
+    segment: Segment | None = segments.holding(offset) if offset < high_watermark else None
+    while segment is not None:
+        start = segment.locate(offset)
+        end = _visible_end(segment, high_watermark)
+        if start < end:
+            magic, span_end = segment.magic_span(start)
+            if magic > max_magic:
+                raise UnsupportedForMessageFormat(
+                    f"the messages from offset {offset} on have format v{magic}; this version of "
+                    f"fetch carries format v{max_magic} at most: ask with version 2 or later"
+                )
+            file = segment.file
+            size = min(max_bytes, end - start, span_end - start)
+            if whole_first:
+                head = file.pread(ENTRY_OVERHEAD, start)
+                first_bytes = ENTRY_OVERHEAD + int.from_bytes(head[8:12], "big")
+                size = min(max(size, first_bytes), end - start)
+            return Slice(file, start, max(size, 0), high_watermark)
+        segment = segments.after(segment)
+    return Slice(None, 0, 0, high_watermark)
+
+
+def _visible_end(segment: Segment, high_watermark: int) -> int:
+    if segment.next_offset <= high_watermark:
+        return segment.size_bytes
+    return segment.locate(high_watermark)
+
+
+def readable_bytes(segments: SegmentList, offset: int, high_watermark: int) -> int:
+    """Stored bytes from the entry that holds `offset` to the high watermark."""
+    if offset >= high_watermark:
+        return 0
+    first = segments.holding(offset)
+    total = -first.locate(offset)
+    for segment in segments.segments:
+        if first.base_offset <= segment.base_offset < high_watermark:
+            total += _visible_end(segment, high_watermark)
+    return total
