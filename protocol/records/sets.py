@@ -112,7 +112,6 @@ def set_append_time(buffer: bytearray | memoryview, position: int, size: int, no
 
 
 def _renew_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
-    with memoryview(buffer) as view:
-        covered = view[position + MAGIC_AT : position + ENTRY_OVERHEAD + size]
-        _CRC.pack_into(view, position + CRC_AT, crc32(covered))
-        covered.release()
+    view = memoryview(buffer)
+    covered = view[position + MAGIC_AT : position + ENTRY_OVERHEAD + size]
+    _CRC.pack_into(view, position + CRC_AT, crc32(covered))

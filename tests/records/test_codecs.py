@@ -1,0 +1,372 @@
+"""Compressed values: what is read, what is refused, and that nothing grows past its bound."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from random import Random
+
+import lz4.frame
+import pytest
+from horolog.protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from horolog.protocol.records import gzip_stream, lz4_frame, xerial
+from horolog.protocol.records.codecs import compress, decompress
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.xxh32 import xxh32
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+KIB = 1024
+CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+each_codec = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.label)
+each_magic = pytest.mark.parametrize("magic", [0, 1])
+
+CONTENTS = [
+    pytest.param(b"", id="empty"),
+    pytest.param(b"x", id="one-byte"),
+    pytest.param(bytes(range(256)) * 1000, id="several-blocks"),
+    pytest.param(Random(5).randbytes(200_000), id="incompressible"),
+    pytest.param(bytes(64 * KIB), id="exactly-one-lz4-block"),
+    pytest.param(bytes(32 * KIB + 1), id="one-byte-more-than-a-snappy-block"),
+]
+
+
+@each_codec
+@each_magic
+@pytest.mark.parametrize("content", CONTENTS)
+def test_round_trip(codec: Codec, magic: int, content: bytes) -> None:
+    for holder in (bytes, bytearray, memoryview):
+        value = compress(codec, holder(content), magic=magic)
+        back = decompress(codec, holder(value), magic=magic, max_bytes=len(content))
+        assert back == content
+
+
+def test_no_codec_is_our_own_mistake() -> None:
+    with pytest.raises(ValueError, match="none"):
+        compress(Codec.NONE, b"", magic=1)
+    with pytest.raises(ValueError, match="none"):
+        decompress(Codec.NONE, b"", magic=1, max_bytes=1)
+
+
+# The bound
+
+
+@each_codec
+@each_magic
+def test_the_bound_is_exact(codec: Codec, magic: int) -> None:
+    content = Random(1).randbytes(100 * KIB)
+    value = compress(codec, content, magic=magic)
+    assert decompress(codec, value, magic=magic, max_bytes=len(content)) == content
+    with pytest.raises(MessageTooLarge, match=r"102399 bytes.*max\.decompressed\.bytes"):
+        decompress(codec, value, magic=magic, max_bytes=len(content) - 1)
+
+
+BOMB = """
+import resource, sys
+from horolog.protocol.errors import MessageTooLarge
+from horolog.protocol.records.codecs import decompress
+from horolog.protocol.records.layout import Codec
+
+value = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(Codec({codec}), value, magic=1, max_bytes=64 * 1024)
+except MessageTooLarge:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def _raw_snappy(size: int) -> bytes:
+    return bytes(xerial.snappy.compress_raw(bytes(size)))
+
+
+@pytest.mark.parametrize(
+    ("codec", "build"),
+    [
+        pytest.param(Codec.GZIP, lambda size: gzip.compress(bytes(size), mtime=0), id="gzip"),
+        pytest.param(Codec.SNAPPY, _raw_snappy, id="snappy-raw"),
+        pytest.param(
+            Codec.SNAPPY, lambda size: compress(Codec.SNAPPY, bytes(size), magic=1), id="xerial"
+        ),
+        pytest.param(
+            Codec.LZ4,
+            lambda size: lz4.frame.compress(
+                bytes(size), block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
+            ),
+            id="lz4",
+        ),
+    ],
+)
+def test_a_bomb_of_1000_times_the_bound_takes_no_memory(
+    codec: Codec, build: Callable[[int], bytes]
+) -> None:
+    """faults.md 8. An LZ4 block of 4 MiB is the largest piece that is made before it is counted."""
+    value = build(64 * 1000 * KIB)
+    script = BOMB.format(codec=int(codec))
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=value, capture_output=True, check=True
+    )
+    grown_kib = int(done.stdout)
+    assert grown_kib < 8 * KIB + len(value) // KIB
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"\xff\xff\xff\xff\x0f\x10hello", id="raw-4-GiB"),
+        pytest.param(b"\xe9\x07\x10hello", id="raw-just-above"),
+        pytest.param(
+            xerial.compress(b"x" * 996) + b"\0\0\0\x07\x05\x10hello", id="framed-in-the-last-block"
+        ),
+    ],
+)
+def test_a_snappy_length_is_believed_before_its_content(value: bytes) -> None:
+    with pytest.raises(MessageTooLarge):
+        decompress(Codec.SNAPPY, value, magic=1, max_bytes=1000)
+
+
+# What is broken
+
+
+@each_codec
+@each_magic
+def test_truncation_at_each_byte(codec: Codec, magic: int) -> None:
+    """A framed snappy stream has no end of its own: cut between blocks it is a shorter one."""
+    content = Random(2).randbytes(500) + bytes(500)
+    value = compress(codec, content, magic=magic)
+    between_blocks = {16} if codec is Codec.SNAPPY else set()
+    for size in range(len(value)):
+        if size in between_blocks:
+            assert decompress(codec, value[:size], magic=magic, max_bytes=1 << 20) == b""
+            continue
+        with pytest.raises(CorruptMessage):
+            decompress(codec, value[:size], magic=magic, max_bytes=1 << 20)
+
+
+@each_codec
+@each_magic
+@pytest.mark.parametrize("garbage", [b"\0", b"\x1f", b"\x1f\x8b\x08", b"garbage", bytes(40)])
+def test_bytes_after_the_end(codec: Codec, magic: int, garbage: bytes) -> None:
+    value = compress(codec, b"content" * 20, magic=magic) + garbage
+    with pytest.raises(CorruptMessage):
+        decompress(codec, value, magic=magic, max_bytes=9999)
+
+
+@each_codec
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_any_bytes_give_content_or_an_error_of_ours(codec: Codec, data: st.DataObject) -> None:
+    magic = data.draw(st.sampled_from([0, 1]))
+    value = bytearray(
+        data.draw(
+            st.one_of(
+                st.binary(max_size=300),
+                st.binary(max_size=300).map(lambda tail: compress(codec, tail * 3, magic=magic)),
+            )
+        )
+    )
+    edits = data.draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6))
+    for place, byte in edits:
+        if place < len(value):
+            value[place] = byte
+    try:
+        content = decompress(codec, value, magic=magic, max_bytes=500)
+    except HorologError as error:
+        assert isinstance(error, CorruptMessage | MessageTooLarge)  # noqa: PT017 - or no error
+    else:
+        assert len(content) <= 500
+
+
+# gzip
+
+
+def test_gzip_agrees_with_the_standard_library() -> None:
+    content = bytes(range(256)) * 500
+    assert gzip.decompress(gzip_stream.compress(content)) == content
+    assert gzip_stream.decompress(gzip.compress(content, 9), len(content)) == content
+
+
+def test_gzip_writes_no_time_of_its_own_m50() -> None:
+    assert gzip_stream.compress(b"x")[4:8] == bytes(4)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 70_000])
+def test_gzip_members_follow_one_another(size: int) -> None:
+    parts = [Random(seed).randbytes(size) for seed in range(5)]
+    value = b"".join(map(gzip_stream.compress, parts))
+    assert gzip_stream.decompress(value, 5 * size) == b"".join(parts)
+    with pytest.raises(CorruptMessage, match="ends early"):
+        gzip_stream.decompress(value[:-1], 5 * size)
+
+
+def test_gzip_members_share_one_bound() -> None:
+    value = gzip_stream.compress(bytes(60)) * 2
+    with pytest.raises(MessageTooLarge):
+        gzip_stream.decompress(value, 119)
+    assert gzip_stream.decompress(value, 120) == bytes(120)
+
+
+def test_gzip_members_are_counted() -> None:
+    one = gzip_stream.compress(b"x")
+    assert gzip_stream.decompress(one * gzip_stream.MAX_MEMBERS, 9999) == b"x" * 1024
+    with pytest.raises(CorruptMessage, match="more than 1024 members"):
+        gzip_stream.decompress(one * (gzip_stream.MAX_MEMBERS + 1), 9999)
+
+
+@pytest.mark.parametrize("place", [-1, -8], ids=["length", "crc"])
+def test_gzip_checks_its_trailer(place: int) -> None:
+    value = bytearray(gzip_stream.compress(b"hello" * 100))
+    value[place] ^= 1
+    with pytest.raises(CorruptMessage, match="gzip"):
+        gzip_stream.decompress(value, 9999)
+
+
+# snappy
+
+
+def test_snappy_is_written_in_32_kib_blocks_m56() -> None:
+    value = xerial.compress(bytes(32 * KIB + 1))
+    assert value[:16].hex() == "82534e41505059000000000100000001"
+    first = int.from_bytes(value[16:20], "big")
+    second = value[20 + first :]
+    assert second == b"\0\0\0\x03\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(b"", "snappy", id="nothing"),
+        pytest.param(b"\x82SNAPPY\0\0\0\0", "header has 11 of 16", id="half-a-header"),
+        pytest.param(b"\x82SNAPPY\0\0\0\0\x02\0\0\0\x02", "version 2", id="newer-version"),
+        pytest.param(xerial.compress(b"") + b"\0\0\0", "3 stray bytes", id="half-a-length"),
+        pytest.param(xerial.compress(b"") + b"\0\0\0\0", "has 0 bytes", id="length-0"),
+        pytest.param(xerial.compress(b"") + b"\xff\xff\xff\xff", "has -1 bytes", id="length--1"),
+        pytest.param(
+            xerial.compress(b"") + b"\x7f\xff\xff\xff\x05", "has 2147483647 bytes", id="length-max"
+        ),
+        pytest.param(
+            xerial.compress(b"") + b"\0\0\0\x08\x05\x10hello", "has 8 bytes; 7 are", id="length-1"
+        ),
+        pytest.param(b"\x06\x10hello", "snappy", id="content-too-short"),
+        pytest.param(b"\x04\x10hello", "snappy", id="content-too-long"),
+    ],
+)
+def test_snappy_lengths_that_are_wrong(value: bytes, text: str) -> None:
+    with pytest.raises(CorruptMessage, match=text):
+        xerial.decompress(value, 9999)
+
+
+# lz4
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0x02CC5D05),
+        (b"a", 0x550D7456),
+        (b"abc", 0x32D153FF),
+        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
+    ],
+)
+def test_xxh32_published_values(data: bytes, expected: int) -> None:
+    assert xxh32(data) == expected
+
+
+@given(st.binary(max_size=200))
+def test_xxh32_agrees_with_the_content_checksum_of_liblz4(data: bytes) -> None:
+    frame = lz4.frame.compress(data, content_checksum=True)
+    assert xxh32(data) == int.from_bytes(frame[-4:], "little")
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "right", "broken"),
+    [
+        ("6040", 0x82, 0x1A),
+        ("6440", 0xA7, 0x0C),
+        ("6050", 0xFB, 0x77),
+        ("6060", 0x51, 0xD6),
+        ("6070", 0x73, 0x10),
+        ("7040", 0xAD, 0xEC),
+    ],
+)
+def test_lz4_header_checksums_m54(descriptor: str, right: int, broken: int) -> None:
+    assert lz4_frame.header_checksum(bytes.fromhex(descriptor), 1) == right
+    assert lz4_frame.header_checksum(bytes.fromhex(descriptor), 0) == broken
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_lz4_frames_are_read_by_liblz4(content: bytes) -> None:
+    assert lz4.frame.decompress(lz4_frame.compress(content, 1)) == content
+
+
+@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+@pytest.mark.parametrize("flags", range(8))
+def test_lz4_frames_of_liblz4_are_read_m51(block_size: int, flags: int) -> None:
+    content = Random(3).randbytes(50_000) + bytes(150_000)
+    frame = lz4.frame.compress(
+        content,
+        block_size=block_size,
+        block_linked=False,
+        store_size=bool(flags & 1),
+        content_checksum=bool(flags & 2),
+        block_checksum=bool(flags & 4),
+    )
+    assert lz4_frame.decompress(frame, 1, len(content)) == content
+
+
+def test_lz4_content_checksum_is_skipped_m51() -> None:
+    frame = bytearray(lz4.frame.compress(b"hello", content_checksum=True, block_linked=False))
+    frame[-1] ^= 1
+    assert lz4_frame.decompress(frame, 1, 5) == b"hello"
+
+
+def _with_header(flags: int, block_descriptor: int, rest: bytes = b"") -> bytes:
+    descriptor = bytes((flags, block_descriptor)) + rest
+    checksum = lz4_frame.header_checksum(descriptor, 1)
+    return b"\x04\x22\x4d\x18" + descriptor + bytes((checksum,)) + b"\x05\0\0\x80hello\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        pytest.param(b"", "no frame", id="nothing"),
+        pytest.param(b"\x04\x22\x4d", "no frame", id="half-a-magic"),
+        pytest.param(b"\x04\x22\x4d\x19\x60\x40\x82", "begins with 04224d19", id="other-magic"),
+        pytest.param(_with_header(0x40, 0x40), "FLG 40", id="linked-blocks"),
+        pytest.param(_with_header(0xA0, 0x40), "FLG a0", id="version-2"),
+        pytest.param(_with_header(0x61, 0x40), "FLG 61", id="reserved-flag-0"),
+        pytest.param(_with_header(0x62, 0x40), "FLG 62", id="reserved-flag-1"),
+        pytest.param(_with_header(0x60, 0xC0), "BD c0", id="reserved-bd-high"),
+        pytest.param(_with_header(0x60, 0x41), "BD 41", id="reserved-bd-low"),
+        pytest.param(_with_header(0x60, 0x30), "BD 30", id="block-size-3"),
+        pytest.param(
+            _with_header(0x68, 0x40, (6).to_bytes(8, "little")), "5 bytes.*6", id="content-size"
+        ),
+        pytest.param(_with_header(0x64, 0x40), "has 24 bytes, the message 20", id="no-checksum"),
+        pytest.param(
+            _with_header(0x60, 0x40)[:7] + b"\x01\0\x01\x80" + bytes(65537 + 4),
+            "65537 bytes.*65536",
+            id="stored-block-too-long",
+        ),
+        pytest.param(
+            _with_header(0x60, 0x40)[:7] + b"\x02\0\0\0\xff\xff\0\0\0\0", "lz4", id="bad-block"
+        ),
+    ],
+)
+def test_lz4_frames_that_are_refused_m51(frame: bytes, text: str) -> None:
+    with pytest.raises(CorruptMessage, match=text):
+        lz4_frame.decompress(frame, 1, 1 << 20)
+
+
+def test_lz4_frames_that_are_accepted_beside_the_refused_ones() -> None:
+    assert lz4_frame.decompress(_with_header(0x60, 0x40), 1, 5) == b"hello"
+    sized = _with_header(0x68, 0x40, (5).to_bytes(8, "little"))
+    assert lz4_frame.decompress(sized, 1, 5) == b"hello"
+
+
+def test_a_block_may_not_hold_more_than_the_frame_says() -> None:
+    big = lz4.frame.compress(bytes(100_000), block_size=5, block_linked=False, store_size=False)
+    assert big[4:7].hex() == "6050fb"
+    small = big[:4] + b"\x60\x40\x82" + big[7:]
+    with pytest.raises(CorruptMessage, match="lz4"):
+        lz4_frame.decompress(small, 1, 1 << 20)
