@@ -6,7 +6,7 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,13 +22,13 @@ class FlushWork:
     target_offset: int
     directory: Path
     files: Files
-    log_files: Sequence[File]
-    """Log files, oldest first; closed by `run`."""
     index_paths: Sequence[Path]
     """Index files of segments that were closed since the last sync."""
     seals: bytes | None
     """New content of the `index-checksums` file."""
     sync_directory: bool
+    log_files: list[File] = field(default_factory=list)
+    """Log files, oldest first; handles of this work's own, closed by `run`."""
 
     def run(self) -> None:
         """Sync, in order: logs, indexes, names, checksums. Raises `OSError`."""
@@ -36,8 +36,7 @@ class FlushWork:
             for file in self.log_files:
                 file.sync()
         finally:
-            for file in self.log_files:
-                file.close()
+            self.close()
         for path in self.index_paths:
             index = self.files.open(path)
             try:
@@ -48,6 +47,12 @@ class FlushWork:
             self.files.sync_directory(self.directory)
         if self.seals is not None:
             replace_file(self.files, self.directory / FILE_NAME, self.seals)
+
+    def close(self) -> None:
+        """Give up the handles."""
+        for file in self.log_files:
+            file.close()
+        self.log_files.clear()
 
 
 class Flushable(Protocol):

@@ -341,7 +341,7 @@ class Log:
     def _view(self) -> SearchView:
         return SearchView(
             self._list.segments,
-            self._list.running_max_ms,
+            self._list.closed_max_ms,
             self.log_start_offset,
             self.high_watermark,
             self.settings.max_decompressed_bytes,
@@ -390,10 +390,10 @@ class Log:
         count = min(plan.delete_count, self.segment_count - 1)
         if count:
             reasons = [verdict.reason for verdict in plan.verdicts[:count]]
-            self.log_start_offset = max(
-                self.log_start_offset, self._list.segments[count].base_offset
-            )
-            self._list.drop_first(count, self.settings, reasons)
+            try:
+                self._list.drop_first(count, self.settings, reasons)
+            finally:
+                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
         return plan
 
     def truncate(self, offset: int) -> None:
@@ -437,8 +437,14 @@ class Log:
         nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
         if self.failure is not None or (nothing_new and not self._list.seals_changed):
             return None
+        try:
+            work = self._list.flush_work(self.recovery_point, self.log_end_offset)
+        except OSError as error:
+            # Nothing was tried on the disk, so nothing is lost: the next request tries again.
+            self._observe("sync_not_started", error=str(error))
+            return None
         self.unflushed_since_ms = None
-        return self._list.flush_work(self.recovery_point, self.log_end_offset)
+        return work
 
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
         """Take in how `work` went. A failed sync is final: it is never tried again."""

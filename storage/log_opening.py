@@ -6,6 +6,7 @@ on is read whole and its indexes are rebuilt; the first entry there that is not 
 write was torn, and the log ends before it. What is cut off is kept beside it as `.broken`.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 from ..config.topic import TopicSettings
@@ -120,7 +121,7 @@ class _Opening:
             Segment.existing(self._path, base, self._settings, self._seams)
             for base in sorted(bases)
         ]
-        for segment, following in zip(segments, segments[1:], strict=False):
+        for segment, following in pairwise(segments):
             segment.next_offset = following.base_offset
         self.seals = {base: seal for base, seal in self.seals.items() if base in set(bases)}
         return segments
@@ -155,17 +156,18 @@ class _Opening:
             self.seals.pop(segment.base_offset, None)
             closed = number < len(segments) - 1
             scan = segment.rebuild_indexes(gaps=self._gaps, check_crc=True, closed=closed)
-            following = segment.next_offset
-            self._end_at(segment, scan)
-            overlaps = closed and segment.next_offset > following
-            if overlaps:
+            if closed and scan.next_offset > segment.next_offset:
                 raise StorageError(
-                    f"{segment.log_path}: holds offsets up to {segment.next_offset - 1}, but the "
-                    f"next segment begins at {following}; move one of the two out of the folder"
+                    f"{segment.log_path}: holds offsets up to {scan.next_offset - 1}, but the next "
+                    f"segment begins at {segment.next_offset}; move one of the two elsewhere"
                 )
+            if scan.problem is not Problem.NONE or not closed:
+                self._end_at(segment, scan)
             if scan.problem is not Problem.NONE:
                 self._set_later_aside(segments[number + 1 :])
                 return segments[: number + 1]
+            if scan.count:
+                self.last_stamp_ms = scan.last_append_time_ms
             self._observe(
                 "segment_recovered",
                 path=str(segment.log_path),

@@ -14,7 +14,7 @@ class Slice:
     """A stretch of one log file, whole entries first, perhaps cut off at its end."""
 
     file: File | None
-    """`None` when there is nothing to read. Valid until the log is used again."""
+    """`None` when there is nothing to read. Valid until any log is used again."""
     position: int
     size: int
     high_watermark: int

@@ -38,8 +38,8 @@ class SearchView:
     """The log as it was when the search began."""
 
     segments: Sequence[Segment]
-    running_max_ms: Sequence[int]
-    """For each segment the largest timestamp in it and all before it."""
+    closed_max_ms: Sequence[int]
+    """For each closed segment the largest timestamp in it and all before it."""
     log_start_offset: int
     high_watermark: int
     max_decompressed_bytes: int
@@ -80,7 +80,7 @@ def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found |
     Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
     opens to more than `max.decompressed.bytes`.
     """
-    first = bisect_left(view.running_max_ms, target_ms)
+    first = bisect_left(view.closed_max_ms, target_ms)
     for segment in view.segments[first:]:
         if segment.largest_timestamp_ms < target_ms:
             continue

@@ -267,7 +267,8 @@ class Segment:
         self.time_index.load(b"")
         self._add_marks(scan.marks, 0)
         if closed:
-            self.time_index.finish(scan.largest_ms, scan.next_offset)
+            whole = scan.problem is Problem.NONE
+            self.time_index.finish(scan.largest_ms, self.next_offset if whole else scan.next_offset)
         self._first_timestamp_ms = scan.first_timestamp_ms
         for path, data in (
             (self.offset_index.path, self.offset_index.encoded()),

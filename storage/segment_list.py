@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..config.topic import TopicSettings
 from ..protocol.records.kernel import Problem
+from ..protocol.records.layout import NO_TIMESTAMP
 from .flush import FlushWork
 from .index_checksums import Seal, format_seals
 from .seams import Seams
@@ -43,7 +44,8 @@ class SegmentList:
         """Whether `index-checksums` has to be written anew."""
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
-        self._running_max_ms: list[int] | None = None
+        self._closed_max_ms: list[int] | None = None
+        self._prepared = False
 
     @property
     def active(self) -> Segment:
@@ -55,27 +57,30 @@ class SegmentList:
 
     def holding(self, offset: int) -> Segment:
         """The segment whose range `offset` falls in; the first one for anything below."""
-        number = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
-        return self.segments[max(number - 1, 0)]
+        return self.segments[max(self._number(offset) - 1, 0)]
 
     def after(self, segment: Segment) -> Segment | None:
-        """The segment behind `segment`."""
-        following = self.holding(segment.next_offset)
-        return following if following.base_offset > segment.base_offset else None
+        """The segment behind `segment`, if it is still in the list and not the last one."""
+        number = self._number(segment.base_offset)
+        return self.segments[number] if number < len(self.segments) else None
+
+    def _number(self, offset: int) -> int:
+        """How many segments begin at or below `offset`."""
+        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
 
     @property
-    def running_max_ms(self) -> list[int]:
-        """For each segment, the largest timestamp in it and all before it."""
-        if self._running_max_ms is None:
+    def closed_max_ms(self) -> list[int]:
+        """For each closed segment, the largest timestamp in it and all before it."""
+        if self._closed_max_ms is None:
             closed = (segment.largest_timestamp_ms for segment in self.segments[:-1])
-            self._running_max_ms = list(accumulate(closed, max))
-        before = self._running_max_ms[-1:] or [-1]
-        return [*self._running_max_ms, max(before[0], self.active.largest_timestamp_ms)]
+            self._closed_max_ms = list(accumulate(closed, max))
+        return self._closed_max_ms
 
     @property
     def prepared(self) -> bool:
         """Whether the indexes of every segment are loaded."""
-        return all(segment.indexed for segment in self.segments)
+        self._prepared = self._prepared or all(segment.indexed for segment in self.segments)
+        return self._prepared
 
     def prepare(self) -> None:
         """Load the indexes of all segments; rebuild those that do not fit their checksums.
@@ -119,7 +124,6 @@ class SegmentList:
             target_offset=target_offset,
             directory=self.path,
             files=self._seams.files,
-            log_files=[segment.hold_open().duplicate() for segment in dirty],
             index_paths=[
                 path
                 for segment in dirty
@@ -129,6 +133,12 @@ class SegmentList:
             seals=format_seals(self._seals) if self.seals_changed else None,
             sync_directory=self.names_changed,
         )
+        try:
+            for segment in dirty:
+                work.log_files.append(segment.hold_open().duplicate())
+        except OSError:
+            work.close()
+            raise
         self.seals_changed = self.names_changed = False
         return work
 
@@ -161,9 +171,10 @@ class SegmentList:
         opened = Segment.create(self.path, base_offset, settings, self._seams)
         self.names_changed = True
         if closing.size_bytes:
-            running = self.running_max_ms
             self.segments = (*self.segments, opened)
-            self._running_max_ms = running
+            if self._closed_max_ms is not None:
+                before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
+                self._closed_max_ms = [*self._closed_max_ms, max(before, closing.largest[0])]
         else:
             self.segments = (*self.segments[:-1], opened)
             self._set_aside([closing], settings)
@@ -172,21 +183,19 @@ class SegmentList:
     def drop_first(self, count: int, settings: TopicSettings, reasons: list[str]) -> None:
         """Drop the oldest `count` segments, never the active one. Raises `OSError`."""
         assert count < len(self.segments)
-        dropped = self.segments[:count]
-        self.segments = self.segments[count:]
-        self._running_max_ms = None
-        self._set_aside(dropped, settings)
-        for segment, reason in zip(dropped, reasons, strict=True):
+        for reason in reasons[:count]:
+            dropped = self.segments[0]
+            self._set_aside([dropped], settings)
+            self.segments = self.segments[1:]
+            self._closed_max_ms = None
             self._observe(
                 "segment_deleted",
-                base_offset=segment.base_offset,
-                size_bytes=segment.size_bytes,
+                base_offset=dropped.base_offset,
+                size_bytes=dropped.size_bytes,
                 reason=reason,
             )
 
-    def _set_aside(
-        self, dropped: tuple[Segment, ...] | list[Segment], settings: TopicSettings
-    ) -> None:
+    def _set_aside(self, dropped: Sequence[Segment], settings: TopicSettings) -> None:
         """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
         due_ms = self._seams.clock.now_ms() + settings.file_delete_delay_ms
         for segment in dropped:
@@ -202,7 +211,7 @@ class SegmentList:
         if not kept[-1].indexed:
             self._prepare_segment(kept[-1])
         self.segments = tuple(kept)
-        self._running_max_ms = None
+        self._closed_max_ms = None
         self._set_aside(dropped, settings)
         self.active.truncate(offset)
         if self._seals.pop(self.active.base_offset, None) is not None:
@@ -213,4 +222,4 @@ class SegmentList:
         dropped = self.segments
         self._set_aside(dropped, settings)
         self.segments = (Segment.create(self.path, offset, settings, self._seams),)
-        self._running_max_ms = None
+        self._closed_max_ms = None
