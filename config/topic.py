@@ -50,11 +50,6 @@ class TopicSettings:
 
     @property
     def stamps_append_time(self) -> bool:
-        """Whether the broker's time replaces the producer's."""
-        return self.message_timestamp_type == "LogAppendTime"
-
-    @property
-    def stamps_append_time(self) -> bool:
         """Whether the broker gives each message the time of its append (LogAppendTime)."""
         return self.message_timestamp_type == "LogAppendTime"
 

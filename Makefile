@@ -1,0 +1,88 @@
+# Everything runs from .venv, which the first target that needs it sets up. Python 3.11 or later
+# and make are all that must be there before.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/run.stamp
+DEV_READY := $(VENV)/dev.stamp
+
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+LOCKED := $(INSTALL) --require-hashes
+
+# PYTHON=... chooses the interpreter; else the first of these that is new enough and can make a
+# virtual environment.
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
+
+.PHONY: help setup run test check bench soak docs lock clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(DEV_READY) ## everything that tests, checks and benchmarks need, in .venv
+
+run: $(RUN_READY) ## start a broker, feed it real input, show it, leave it running
+	@exec $(BIN)/horolog demo
+
+test: $(DEV_READY) ## the whole test suite
+	@cd tests && ../$(BIN)/pytest
+
+check: $(DEV_READY) ## lint, formatting, types, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy -p horolog
+	@cd tests && ../$(BIN)/pytest repo/test_imports.py
+
+bench: $(DEV_READY) ## measure; prints a table and writes build/bench.json
+	@$(BIN)/python -m horolog.bench
+
+soak: $(DEV_READY) ## the long random tests and kill rounds
+	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200
+
+docs: $(DEV_READY) ## write the generated pages of docs/
+	@mkdir -p build
+	@for page in settings:config.reference errors:protocol.errors_reference; do \
+	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
+	    mv build/page.md docs/$${page%%:*}.md; \
+	done
+
+lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
+	@.ci/lock $(BIN)/python
+
+clean: ## remove everything that the targets above made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .pytest_cache
+	rm -rf tests/.hypothesis tests/.pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@for name in $(PYTHONS); do \
+	    if "$$name" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    then "$$name" -m venv $(VENV); exit; fi; \
+	done; \
+	echo 'No Python 3.11 or later with the modules venv and ensurepip was found among:' >&2; \
+	echo '  $(PYTHONS)' >&2; \
+	echo 'On Debian and Ubuntu: apt-get install python3 python3-venv' >&2; \
+	echo 'Or name one: make PYTHON=/path/to/python3' >&2; \
+	exit 1
+
+# The link lets tools see the repository root as the package `horolog`, whatever the folder is
+# called, and new files without installing again. The path in the .pth file is relative to it.
+$(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
+	@echo 'Installing what running needs into $(VENV) ...'
+	@$(LOCKED) -r requirements/build.txt -r requirements/run.txt
+	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/horolog
+	@for packages in $(VENV)/lib/python3.*/site-packages; do \
+	    echo ../../../src > "$$packages/horolog-src.pth"; \
+	done
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY) requirements/dev.txt
+	@echo 'Installing what tests and checks need into $(VENV) ...'
+	@$(LOCKED) -r requirements/dev.txt
+	@touch $@
