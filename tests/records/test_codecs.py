@@ -4,11 +4,12 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import lz4.frame
 import pytest
-from horolog.protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from horolog.protocol.errors import CorruptMessage, MessageTooLarge
 from horolog.protocol.records import gzip_stream, lz4_frame, xerial
 from horolog.protocol.records.codecs import compress, decompress
 from horolog.protocol.records.layout import Codec
@@ -169,12 +170,8 @@ def test_any_bytes_give_content_or_an_error_of_ours(codec: Codec, data: st.DataO
     for place, byte in edits:
         if place < len(value):
             value[place] = byte
-    try:
-        content = decompress(codec, value, magic=magic, max_bytes=500)
-    except HorologError as error:
-        assert isinstance(error, CorruptMessage | MessageTooLarge)  # noqa: PT017 - or no error
-    else:
-        assert len(content) <= 500
+    with suppress(CorruptMessage, MessageTooLarge):
+        assert len(decompress(codec, value, magic=magic, max_bytes=500)) <= 500
 
 
 # gzip

@@ -1,4 +1,4 @@
-"""Corner cases of the walk: the order of its checks, offset rules, index marks, times, latencies."""
+"""Corner cases of the walk: order of checks, offset rules, index marks, times, latencies."""
 
 import zlib
 from struct import pack, pack_into
