@@ -107,6 +107,10 @@ class InvalidReplicationFactor(HorologError, code=38, name="INVALID_REPLICATION_
     """The replication factor is not 1 (or -1, the default): there is one broker."""
 
 
+class InvalidReplicaAssignment(HorologError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
+    """Partitions are assigned to brokers that do not exist, or do not run from 0 on."""
+
+
 class InvalidConfig(HorologError, code=40, name="INVALID_CONFIG"):
     """A setting is unknown, or its value is not allowed."""
 

@@ -1,0 +1,246 @@
+"""The broker: its parts put together, started and stopped in order."""
+
+import asyncio
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TextIO
+
+from ..clock import Clock, SystemClock
+from ..config.broker import BrokerSettings
+from ..storage.files import Files, SystemFiles
+from ..storage.flush import GroupCommit
+from ..storage.log import Log
+from ..storage.log_directory import LogDirectory
+from .connection import ConnectionLimits
+from .connections import Connections
+from .dispatch import Dispatcher
+from .events import Events
+from .figures import Figures
+from .handlers import HANDLERS
+from .handlers.base import Services
+from .http import HttpServer
+from .listener import Listener, address_of, bind, raise_file_limit, share_files
+from .logs import Logs
+from .maintenance import Maintenance
+from .metrics import build_registry, metrics_text
+from .outcomes import Outcomes
+from .parking import ParkingLot
+from .work import Work
+
+MAX_PARKED_FETCHES = 10_000
+"""Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
+no place is answered at once, with what there is."""
+
+STOP_SECONDS = 5.0
+"""How long clients may take for their last answers when the broker stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the broker listens, as `HOST:PORT`; `http` is `None` when it is off."""
+
+    native: str
+    http: str | None
+
+
+class Broker:
+    """One broker in one event loop, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        log_stream: TextIO | None = None,
+    ) -> None:
+        """Nothing is opened yet. Without a `log_stream` events are only counted."""
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.figures = Figures(self.clock, settings.max_latency_window_ms)
+        self.observe = Events(
+            self.figures,
+            self.clock,
+            log_format=settings.log_format,
+            log_level=settings.log_level,
+            stream=log_stream,
+        )
+        self._files = files or SystemFiles()
+        self._cleanups = AsyncExitStack()
+        self._serving = False
+
+    async def start(self) -> None:
+        """Open the data and serve.
+
+        Raises `CannotListen`, `InvalidConfig`, `StorageError`, `OSError`; everything that was
+        opened until then is closed again.
+        """
+        async with AsyncExitStack() as cleanups:
+            native = cleanups.enter_context(bind(self.settings.listen, "listen"))
+            http = None
+            if self.settings.http_listen != "off":
+                http = cleanups.enter_context(bind(self.settings.http_listen, "http.listen"))
+            capacity = self._open_storage(cleanups)
+            self._make_services(cleanups)
+            if http is not None:
+                await self._start_http(http, cleanups)
+            self.maintenance.start()
+            cleanups.push_async_callback(self.maintenance.stop)
+            self._start_connections(native, capacity, cleanups)
+            self.addresses = Addresses(
+                address_of(native), None if http is None else address_of(http)
+            )
+            self._cleanups = cleanups.pop_all()
+        self._serving = True
+        self.observe(
+            "broker_started",
+            native=self.addresses.native,
+            http=self.addresses.http,
+            data_dir=str(self.settings.data_dir),
+        )
+
+    async def stop(self) -> None:
+        """Answer what was received, sync, and leave the data directory cleanly closed.
+
+        Raises `OSError` or `StorageError` when the disk does not let it; then the next start
+        recovers.
+        """
+        self._serving = False
+        await self._cleanups.aclose()
+        self.observe("broker_stopped")
+
+    def metrics_text(self) -> bytes:
+        """What `/metrics` shows, as it is now."""
+        # A topic may have been counted once more while it was being deleted.
+        for name in self.figures.topics.keys() - self.directory.topics().keys():
+            self.figures.forget(name)
+        return metrics_text(self._registry)
+
+    def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
+        """Exception handler for the event loop: what nobody caught becomes an event."""
+        self.observe("loop_error", message=context.get("message"), error=context.get("exception"))
+
+    # What the metrics look up.
+
+    def logs(self) -> Iterable[Log]:
+        return self.directory.open_logs()
+
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def parked(self) -> Mapping[str, int]:
+        return {"fetch": len(self.services.fetches), "produce": len(self.services.produces)}
+
+    def _open_storage(self, cleanups: AsyncExitStack) -> int:
+        """Open the data directory; returns how many connections there may be beside its files."""
+        settings = self.settings
+        capacity, open_files = share_files(
+            raise_file_limit(), settings.max_connections, settings.max_open_files
+        )
+        if (capacity, open_files) != (settings.max_connections, settings.max_open_files):
+            self.observe(
+                "limits_lowered",
+                reason="the process may not open enough files (ulimit -n)",
+                max_connections=capacity,
+                max_open_files=open_files,
+            )
+        self.directory = LogDirectory.open(
+            replace(settings, max_open_files=open_files),
+            clock=self.clock,
+            files=self._files,
+            observe=self.observe,
+            random=Random(),
+        )
+        cleanups.callback(self.directory.close)
+        return capacity
+
+    def _make_services(self, cleanups: AsyncExitStack) -> None:
+        loop = asyncio.get_running_loop()
+        work = Work(loop)
+        cleanups.push_async_callback(work.stop)
+        syncs = ThreadPoolExecutor(1, "sync")
+        cleanups.callback(syncs.shutdown)
+        commits = GroupCommit(syncs, loop.call_soon_threadsafe, self.clock, self._synced)
+        cleanups.push_async_callback(self._commits_done, commits)
+        fetches = ParkingLot(loop, MAX_PARKED_FETCHES)
+        produces = ParkingLot(loop)
+
+        def advanced(topic: str, partition: int) -> None:
+            fetches.advanced((topic, partition))
+            produces.advanced((topic, partition))
+
+        logs = Logs(self.directory, self.settings, work, advanced)
+        self.maintenance = Maintenance(
+            self.settings,
+            directory=self.directory,
+            logs=logs,
+            commits=commits,
+            work=work,
+            clock=self.clock,
+            observe=self.observe,
+        )
+        self.services = Services(
+            settings=self.settings,
+            directory=self.directory,
+            logs=logs,
+            clock=self.clock,
+            figures=self.figures,
+            outcomes=Outcomes(self.observe),
+            fetches=fetches,
+            produces=produces,
+            commits=commits,
+            work=work,
+            rolled=self.maintenance.has_rolled,
+        )
+
+    def _synced(self, seconds: float) -> None:
+        self.figures.fsync.add(seconds)
+        self.maintenance.has_synced()
+
+    async def _commits_done(self, commits: GroupCommit) -> None:
+        done = asyncio.Event()
+        commits.when_idle(done.set)
+        await done.wait()
+
+    async def _start_http(self, listening: socket.socket, cleanups: AsyncExitStack) -> None:
+        self._registry = build_registry(self.figures, self)
+        server = HttpServer(self.metrics_text, lambda: self._serving)
+        cleanups.push_async_callback(server.stop)
+        await server.start(listening)
+
+    def _start_connections(
+        self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        self._connections = Connections(
+            loop,
+            capacity=capacity,
+            limits=ConnectionLimits(
+                max_frame_bytes=settings.max_frame_bytes,
+                max_requests_in_flight=settings.max_requests_in_flight,
+                buffer_bytes=settings.connection_buffer_bytes,
+                deadline_seconds=settings.request_deadline_ms / 1000,
+            ),
+            figures=self.figures,
+            observe=self.observe,
+            answer=Dispatcher(self.services, HANDLERS).answer,
+        )
+        cleanups.push_async_callback(self._finish_connections)
+        listener = Listener(
+            loop,
+            listening,
+            admit=self._connections.admit,
+            failed=self._connections.closed,
+            refused=self._connections.refused,
+        )
+        cleanups.callback(listener.close)
+        listener.start()
+
+    async def _finish_connections(self) -> None:
+        self.services.fetches.close()
+        await self._connections.finish(STOP_SECONDS)

@@ -1,0 +1,249 @@
+"""One client's connection: bytes in, frames handled, answers out in order.
+
+Everything happens in the transport's callbacks. What a client may make the broker hold is bounded:
+requests without an answer, bytes of answers it does not read, and the time that a half-sent
+request or an unread answer may take.
+
+    reading    frames are handled as they come
+    stuck      too much is unanswered or unread: no byte is read, no frame handled
+    finishing  no byte is read any more; closed when the last answer is out
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..protocol.api.framing import FrameReader, ProtocolError
+from .figures import Figures, count
+from .outcomes import CloseConnection
+from .sending import Answer, AnswerQueue
+
+JOINED_BYTES = 64 * 1024
+"""Answers are joined up to this size: above it the copy costs more than a second write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may cost."""
+
+    max_frame_bytes: int
+    max_requests_in_flight: int
+    buffer_bytes: int
+    deadline_seconds: float
+
+
+class Host(Protocol):
+    """What a connection needs of the broker."""
+
+    @property
+    def limits(self) -> ConnectionLimits: ...
+
+    @property
+    def figures(self) -> Figures: ...
+
+    def observe(self, event: str, /, **fields: object) -> None: ...
+
+    def answer(self, frame: bytes | bytearray, local_address: tuple[str, int]) -> Answer:
+        """Handle one request. Raises `ProtocolError` or `CloseConnection`."""
+        ...
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection is gone."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of one connection."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._host = host
+        self._loop = loop
+        self._limits = host.limits
+        self._reader = FrameReader(host.limits.max_frame_bytes, limit_name="max.frame.bytes")
+        self._answers = AnswerQueue(self._work)
+        self._frames: deque[bytes | bytearray] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._local_address = ("", 0)
+        self._reading = True
+        self._unread = False
+        self._finishing = False
+        self._working = False
+        self._frame_deadline: asyncio.TimerHandle | None = None
+        self._unread_deadline: asyncio.TimerHandle | None = None
+        self._close_deadline: asyncio.TimerHandle | None = None
+        self.peer = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._local_address = transport.get_extra_info("sockname")[:2]
+        peer = transport.get_extra_info("peername")
+        self.peer = "{}:{}".format(*peer[:2]) if peer else "unknown"
+        transport.set_write_buffer_limits(high=self._limits.buffer_bytes)
+        self._host.figures.connections_opened += 1
+        if self._finishing:
+            self._close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._host.figures.received_bytes += nbytes
+        try:
+            frames = self._reader.received(nbytes)
+        except ProtocolError as error:
+            self._drop("protocol", error.cause)
+            return
+        self._frames.extend(frames)
+        if frames:
+            self._stop_frame_deadline()
+        self._work()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it asked for is still answered, then it is closed."""
+        self.finish()
+        return True
+
+    def pause_writing(self) -> None:
+        self._unread = True
+        self._unread_deadline = self._loop.call_later(
+            self._limits.deadline_seconds,
+            self._drop,
+            "slow_reader",
+            f"more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
+            f"were not read for {self._limits.deadline_seconds:g} s (request.deadline.ms)",
+        )
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._stop_unread_deadline()
+        self._work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._frames.clear()
+        self._answers.cancel()
+        self._stop_frame_deadline()
+        self._stop_unread_deadline()
+        if self._close_deadline is not None:
+            self._close_deadline.cancel()
+        self._host.closed(self)
+
+    def finish(self) -> None:
+        """Answer what was received, read nothing more, then close."""
+        self._finishing = True
+        self._work()
+
+    def abort(self) -> None:
+        """Close now, whatever is unanswered or unread."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _work(self) -> None:
+        """Handle frames and write answers as far as the limits allow."""
+        if self._working or self._transport is None or self._transport.is_closing():
+            return
+        self._working = True
+        try:
+            self._write()
+            while self._frames and not self._stuck:
+                while self._frames and not self._stuck:
+                    frame = self._frames.popleft()
+                    self._answers.add(self._host.answer(frame, self._local_address))
+                self._write()
+        except ProtocolError as error:
+            self._drop("protocol", error.cause)
+        except CloseConnection as error:
+            self._drop("acks_0", str(error))
+        else:
+            self._after_work()
+        finally:
+            self._working = False
+
+    @property
+    def _stuck(self) -> bool:
+        limits = self._limits
+        return (
+            self._unread
+            or self._answers.waiting >= limits.max_requests_in_flight
+            or self._answers.held_bytes >= limits.buffer_bytes
+        )
+
+    def _write(self) -> None:
+        """Hand the transport all answers whose turn has come, until it has enough."""
+        assert self._transport is not None
+        while not self._unread:
+            answers = self._answers.take(self._limits.buffer_bytes)
+            if not answers:
+                return
+            size = sum(map(len, answers))
+            self._host.figures.sent_bytes += size
+            # `writelines` would do, but in some releases of Python it knows no flow control.
+            if size <= JOINED_BYTES:
+                self._transport.write(b"".join(answers))
+            else:
+                for answer in answers:
+                    self._transport.write(answer)
+
+    def _after_work(self) -> None:
+        assert self._transport is not None
+        if self._finishing and not self._frames and not self._answers:
+            self._close()
+            return
+        self._set_reading(not (self._finishing or self._frames or self._stuck))
+        if self._reading and self._reader.unfinished:
+            self._start_frame_deadline()
+
+    def _set_reading(self, reading: bool) -> None:
+        if reading == self._reading:
+            return
+        assert self._transport is not None
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            # While the broker does not read, the client cannot be late.
+            self._stop_frame_deadline()
+
+    def _start_frame_deadline(self) -> None:
+        """Give the frame that has begun its time; further bytes of it do not prolong that."""
+        if self._frame_deadline is None:
+            self._frame_deadline = self._loop.call_later(
+                self._limits.deadline_seconds,
+                self._drop,
+                "half_sent",
+                f"a request was not complete after {self._limits.deadline_seconds:g} s "
+                "(request.deadline.ms)",
+            )
+
+    def _stop_frame_deadline(self) -> None:
+        if self._frame_deadline is not None:
+            self._frame_deadline.cancel()
+            self._frame_deadline = None
+
+    def _stop_unread_deadline(self) -> None:
+        if self._unread_deadline is not None:
+            self._unread_deadline.cancel()
+            self._unread_deadline = None
+
+    def _drop(self, reason: str, cause: str) -> None:
+        """Close because of what the client did. Answers on their way to it may still arrive."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        count(self._host.figures.connections_dropped, reason)
+        self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
+        self._frames.clear()
+        self._answers.cancel()
+        if self._unread:
+            self._transport.abort()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """Close once the client has taken what was written, or when the deadline is over."""
+        assert self._transport is not None
+        self._stop_frame_deadline()
+        self._transport.close()
+        self._close_deadline = self._loop.call_later(self._limits.deadline_seconds, self.abort)

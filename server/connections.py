@@ -1,0 +1,79 @@
+"""All connections of the broker: how many there may be, and how they end."""
+
+import asyncio
+from collections.abc import Callable
+
+from ..storage.events import Observer
+from .connection import Connection, ConnectionLimits
+from .figures import Figures, count
+from .sending import Answer
+
+Answerer = Callable[[bytes | bytearray, tuple[str, int]], Answer]
+
+
+class Connections:
+    """The open connections, at most `capacity` of them."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        capacity: int,
+        limits: ConnectionLimits,
+        figures: Figures,
+        observe: Observer,
+        answer: Answerer,
+    ) -> None:
+        self._loop = loop
+        self._capacity = capacity
+        self._answer = answer
+        self._observe = observe
+        self._open: dict[Connection, None] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.limits = limits
+        self.figures = figures
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self) -> Connection | None:
+        """A protocol for a new connection, or `None` when there are enough."""
+        if len(self._open) >= self._capacity:
+            self.refused(f"there are {self._capacity} connections already (max.connections)")
+            return None
+        connection = Connection(self, self._loop)
+        self._open[connection] = None
+        self._empty.clear()
+        return connection
+
+    def refused(self, reason: str) -> None:
+        """Take note of a connection that was closed at once."""
+        count(self.figures.connections_refused, "refused")
+        self._observe("connection_refused", reason=reason, open=len(self._open))
+
+    def observe(self, event: str, /, **fields: object) -> None:
+        self._observe(event, **fields)
+
+    def answer(self, frame: bytes | bytearray, local_address: tuple[str, int]) -> Answer:
+        return self._answer(frame, local_address)
+
+    def closed(self, connection: asyncio.BaseProtocol) -> None:
+        """Forget a connection that is gone, or that never came to be."""
+        self._open.pop(connection, None)  # type: ignore[call-overload]
+        if not self._open:
+            self._empty.set()
+
+    async def finish(self, seconds: float) -> None:
+        """Answer what was received and close everything, by force after `seconds`."""
+        for connection in list(self._open):
+            connection.finish()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self._open):
+                connection.abort()
+            # Transports tell their protocols in the next turn of the loop.
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()

@@ -1,0 +1,96 @@
+"""From a frame to its answer: which handler, and what its exceptions become."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ..protocol.api import native
+from ..protocol.api.api_versions import API_VERSIONS
+from ..protocol.api.registry import APIS
+from ..protocol.api.schema import Api
+from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
+from .handlers.api_versions import unknown_version
+from .handlers.base import Call, Handler, Later, Services
+from .outcomes import CloseConnection, error_name, first_error
+from .sending import Answer, Deferred
+
+T = TypeVar("T")
+
+UNKNOWN_API = "unknown"
+"""The `api` label of requests that do not exist: what a client makes up is no label."""
+
+
+class Dispatcher:
+    """Answers the frames of every connection."""
+
+    def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
+        self._services = services
+        self._handlers = handlers
+
+    def answer(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
+        """The answer of one request, or `Deferred` when it has to wait.
+
+        Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
+        """
+        head, raw = native.open_request(frame)
+        api = APIS.get(head.api_key)
+        if api is None or not api.has_version(head.version) or api.key not in self._handlers:
+            return self._unsupported(head, api)
+        call = Call(head.version, local_address)
+
+        def handle() -> Answer:
+            request = native.decode_body(api.request, head.version, raw)
+            response = self._handlers[api.key](self._services, request, call)
+            if isinstance(response, Later):
+                return Deferred(
+                    response.ready,
+                    lambda: self._guarded(api, head, lambda: encode(response.make())),
+                )
+            return encode(response)
+
+        def encode(response: Any) -> bytes | None:
+            if response is None:
+                self._count(api.name, NO_ERROR)
+                return None
+            frame = native.encode_response(head.correlation_id, api, head.version, response)
+            self._count(api.name, first_error(response))
+            return frame
+
+        return self._guarded(api, head, handle)
+
+    def _guarded(self, api: Api, head: native.RequestHead, step: Callable[[], T]) -> T | bytes:
+        """What `step` returns, or the error answer of what it raises."""
+        try:
+            return step()
+        except CloseConnection:
+            self._count(api.name, -1)
+            raise
+        except Exception as error:
+            code, message = self._services.outcomes.of(error, api=api.name)
+            self._count(api.name, code)
+            return native.encode_error(head.correlation_id, code, message)
+
+    def _unsupported(self, head: native.RequestHead, api: Api | None) -> bytes:
+        self._count(UNKNOWN_API if api is None else api.name, UnsupportedVersion.code)
+        if api is API_VERSIONS:
+            # Whoever asks with a version from the future learns which versions there are.
+            return native.encode_response(
+                head.correlation_id, API_VERSIONS, API_VERSIONS.max_version, unknown_version()
+            )
+        error = unsupported(head.api_key, head.version, api)
+        return native.encode_error(head.correlation_id, error.code, error.message)
+
+    def _count(self, api_name: str, code: int) -> None:
+        requests = self._services.figures.requests
+        key = (api_name, error_name(code))
+        requests[key] = requests.get(key, 0) + 1
+
+
+def unsupported(api_key: int, version: int, api: Api | None) -> HorologError:
+    """The error for a request that this broker does not have, or not in this version."""
+    if api is None:
+        known = ", ".join(f"{each.key} {each.name}" for each in APIS.values())
+        return UnsupportedVersion(f"request {api_key} is unknown; there are {known}")
+    return UnsupportedVersion(
+        f"{api.name} version {version} is unknown; "
+        f"versions {api.min_version} to {api.max_version} are served"
+    )

@@ -1,0 +1,157 @@
+"""What happens in the broker, as log lines on standard error and as counts.
+
+Events have stable names and keys. The logger is made here from the settings and belongs to one
+broker; structlog's global configuration is neither used nor changed.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TextIO
+
+import structlog
+
+from ..clock import Clock
+from ..protocol.errors import HorologError
+from ..times import format_time
+from .figures import Figures, count
+
+BURST: Final = 20
+"""Lines of one event in one second; more of them are only counted. Clients cause some events as
+fast as they like, and a log that fills the disk helps nobody."""
+
+_LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
+
+LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "checkpoint_ignored": "warning",
+        "clock_behind_log": "warning",
+        "connection_dropped": "warning",
+        "connection_refused": "warning",
+        "deletion_failed": "warning",
+        "index_rebuilt": "warning",
+        "log_failed": "error",
+        "loop_error": "error",
+        "positions_compaction_failed": "warning",
+        "positions_cut": "warning",
+        "positions_damaged": "error",
+        "request_failed": "error",
+        "segment_damaged": "error",
+        "segment_set_aside": "error",
+        "storage_failed": "error",
+        "stray_file": "warning",
+        "task_failed": "error",
+        "torn_tail_cut": "warning",
+    }
+)
+"""Events that are more than information; the others are logged as `info`."""
+
+
+class Events:
+    """Takes every event, from any thread: counts it, and logs it unless there are too many."""
+
+    def __init__(
+        self,
+        figures: Figures,
+        clock: Clock,
+        *,
+        log_format: str = "console",
+        log_level: str = "info",
+        stream: TextIO | None = None,
+    ) -> None:
+        """Without a `stream` nothing is logged."""
+        self._figures = figures
+        self._clock = clock
+        self._logger = None if stream is None else _logger(clock, log_format, log_level, stream)
+        self._lock = threading.Lock()
+        self._second = -1
+        self._lines: dict[str, int] = {}
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        with self._lock:
+            counting = _COUNTED.get(event)
+            if counting is not None:
+                counting(self._figures, fields)
+            if self._logger is None or not self._may_log(event):
+                return
+        error = fields.pop("error", None)
+        if isinstance(error, BaseException):
+            fields["error"] = str(error) or type(error).__name__
+            if not isinstance(error, HorologError | OSError):
+                # An expected error says what is wrong; only a surprise needs its traceback.
+                fields["exc_info"] = error
+        elif error is not None:
+            fields["error"] = error
+        self._logger.log(_LEVELS[LEVEL_OF.get(event, "info")], event, **fields)
+
+    def _may_log(self, event: str) -> bool:
+        second = int(self._clock.monotonic())
+        if second != self._second:
+            self._second = second
+            self._lines.clear()
+        lines = self._lines[event] = self._lines.get(event, 0) + 1
+        if lines <= BURST:
+            return True
+        count(self._figures.suppressed_lines, event)
+        return False
+
+
+def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> Any:
+    def add_time(_: Any, __: str, fields: Any) -> Any:
+        return {"time": format_time(clock.now_ms())} | fields
+
+    last: list[Any]
+    if log_format == "json":
+        last = [
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(default=str),
+        ]
+    else:
+        colors = stream.isatty()
+        last = [structlog.dev.ConsoleRenderer(colors=colors, timestamp_key="time")]
+    return structlog.wrap_logger(
+        structlog.PrintLogger(stream),
+        processors=[structlog.processors.add_log_level, add_time, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[log_level]),
+        context_class=dict,
+        cache_logger_on_first_use=False,
+    )
+
+
+Fields = dict[str, object]
+
+
+def _rolled(figures: Figures, fields: Fields) -> None:
+    count(figures.topic(str(fields["topic"])).rolls, str(fields["reason"]))
+
+
+def _deleted(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).deleted_segments += 1
+
+
+def _rebuilt(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).index_rebuilds += 1
+
+
+def _clock_behind(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).clock_steps += 1
+
+
+def _task_failed(figures: Figures, fields: Fields) -> None:
+    count(figures.failed_passes, str(fields["task"]))
+
+
+def _log_failed(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).failures += 1
+
+
+_COUNTED: Final[Mapping[str, Callable[[Figures, Fields], None]]] = MappingProxyType(
+    {
+        "clock_behind_log": _clock_behind,
+        "index_rebuilt": _rebuilt,
+        "log_failed": _log_failed,
+        "segment_deleted": _deleted,
+        "segment_rolled": _rolled,
+        "task_failed": _task_failed,
+    }
+)

@@ -1,0 +1,108 @@
+"""What the broker counts: plain numbers, cheap enough for every request.
+
+`metrics` gives them names and help texts when they are asked for.
+"""
+
+from dataclasses import dataclass, field
+
+from ..clock import Clock
+from ..protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
+from .latency import MaxWindow
+
+FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+@dataclass(slots=True)
+class Spread:
+    """Counts of seconds by upper bound; the last one has none."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    sum_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, seconds: float) -> None:
+        place = 0
+        for bound in self.bounds:
+            if seconds <= bound:
+                break
+            place += 1
+        self.counts[place] += 1
+        self.sum_seconds += seconds
+
+
+@dataclass(slots=True)
+class TopicFigures:
+    """What is counted for one topic since the broker started."""
+
+    largest_latency: MaxWindow
+    messages: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS_MS) + 1))
+    latency_sum_ms: int = 0
+    skewed: int = 0
+    untimed: int = 0
+    clock_steps: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    rolls: dict[str, int] = field(default_factory=dict)
+    deleted_segments: int = 0
+    index_rebuilds: int = 0
+    failures: int = 0
+    """Partitions that refuse appends since a write or a sync failed."""
+
+    def appended(self, messages: int, size_bytes: int, latency: LatencyCounts | None) -> None:
+        """Count one appended set."""
+        self.messages += messages
+        self.bytes_in += size_bytes
+        if latency is None:
+            return
+        self.skewed += latency.skewed
+        self.untimed += latency.untimed
+        timed = 0
+        for place, count in enumerate(latency.counts):
+            if count:
+                self.latency_counts[place] += count
+                timed += count
+        if timed:
+            self.latency_sum_ms += latency.sum_ms
+            self.largest_latency.record(latency.max_ms)
+
+
+class Figures:
+    """What is counted for the whole broker, and the figures of each topic."""
+
+    def __init__(self, clock: Clock, latency_window_ms: int) -> None:
+        self._clock = clock
+        self.latency_window_ms = latency_window_ms
+        self.topics: dict[str, TopicFigures] = {}
+        self.requests: dict[tuple[str, str], int] = {}
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.connections_opened = 0
+        self.connections_refused: dict[str, int] = {}
+        self.connections_dropped: dict[str, int] = {}
+        self.failed_passes: dict[str, int] = {}
+        self.parked_refused = 0
+        self.suppressed_lines: dict[str, int] = {}
+        """Log lines that were not written because there were too many like them."""
+        self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
+
+    def topic(self, name: str) -> TopicFigures:
+        """The figures of a topic that exists: callers never name one that a client made up."""
+        figures = self.topics.get(name)
+        if figures is None:
+            window = MaxWindow(self._clock, self.latency_window_ms)
+            figures = self.topics[name] = TopicFigures(window)
+        return figures
+
+    def forget(self, name: str) -> None:
+        """Drop the figures of a topic that is deleted."""
+        self.topics.pop(name, None)
+
+
+def count(counts: dict[str, int], key: str, amount: int = 1) -> None:
+    """Add `amount` to `counts[key]`, which may not be there yet."""
+    counts[key] = counts.get(key, 0) + amount

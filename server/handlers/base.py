@@ -1,0 +1,64 @@
+"""What every handler is given, and the two ways in which it can answer."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...storage.flush import GroupCommit
+from ...storage.log_directory import LogDirectory
+from ..figures import Figures
+from ..logs import Logs
+from ..outcomes import Outcomes
+from ..parking import ParkingLot
+from ..work import Work
+
+NODE_ID = 0
+"""The broker's id in metadata. There is one broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The broker as handlers see it."""
+
+    settings: BrokerSettings
+    directory: LogDirectory
+    logs: Logs
+    clock: Clock
+    figures: Figures
+    outcomes: Outcomes
+    fetches: ParkingLot
+    produces: ParkingLot
+    commits: GroupCommit
+    work: Work
+    rolled: Callable[[str, int], None]
+    """Told of a partition that rolled: its retention is looked at soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a request brings along beside its body."""
+
+    version: int
+    local_address: tuple[str, int]
+    """The broker's address as this client reached it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A response that `make` gives once `ready` is done; it is made when its turn has come."""
+
+    ready: asyncio.Future[Any]
+    make: Callable[[], Any]
+
+
+class Handler(Protocol):
+    """Answers one kind of request: with a response, with `Later`, or with `None` for no answer.
+
+    Raises `HorologError` for a request that is refused as a whole; what concerns one topic or
+    partition is in the response.
+    """
+
+    def __call__(self, services: Services, request: Any, call: Call, /) -> Any: ...

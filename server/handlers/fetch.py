@@ -1,0 +1,148 @@
+"""fetch: read message sets, at once or when there are enough bytes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...protocol.api.fetch import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResult,
+)
+from ...protocol.errors import HorologError, OffsetOutOfRange
+from ..parking import Partition
+from .base import Call, Later, Services
+from .preparing import after_preparing
+
+FIRST_VERSION_WITH_V1 = 2
+"""Older fetches speak message format v0 only."""
+
+FIRST_VERSION_WITH_MAX_BYTES = 3
+"""From here on the response has a limit, and a first message larger than it comes whole."""
+
+
+def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
+    unprepared = services.logs.unprepared(_partitions(request))
+    if unprepared:
+        return after_preparing(services, unprepared, lambda: _answer(services, request, call))
+    return _answer(services, request, call)
+
+
+def _answer(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
+    def make() -> FetchResponse:
+        return _Reading(services, request, call.version).response()
+
+    wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
+    if wait_ms <= 0 or request.min_bytes <= 0:
+        return make()
+    waiting = _Waiting(services, request)
+    if waiting.over:
+        return make()
+    if services.fetches.full:
+        services.figures.parked_refused += 1
+        return make()
+    return Later(services.fetches.park(waiting.partitions(), waiting.satisfied, wait_ms), make)
+
+
+def _partitions(request: FetchRequest) -> Iterator[Partition]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield topic.name, partition.partition
+
+
+class _Waiting:
+    """How much of what a fetch asks for is there. Only what moved is looked at again."""
+
+    def __init__(self, services: Services, request: FetchRequest) -> None:
+        self._services = services
+        self._min_bytes = request.min_bytes
+        self._wanted: dict[Partition, FetchPartition] = {}
+        self._available: dict[Partition, int] = {}
+        self._total = 0
+        self.over = not request.topics
+        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
+        for topic in request.topics:
+            for partition in topic.partitions:
+                self._wanted[topic.name, partition.partition] = partition
+        for key in self._wanted:
+            self.satisfied(key)
+            if self.over:
+                break
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self._wanted)
+
+    def satisfied(self, key: Partition) -> bool:
+        """Look at one partition again; True when the fetch is to be answered."""
+        wanted = self._wanted[key]
+        try:
+            log = self._services.logs.find(*key)
+            if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+                raise OffsetOutOfRange
+            readable = log.readable_bytes(wanted.fetch_offset)
+        except (HorologError, OSError):
+            self.over = True  # reading it meets the same error and tells the client
+            return True
+        available = min(readable, max(wanted.partition_max_bytes, 0))
+        self._total += available - self._available.get(key, 0)
+        self._available[key] = available
+        # A read never spans segments, so nothing that comes adds to a read of a closed one.
+        closed = readable > 0 and wanted.fetch_offset < log.segments[-1].base_offset
+        self.over = self.over or closed or self._total >= self._min_bytes
+        return self.over
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over the partitions, in the order of the request."""
+
+    services: Services
+    request: FetchRequest
+    version: int
+    budget_bytes: int = 0
+    empty: bool = True
+    """Whether no partition has given anything yet."""
+
+    def response(self) -> FetchResponse:
+        self.budget_bytes = self.services.settings.max_response_bytes
+        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
+            self.budget_bytes = min(self.budget_bytes, max(self.request.max_bytes, 0))
+        return FetchResponse(
+            topics=[
+                FetchTopicResult(
+                    name=topic.name,
+                    partitions=[self._read(topic.name, wanted) for wanted in topic.partitions],
+                )
+                for topic in self.request.topics
+            ]
+        )
+
+    def _read(self, topic: str, wanted: FetchPartition) -> FetchPartitionResult:
+        result = FetchPartitionResult(partition=wanted.partition)
+        try:
+            self._read_into(result, topic, wanted)
+        except Exception as error:
+            outcome = self.services.outcomes.of(error, api="fetch")
+            result.error_code, result.error_message = outcome
+        return result
+
+    def _read_into(self, result: FetchPartitionResult, topic: str, wanted: FetchPartition) -> None:
+        log = self.services.logs.find(topic, wanted.partition)
+        limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
+        whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
+        found = log.read(
+            wanted.fetch_offset,
+            limit_bytes,
+            whole_first=whole_messages,
+            max_magic=1 if self.version >= FIRST_VERSION_WITH_V1 else 0,
+        )
+        # Only the first partition that gives anything may exceed its limit, by one message.
+        too_large = whole_messages and not self.empty and found.size > limit_bytes
+        data = b"" if too_large else found.read()
+        result.high_watermark = found.high_watermark
+        result.records = data
+        if data:
+            self.empty = False
+            self.budget_bytes = max(self.budget_bytes - len(data), 0)
+            self.services.figures.topic(topic).bytes_out += len(data)

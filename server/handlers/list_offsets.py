@@ -1,0 +1,154 @@
+"""list-offsets: which offset was it at a time."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...protocol.api.list_offsets import (
+    EARLIEST,
+    LARGEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResult,
+)
+from ...protocol.errors import InvalidRequest
+from ...storage.log import Log
+from ..parking import Partition
+from ..work import Turns
+from .base import Call, Later, Services
+
+CONSUMER = -1
+"""`replica_id` of those who see nothing above the high watermark."""
+
+Steps = Iterator[None]
+
+
+def handle(
+    services: Services, request: ListOffsetsRequest, call: Call
+) -> ListOffsetsResponse | Later:
+    """Most searches are a few index look-ups and are answered at once. Whatever takes longer
+    than one turn of the loop goes on as a task that lets the others through between its steps."""
+    listing = _Listing(services, request, call.version)
+    steps = listing.steps()
+    turns = Turns(services.work.time)
+    if not listing.unprepared:
+        while not turns.over:
+            if next(steps, _DONE) is _DONE:
+                return listing.response
+    task = services.work.start(_finish(services, listing, steps))
+    return Later(task, task.result)
+
+
+_DONE = object()
+
+
+async def _finish(services: Services, listing: "_Listing", steps: Steps) -> ListOffsetsResponse:
+    if listing.unprepared:
+        await services.logs.prepare(listing.unprepared)
+    turns = Turns(services.work.time)
+    for _ in steps:
+        await turns.give_way()
+    return listing.response
+
+
+class _Listing:
+    """One request's searches, done in `steps`."""
+
+    def __init__(self, services: Services, request: ListOffsetsRequest, version: int) -> None:
+        self._services = services
+        self._request = request
+        self._version = version
+        self._times: Counter[Partition] = Counter(
+            (topic.name, partition.partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        self.unprepared = services.logs.unprepared(
+            (topic.name, partition.partition)
+            for topic in request.topics
+            for partition in topic.partitions
+            if partition.timestamp not in (LATEST, EARLIEST)
+        )
+        self.response = ListOffsetsResponse(topics=[])
+
+    def steps(self) -> Steps:
+        """Answer partition by partition; each step is a bounded piece of work."""
+        answered: set[Partition] = set()
+        for topic in self._request.topics:
+            result = ListOffsetsTopicResult(name=topic.name, partitions=[])
+            self.response.topics.append(result)
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition)
+                if key not in answered:
+                    answered.add(key)
+                    yield from self._answer(topic.name, partition, result)
+                yield
+
+    def _answer(
+        self, topic: str, wanted: ListOffsetsPartition, topic_result: ListOffsetsTopicResult
+    ) -> Steps:
+        result = ListOffsetsPartitionResult(partition=wanted.partition)
+        topic_result.partitions.append(result)
+        try:
+            if self._times[topic, wanted.partition] > 1:
+                raise InvalidRequest(
+                    f"the request names partition {wanted.partition} of {topic!r} more than once"
+                )
+            log = self._services.logs.find(topic, wanted.partition)
+            if self._version == 0:
+                yield from self._list(log, wanted, result)
+            else:
+                yield from self._find(log, wanted, result)
+        except Exception as error:
+            outcome = self._services.outcomes.of(error, api="list-offsets")
+            result.error_code, result.error_message = outcome
+
+    def _find(
+        self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
+    ) -> Steps:
+        target = wanted.timestamp
+        if target == LATEST:
+            is_consumer = self._request.replica_id == CONSUMER
+            result.offset = log.high_watermark if is_consumer else log.log_end_offset
+            return
+        if target == EARLIEST:
+            result.offset = log.log_start_offset
+            return
+        _check_target(target)
+        search = log.find_largest() if target == LARGEST else log.find_time(target)
+        while not search.step():
+            yield
+        if search.result is not None:
+            result.offset = search.result.offset
+            result.timestamp = search.result.timestamp_ms
+
+    def _list(
+        self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
+    ) -> Steps:
+        target = wanted.timestamp
+        _check_target(target)
+        if wanted.max_num_offsets < 0:
+            raise InvalidRequest(
+                f"max_num_offsets is {wanted.max_num_offsets}; it must be 0 or more"
+            )
+        if target == LARGEST:
+            largest = log.find_largest()
+            while not largest.step():
+                yield
+            if largest.result is None:
+                return
+            target = largest.result.timestamp_ms
+        search = log.offsets_before(target, wanted.max_num_offsets)
+        while not search.step():
+            yield
+        result.old_style_offsets = search.result
+
+
+def _check_target(target: int) -> None:
+    if target < LARGEST:
+        raise InvalidRequest(
+            f"target {target} means nothing; it must be a time in ms from 0 on, {LATEST} for the "
+            f"end, {EARLIEST} for the start or {LARGEST} for the largest timestamp"
+        )

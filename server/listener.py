@@ -1,0 +1,203 @@
+"""The listening socket and the cap on connections.
+
+The loops' own servers are not used: asyncio accepts up to a hundred connections before it tells
+anyone, and floods the log when descriptors run out, and uvloop then closes connections without a
+word. Here each connection is counted before it gets a transport; one above the cap is closed at
+once and counted, and a spare descriptor is kept so that even a broker without descriptors can take
+a surplus connection out of the backlog and close it.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+from collections.abc import Callable
+
+from ..config.address import join_address, split_address
+
+BACKLOG = 1024
+
+ACCEPTS_A_TURN = 64
+"""Connections taken before the loop serves its other sockets again."""
+
+ACCEPT_REST_SECONDS = 0.5
+
+RESERVED_FILES = 32
+"""Descriptors kept for the standard streams, the loop, listeners, locks and the HTTP port."""
+
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+# The connection died in the backlog: nothing is wrong with the listener.
+_GONE = frozenset({errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOTCONN})
+
+
+class CannotListen(Exception):
+    """An address is taken, or is none of this machine's. The text is for the operator."""
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns the limit that holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30
+
+
+def share_files(limit: int, max_connections: int, max_open_files: int) -> tuple[int, int]:
+    """Split `limit` descriptors: (connections, segment files), each at most what is asked for.
+
+    A low limit is split between the two, because a broker that serves few clients is better than
+    one that stops half-way through a roll.
+    """
+    free = max(limit - RESERVED_FILES, 8)
+    files = min(max_open_files, max(free - max_connections, free // 2))
+    return max(min(max_connections, free - files), 1), max(files, 4)
+
+
+def bind(address: str, setting: str) -> socket.socket:
+    """A socket on `HOST:PORT`, where `setting` says so; it does not listen yet.
+
+    Raises `CannotListen`.
+    """
+    host, port = split_address(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, socket_address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setblocking(False)
+            bound.bind(socket_address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {address} ({setting}): {error.strerror}") from error
+    return bound
+
+
+def address_of(bound: socket.socket) -> str:
+    """Where a socket is bound, as `HOST:PORT`."""
+    host, port = bound.getsockname()[:2]
+    return join_address(host, port)
+
+
+class Listener:
+    """Accepts connections on one socket until closed.
+
+    `admit` gives the protocol of a new connection, or `None` to have it closed at once; `failed`
+    is told of an admitted protocol whose transport could not be made, and `refused` why a
+    connection was closed, or none could be taken, though nobody decided so.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        *,
+        admit: Callable[[], asyncio.BaseProtocol | None],
+        failed: Callable[[asyncio.BaseProtocol], None],
+        refused: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = listening
+        self._admit = admit
+        self._failed = failed
+        self._refused = refused
+        self._starting: set[asyncio.Task[None]] = set()
+        self._spare = _open_spare()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Accept connections from now on. Raises `OSError`."""
+        self._socket.listen(BACKLOG)
+        self._accept()
+
+    def _accept(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Stop accepting. Connections that exist stay."""
+        if self._socket.fileno() < 0:
+            return
+        self._loop.remove_reader(self._socket.fileno())
+        if self._pause is not None:
+            self._pause.cancel()
+        self._socket.close()
+        if self._spare >= 0:
+            os.close(self._spare)
+        for task in self._starting:
+            task.cancel()
+
+    def _readable(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                connection, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                if error.errno in OUT_OF_DESCRIPTORS and self._close_surplus():
+                    continue
+                self._rest(error)
+                return
+            self._take(connection)
+
+    def _take(self, connection: socket.socket) -> None:
+        protocol = self._admit()
+        if protocol is None:
+            connection.close()
+            return
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = self._loop.create_task(self._connect(protocol, connection))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    def _close_surplus(self) -> bool:
+        """Take one connection with the spare descriptor and close it; False if none was taken."""
+        if self._spare < 0:
+            self._spare = _open_spare()
+            return False
+        os.close(self._spare)
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return False
+        else:
+            connection.close()
+            self._refused("no file descriptors are left")
+            return True
+        finally:
+            self._spare = _open_spare()
+
+    def _rest(self, error: OSError) -> None:
+        """Leave the backlog alone for a while: the loop would call again at once, for ever."""
+        self._refused(f"accept failed: {error.strerror}")
+        self._loop.remove_reader(self._socket.fileno())
+        self._pause = self._loop.call_later(ACCEPT_REST_SECONDS, self._accept)
+
+    async def _connect(self, protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        except OSError:
+            self._failed(protocol)  # the peer is gone already
+            connection.close()
+        except asyncio.CancelledError:
+            self._failed(protocol)
+            connection.close()
+            raise
+
+
+def _open_spare() -> int:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1

@@ -1,0 +1,121 @@
+"""Partitions as the handlers use them: found, created when allowed, prepared, watched."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ..config.broker import BrokerSettings
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..storage.log import Log
+from ..storage.log_directory import LogDirectory
+from ..storage.topics import TopicEntry
+from .work import Work
+
+
+class Logs:
+    """Access to the logs of a directory. `advanced` is called when one moves or goes away."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        settings: BrokerSettings,
+        work: Work,
+        advanced: Callable[[str, int], None],
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._work = work
+        self._advanced = advanced
+        self._preparing: dict[Log, asyncio.Future[None]] = {}
+
+    def topic(self, name: str) -> TopicEntry:
+        """What is known of a topic. Raises `UnknownTopicOrPartition`."""
+        entry = self._directory.topics().get(name)
+        if entry is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return entry
+
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Raise `UnknownTopicOrPartition` unless the partition exists. Opens nothing."""
+        partitions = self.topic(topic).partitions
+        if not 0 <= partition < partitions:
+            raise UnknownTopicOrPartition(
+                f"topic {topic!r} has partitions 0 to {partitions - 1}, not {partition}"
+            )
+
+    def find(self, topic: str, partition: int) -> Log:
+        """The log of a partition. Raises `UnknownTopicOrPartition` or what opening it raises."""
+        log = self._directory.log(topic, partition)
+        if log.on_advance is None:
+            log.on_advance = self._moved
+        return log
+
+    def find_or_create(self, topic: str, partition: int) -> Log:
+        """As `find`; a topic that does not exist is created when the settings allow it.
+
+        A partition that the new topic would not have creates nothing.
+        """
+        try:
+            return self.find(topic, partition)
+        except UnknownTopicOrPartition:
+            exists = topic in self._directory.topics()
+            if exists or not 0 <= partition < self._settings.num_partitions:
+                raise
+            self.create(topic)
+        return self.find(topic, partition)
+
+    def create(self, topic: str) -> None:
+        """Create a topic because somebody asked for it, if the settings allow that.
+
+        Raises `UnknownTopicOrPartition` when they do not, `InvalidTopic` for a bad name.
+        """
+        if not self._settings.auto_create_topics_enable:
+            raise UnknownTopicOrPartition(
+                f"topic {topic!r} does not exist, and auto.create.topics.enable is off"
+            )
+        self._directory.create_topic(topic, self._settings.num_partitions, {})
+
+    def is_current(self, log: Log) -> bool:
+        """False when the topic of `log` was deleted, even if there is a new one of its name."""
+        try:
+            return self._directory.log(log.topic, log.partition) is log
+        except (HorologError, OSError):
+            return False
+
+    def unprepared(self, partitions: Iterable[tuple[str, int]]) -> list[Log]:
+        """Those of `partitions` whose log has to be prepared before it is read."""
+        found: dict[Log, None] = {}
+        for topic, partition in partitions:
+            try:
+                log = self.find(topic, partition)
+            except (HorologError, OSError):
+                continue  # whoever reads it meets the same error and tells the client
+            if not log.prepared:
+                found[log] = None
+        return list(found)
+
+    async def prepare(self, logs: Iterable[Log]) -> None:
+        """Prepare `logs` in threads, each once however many requests wait for it.
+
+        A failure is not raised here: reading the log raises it, for the request that does.
+        """
+        waiting = []
+        for log in logs:
+            preparing = self._preparing.get(log)
+            if preparing is None:
+                preparing = self._work.in_storage_thread(log.prepare)
+                self._preparing[log] = preparing
+                preparing.add_done_callback(partial(self._prepared, log))
+            waiting.append(asyncio.shield(preparing))
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    def _prepared(self, log: Log, _: asyncio.Future[None]) -> None:
+        del self._preparing[log]
+
+    def went_away(self, topic: str, partitions: int) -> None:
+        """A topic was deleted: those who wait for its partitions have to know."""
+        for partition in range(partitions):
+            self._advanced(topic, partition)
+
+    def _moved(self, log: Log) -> None:
+        self._advanced(log.topic, log.partition)

@@ -1,0 +1,55 @@
+"""The server process: `horolog serve`."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+
+from ..config.broker import BrokerSettings
+from ..protocol.errors import HorologError
+from .broker import Broker
+from .listener import CannotListen
+
+
+def serve(settings: BrokerSettings) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code.
+
+    One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT`.
+    The log goes to standard error. A broker that cannot start, or cannot stop cleanly, says why
+    in one line.
+    """
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory(settings.event_loop)) as runner:
+            return runner.run(_serve(settings))
+    except (CannotListen, HorologError, OSError) as error:
+        reason = error.message if isinstance(error, HorologError) else str(error)
+        sys.stderr.write(f"horolog: {reason}\n")
+        return 1
+
+
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "asyncio":
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def _serve(settings: BrokerSettings) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # A second signal changes nothing: what is being closed is closed to the end.
+        loop.add_signal_handler(number, asked_to_stop.set)
+    broker = Broker(settings, log_stream=sys.stderr)
+    loop.set_exception_handler(broker.loop_error)
+    await broker.start()
+    try:
+        addresses = broker.addresses
+        http = "" if addresses.http is None else f" http={addresses.http}"
+        sys.stdout.write(f"ready native={addresses.native}{http}\n")
+        sys.stdout.flush()
+        await asked_to_stop.wait()
+    finally:
+        await broker.stop()
+    return 0

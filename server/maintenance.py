@@ -1,0 +1,144 @@
+"""The passes of the background tasks: retention, delayed deletion, flushing, checkpoints.
+
+Every pass treats each log by itself: one that fails is reported, and the others are not kept
+waiting. A pass in which something failed ends in `PassFailed`, so that it is tried again soon.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from ..clock import Clock
+from ..config.broker import BrokerSettings
+from ..protocol.errors import UnknownTopicOrPartition
+from ..storage.events import Observer
+from ..storage.flush import GroupCommit
+from ..storage.log_directory import LogDirectory
+from .logs import Logs
+from .parking import Partition
+from .tasks import PeriodicTask
+from .work import Turns, Work
+
+DELETION_INTERVAL_MS = 1_000
+"""How exact `file.delete.delay.ms` is."""
+
+ROLLED_INTERVAL_MS = 3_600_000
+"""The task for logs that rolled runs when one did; this is only its longest sleep."""
+
+
+class PassFailed(Exception):
+    """Some logs could not be treated; each was reported by itself."""
+
+
+class Maintenance:
+    """What the background tasks do, and the tasks by name."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        directory: LogDirectory,
+        logs: Logs,
+        commits: GroupCommit,
+        work: Work,
+        clock: Clock,
+        observe: Observer,
+    ) -> None:
+        self._directory = directory
+        self._logs = logs
+        self._commits = commits
+        self._work = work
+        self._clock = clock
+        self._observe = observe
+        self._rolled: dict[Partition, None] = {}
+        self._synced = False
+
+        self.tasks: dict[str, PeriodicTask] = {}
+        self._add("retention", self._retain_all, settings.log_retention_check_interval_ms)
+        self.tasks["retention"].first_after(settings.log_initial_task_delay_ms)
+        self._add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
+        self._add("deletion", self._delete, DELETION_INTERVAL_MS)
+        self._add("flush", self._flush, settings.log_flush_scheduler_interval_ms)
+        self._add(
+            "recovery_points",
+            self._write_recovery_points,
+            settings.recovery_point_checkpoint_interval_ms,
+        )
+        self._add("checkpoints", self._write_checkpoints, settings.checkpoint_interval_ms)
+
+    def _add(self, name: str, run: Callable[[], Awaitable[None]], interval_ms: int) -> None:
+        self.tasks[name] = PeriodicTask(name, run, interval_ms=interval_ms, observe=self._observe)
+
+    def start(self) -> None:
+        for task in self.tasks.values():
+            task.start()
+
+    async def stop(self) -> None:
+        for task in self.tasks.values():
+            await task.stop()
+
+    def has_rolled(self, topic: str, partition: int) -> None:
+        """A log began a new segment: sync the old one, and see what retention says, soon."""
+        self._commits.request(self._logs.find(topic, partition))
+        self._rolled[topic, partition] = None
+        self.tasks["rolled"].soon()
+
+    def has_synced(self) -> None:
+        """A log was synced: its recovery point is worth writing down."""
+        self._synced = True
+
+    async def _retain_all(self) -> None:
+        await self._retain(self._directory.partitions())
+
+    async def _retain_rolled(self) -> None:
+        rolled, self._rolled = self._rolled, {}
+        await self._retain(rolled)
+
+    async def _retain(self, partitions: Iterable[Partition]) -> None:
+        now_ms = self._clock.now_ms()
+        turns = Turns(self._work.time)
+        failed = 0
+        for topic, partition in list(partitions):
+            try:
+                await self._retain_one(topic, partition, now_ms)
+            except UnknownTopicOrPartition:
+                pass  # deleted since the pass began
+            except Exception as error:
+                failed += 1
+                self._observe("retention_failed", topic=topic, partition=partition, error=error)
+            await turns.give_way()
+        self.tasks["deletion"].soon()
+        if failed:
+            raise PassFailed(f"{failed} logs could not be maintained")
+
+    async def _retain_one(self, topic: str, partition: int, now_ms: int) -> None:
+        log = self._logs.find(topic, partition)
+        if not log.prepared:
+            await self._logs.prepare([log])
+            log = self._logs.find(topic, partition)
+        plan = log.maintain(now_ms)
+        if plan.roll_active:
+            self._commits.request(log)
+
+    async def _delete(self) -> None:
+        deletions = self._directory.deletions
+        if len(deletions):
+            now_ms = self._clock.now_ms()
+            await self._work.in_storage_thread(lambda: deletions.run_due(now_ms))
+
+    async def _flush(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self._directory.open_logs():
+            since_ms = log.unflushed_since_ms
+            if since_ms is not None and now_ms - since_ms >= log.settings.flush_ms:
+                self._commits.request(log)
+
+    async def _write_recovery_points(self) -> None:
+        if self._synced:
+            await self._write_checkpoints()
+
+    async def _write_checkpoints(self) -> None:
+        self._synced = False
+        try:
+            self._directory.write_checkpoints()
+        except BaseException:
+            self._synced = True
+            raise

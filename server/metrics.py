@@ -1,0 +1,264 @@
+"""The names under which Prometheus sees the broker's figures.
+
+A registry of the broker's own, never the library's global one, with one collector that reads the
+figures when it is asked. Topic is the only label that grows, and it goes when the topic does;
+only the end offset has a line for each partition.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from ..protocol.records.latency import LATENCY_BUCKETS_MS
+from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+
+if TYPE_CHECKING:
+    from ..storage.log import Log
+
+LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
+
+
+class Gauges(Protocol):
+    """What is not counted but looked up when the metrics are asked for."""
+
+    def logs(self) -> Iterable["Log"]:
+        """The open logs."""
+        ...
+
+    def connections(self) -> int: ...
+
+    def parked(self) -> Mapping[str, int]:
+        """Waiting requests by api."""
+        ...
+
+
+def metrics_text(registry: CollectorRegistry) -> bytes:
+    """Every metric in Prometheus' text format."""
+    return generate_latest(registry)
+
+
+def build_registry(figures: Figures, gauges: Gauges) -> CollectorRegistry:
+    """A registry with the broker's metrics and those of its process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(figures, gauges))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class BrokerCollector(Collector):
+    """Turns figures into metric families."""
+
+    def __init__(self, figures: Figures, gauges: Gauges) -> None:
+        self._figures = figures
+        self._gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._connections()
+        yield from self._topics()
+        yield from self._latency()
+        yield from self._logs()
+        yield from self._background()
+
+    def _requests(self) -> Iterator[Metric]:
+        figures = self._figures
+        requests = CounterMetricFamily(
+            "horolog_requests",
+            "Requests by api and by the first error in the answer.",
+            labels=("api", "error"),
+        )
+        for (api, error), number in figures.requests.items():
+            requests.add_metric((api, error), number)
+        yield requests
+        yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
+        yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
+        parked = GaugeMetricFamily(
+            "horolog_parked_requests", "Requests that wait for data or a sync.", labels=("api",)
+        )
+        for api, number in self._gauges.parked().items():
+            parked.add_metric((api,), number)
+        yield parked
+        yield _counter(
+            "horolog_parked_refused",
+            "Requests answered early because too many were waiting.",
+            figures.parked_refused,
+        )
+
+    def _connections(self) -> Iterator[Metric]:
+        figures = self._figures
+        yield GaugeMetricFamily(
+            "horolog_connections", "Open connections.", self._gauges.connections()
+        )
+        yield _counter(
+            "horolog_connections_opened", "Connections taken.", figures.connections_opened
+        )
+        yield _by_label(
+            "horolog_connections_refused",
+            "Connections closed at once.",
+            "reason",
+            figures.connections_refused,
+        )
+        yield _by_label(
+            "horolog_connections_dropped",
+            "Connections closed by the broker because of what the client did.",
+            "reason",
+            figures.connections_dropped,
+        )
+
+    def _topics(self) -> Iterator[Metric]:
+        topics = self._figures.topics
+        for name, text, value in _TOPIC_COUNTERS:
+            family = CounterMetricFamily(name, text, labels=("topic",))
+            for topic, figures in topics.items():
+                family.add_metric((topic,), value(figures))
+            yield family
+        for name, text, label, values in _TOPIC_COUNTERS_BY:
+            family = CounterMetricFamily(name, text, labels=("topic", label))
+            for topic, figures in topics.items():
+                for key, number in values(figures).items():
+                    family.add_metric((topic, key), number)
+            yield family
+
+    def _latency(self) -> Iterator[Metric]:
+        latency = HistogramMetricFamily(
+            "horolog_latency_seconds",
+            "Append time minus create time of appended messages; below 0 counts as 0.",
+            labels=("topic",),
+        )
+        window_seconds = self._figures.latency_window_ms / 1000
+        largest = GaugeMetricFamily(
+            "horolog_max_latency_seconds",
+            f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
+            labels=("topic",),
+        )
+        for topic, figures in self._figures.topics.items():
+            latency.add_metric(
+                (topic,),
+                _cumulative(LATENCY_BUCKETS_SECONDS, figures.latency_counts),
+                figures.latency_sum_ms / 1000,
+            )
+            largest_ms = figures.largest_latency.largest()
+            largest.add_metric((topic,), float("nan") if largest_ms is None else largest_ms / 1000)
+        yield latency
+        yield largest
+
+    def _logs(self) -> Iterator[Metric]:
+        end = GaugeMetricFamily(
+            "horolog_log_end_offset",
+            "Offset that the next message of the partition gets.",
+            labels=("topic", "partition"),
+        )
+        sizes: dict[str, int] = {}
+        segments: dict[str, int] = {}
+        unflushed: dict[str, int] = {}
+        for log in self._gauges.logs():
+            topic = log.topic
+            end.add_metric((topic, str(log.partition)), log.log_end_offset)
+            sizes[topic] = sizes.get(topic, 0) + log.size_bytes
+            segments[topic] = segments.get(topic, 0) + log.segment_count
+            unflushed[topic] = unflushed.get(topic, 0) + log.unflushed_messages
+        yield end
+        for name, text, values in (
+            ("horolog_log_size_bytes", "Bytes of messages on disk.", sizes),
+            ("horolog_log_segments", "Segments.", segments),
+            ("horolog_log_unflushed_messages", "Messages not known to be synced.", unflushed),
+        ):
+            family = GaugeMetricFamily(name, text, labels=("topic",))
+            for topic, number in values.items():
+                family.add_metric((topic,), number)
+            yield family
+
+    def _background(self) -> Iterator[Metric]:
+        figures = self._figures
+        fsync = HistogramMetricFamily(
+            "horolog_fsync_seconds", "Time of one sync of a log's files.", labels=()
+        )
+        fsync.add_metric(
+            (), _cumulative(FSYNC_BUCKETS_SECONDS, figures.fsync.counts), figures.fsync.sum_seconds
+        )
+        yield fsync
+        yield _by_label(
+            "horolog_failed_task_passes",
+            "Passes of background tasks that failed and are tried again.",
+            "task",
+            figures.failed_passes,
+        )
+        yield _by_label(
+            "horolog_suppressed_log_lines",
+            "Log lines not written because there were too many like them.",
+            "event",
+            figures.suppressed_lines,
+        )
+
+
+_TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
+    ("horolog_appended_messages", "Messages appended.", lambda topic: topic.messages),
+    ("horolog_appended_bytes", "Bytes appended, as stored.", lambda topic: topic.bytes_in),
+    ("horolog_fetched_bytes", "Bytes of message sets sent.", lambda topic: topic.bytes_out),
+    (
+        "horolog_clock_skew",
+        "Messages whose create time was later than their append time.",
+        lambda topic: topic.skewed,
+    ),
+    (
+        "horolog_messages_without_create_time",
+        "Messages appended that carried no create time.",
+        lambda topic: topic.untimed,
+    ),
+    (
+        "horolog_clock_steps",
+        "Appends for which the broker's clock was behind the last append time.",
+        lambda topic: topic.clock_steps,
+    ),
+    (
+        "horolog_index_rebuilds",
+        "Segments whose indexes were rebuilt from the log.",
+        lambda topic: topic.index_rebuilds,
+    ),
+    (
+        "horolog_retention_deleted_segments",
+        "Segments deleted by retention.",
+        lambda topic: topic.deleted_segments,
+    ),
+    (
+        "horolog_log_failures",
+        "Partitions that stopped taking appends because a write or a sync failed.",
+        lambda topic: topic.failures,
+    ),
+)
+
+_TOPIC_COUNTERS_BY: tuple[tuple[str, str, str, Callable[[TopicFigures], dict[str, int]]], ...] = (
+    (
+        "horolog_rejected_messages",
+        "Messages in refused sets; a compressed set counts as one.",
+        "reason",
+        lambda topic: topic.rejected,
+    ),
+    ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
+)
+
+
+def _counter(name: str, text: str, value: int) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=(label,))
+    for key, number in counts.items():
+        family.add_metric((key,), number)
+    return family
+
+
+def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Prometheus' buckets: each counts everything at or below its bound."""
+    names = [str(float(bound)) for bound in bounds] + ["+Inf"]
+    return list(zip(names, accumulate(counts), strict=True))

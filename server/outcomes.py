@@ -1,0 +1,77 @@
+"""The one place where exceptions become error codes, and answers are read for their first error."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from ..protocol.api.schema import Array, all_fields
+from ..protocol.errors import ERRORS, NO_ERROR, HorologError, StorageError, UnknownServerError
+from ..storage.events import Observer
+
+NO_ERROR_NAME = "NONE"
+
+Outcome = tuple[int, str]
+"""Error code and message."""
+
+
+class CloseConnection(Exception):
+    """There is no way to answer: the connection is to be closed. The text says why."""
+
+
+class Outcomes:
+    """Turns what a handler raised into what the client is told."""
+
+    def __init__(self, observe: Observer) -> None:
+        self._observe = observe
+
+    def of(self, error: Exception, *, api: str) -> Outcome:
+        """Code and message of `error`, which a request of `api` met.
+
+        What nobody expected is logged with its traceback; the client learns no internals.
+        """
+        if isinstance(error, HorologError):
+            return error.code, error.message
+        if isinstance(error, OSError):
+            self._observe("storage_failed", api=api, error=error)
+            reason = error.strerror or type(error).__name__
+            return StorageError.code, f"the broker's disk refused the operation: {reason}"
+        self._observe("request_failed", api=api, error=error)
+        return UnknownServerError.code, "the broker met something unexpected; its log says what"
+
+
+def error_name(code: int) -> str:
+    """The name of an error code as metrics show it."""
+    if code == NO_ERROR:
+        return NO_ERROR_NAME
+    known = ERRORS.get(code)
+    return known.name if known is not None else str(code)
+
+
+def first_error(body: Any) -> int:
+    """The first error code in a response, in the order of its fields; 0 when there is none."""
+    struct: type = type(body)
+    has_code, arrays = _places_of_errors(struct)
+    if has_code and body.error_code != NO_ERROR:
+        return int(body.error_code)
+    for items_of in arrays:
+        for item in items_of(body):
+            code = first_error(item)
+            if code != NO_ERROR:
+                return code
+    return NO_ERROR
+
+
+@cache
+def _places_of_errors(struct: type) -> tuple[bool, tuple[Callable[[Any], Any], ...]]:
+    """Whether a message class has an error code, and its arrays whose items have one."""
+    has_code = any(field.name == "error_code" for field in dataclasses.fields(struct))
+    arrays = []
+    for spec in all_fields(struct):
+        if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
+            inner: type = spec.type.of
+            inner_code, inner_arrays = _places_of_errors(inner)
+            if inner_code or inner_arrays:
+                arrays.append(attrgetter(spec.name))
+    return has_code, tuple(arrays)

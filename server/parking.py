@@ -1,0 +1,100 @@
+"""Requests that wait for a partition to advance: fetches for data, produces for durability.
+
+Nothing polls. A log reports that its high watermark moved, the requests parked on that partition
+are looked at once before the loop goes back to its sockets, however many appends came meanwhile,
+and each is ready when it has what it asked for or when its own timer fires.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+Partition = tuple[str, int]
+
+
+class _Parked:
+    """One waiting request."""
+
+    __slots__ = ("partitions", "ready", "satisfied", "timer")
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        satisfied: Callable[[Partition], bool],
+        ready: asyncio.Future[None],
+    ) -> None:
+        self.partitions = tuple(dict.fromkeys(partitions))
+        self.satisfied = satisfied
+        self.ready = ready
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class ParkingLot:
+    """Waiting requests by the partitions they wait for. `capacity` is for callers to respect."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, capacity: int | None = None) -> None:
+        self._loop = loop
+        self._capacity = capacity
+        self._parked: dict[_Parked, None] = {}
+        self._by_partition: dict[Partition, dict[_Parked, None]] = {}
+        self._advanced: dict[Partition, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    @property
+    def full(self) -> bool:
+        return self._capacity is not None and len(self._parked) >= self._capacity
+
+    def park(
+        self,
+        partitions: Iterable[Partition],
+        satisfied: Callable[[Partition], bool],
+        wait_ms: int,
+    ) -> asyncio.Future[None]:
+        """A future that is done when `satisfied` says so of a partition that advanced, or after
+        `wait_ms`. Cancelling it takes the request out of the lot."""
+        parked = _Parked(partitions, satisfied, self._loop.create_future())
+        self._parked[parked] = None
+        for partition in parked.partitions:
+            self._by_partition.setdefault(partition, {})[parked] = None
+        parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, self._release, parked)
+        parked.ready.add_done_callback(lambda _: self._release(parked))
+        return parked.ready
+
+    def advanced(self, partition: Partition) -> None:
+        """`partition` moved, failed or went away: look at its requests soon.
+
+        Appends call this from the middle of their own work, so nothing is read or answered here.
+        """
+        if partition in self._by_partition:
+            if not self._advanced:
+                self._loop.call_soon(self._look)
+            self._advanced[partition] = None
+
+    def close(self) -> None:
+        """Let every request be answered now, whatever is missing, and take no more of them."""
+        self._capacity = 0
+        for parked in list(self._parked):
+            self._release(parked)
+
+    def _release(self, parked: _Parked) -> None:
+        if parked not in self._parked:
+            return
+        del self._parked[parked]
+        for partition in parked.partitions:
+            of_partition = self._by_partition[partition]
+            del of_partition[parked]
+            if not of_partition:
+                del self._by_partition[partition]
+        if parked.timer is not None:
+            parked.timer.cancel()
+        if not parked.ready.done():
+            parked.ready.set_result(None)
+
+    def _look(self) -> None:
+        advanced = self._advanced
+        self._advanced = {}
+        for partition in advanced:
+            for parked in list(self._by_partition.get(partition, ())):
+                if parked in self._parked and parked.satisfied(partition):
+                    self._release(parked)

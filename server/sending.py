@@ -1,0 +1,106 @@
+"""Answers of one connection, sent in the order of its requests though some have to wait."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """An answer that is made when `ready` is done and its turn has come, not before.
+
+    A hundred parked fetches that are woken by one append therefore cost a hundred small objects
+    until the client has taken the answers before them.
+    """
+
+    ready: asyncio.Future[Any]
+    make: Callable[[], bytes | None]
+
+
+Answer = bytes | None | Deferred
+"""What a request gets: bytes at once, nothing ever (`None`), or bytes later."""
+
+
+class AnswerQueue:
+    """Collects the answers of a connection and hands them over in order.
+
+    `turn_came` is called when the answer at the head, which others wait for, can be made. `add`
+    never calls it: the connection handles every frame of a read, then takes all answers at once.
+    """
+
+    __slots__ = ("_ready", "_turn_came", "_waiting", "held_bytes")
+
+    def __init__(self, turn_came: Callable[[], None]) -> None:
+        self._turn_came = turn_came
+        self._ready: list[bytes] = []
+        self._waiting: deque[Answer] = deque()
+        self.held_bytes = 0
+        """Bytes of the answers that are made and not taken yet."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose answer is not made, or stands behind one that is not made."""
+        return len(self._waiting)
+
+    def __bool__(self) -> bool:
+        return bool(self._ready or self._waiting)
+
+    def add(self, answer: Answer) -> None:
+        """Queue the answer of the next request."""
+        if isinstance(answer, Deferred):
+            self._waiting.append(answer)
+            answer.ready.add_done_callback(self._done)
+            return
+        self.held_bytes += _size(answer)
+        if self._waiting:
+            self._waiting.append(answer)
+        elif answer is not None:
+            self._ready.append(answer)
+
+    def take(self, limit_bytes: int) -> list[bytes]:
+        """The answers that may be written now, in order; they leave the queue.
+
+        Deferred answers are made only until there are `limit_bytes`, so one answer more than fits.
+        """
+        waiting = self._waiting
+        taken = self._ready
+        self._ready = []
+        taken_bytes = sum(map(len, taken))
+        self.held_bytes -= taken_bytes
+        while waiting:
+            answer = waiting[0]
+            if isinstance(answer, Deferred):
+                if taken_bytes >= limit_bytes or not answer.ready.done():
+                    break
+                made = None if answer.ready.cancelled() else answer.make()
+            else:
+                made = answer
+                self.held_bytes -= _size(made)
+            waiting.popleft()
+            if made is not None:
+                taken.append(made)
+                taken_bytes += len(made)
+        return taken
+
+    def cancel(self) -> None:
+        """Forget everything and cancel what is being waited for."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._ready.clear()
+        self.held_bytes = 0
+        for answer in waiting:
+            if isinstance(answer, Deferred):
+                answer.ready.cancel()
+
+    def _done(self, ready: asyncio.Future[Any]) -> None:
+        if not ready.cancelled():
+            ready.exception()  # marks it as seen, should the client be gone before it is made
+        head = self._waiting[0] if self._waiting else None
+        if isinstance(head, Deferred) and head.ready.done():
+            self._turn_came()
+
+
+def _size(answer: bytes | None) -> int:
+    return 0 if answer is None else len(answer)

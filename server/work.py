@@ -1,0 +1,83 @@
+"""Work that does not fit into a callback: long computations in turns, and calls in threads."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ..clock import SystemClock
+
+T = TypeVar("T")
+
+TURN_SECONDS = 0.002
+"""How long one request may compute before the loop serves the others."""
+
+STORAGE_THREADS = 2
+"""Threads that prepare logs: two, so that one large log does not hold up the small ones."""
+
+
+class Work:
+    """Tasks started for requests, and the threads for what would block the loop.
+
+    There is one thread for positions, because their commits must not overtake each other.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stopwatch = SystemClock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
+        self._positions = ThreadPoolExecutor(1, "positions")
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `coroutine` as a task that `stop` cancels if it is not done by then."""
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def in_storage_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a call that reads or writes a lot, in a thread."""
+        return self._loop.run_in_executor(self._storage, call)
+
+    def in_positions_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a commit of positions, after those before it."""
+        return self._loop.run_in_executor(self._positions, call)
+
+    def time(self) -> float:
+        """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
+        real ones whatever clock the broker is given."""
+        return self._stopwatch.monotonic()
+
+    async def stop(self) -> None:
+        """Cancel the tasks and wait for the threads."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for executor in (self._storage, self._positions):
+            executor.shutdown(wait=False, cancel_futures=True)
+            await self._loop.run_in_executor(None, executor.shutdown)
+
+
+class Turns:
+    """Lets a long computation give way: `await turns.give_way()` between its pieces.
+
+    It gives way once `TURN_SECONDS` of the loop's time are used up, so a short computation never
+    does.
+    """
+
+    __slots__ = ("_clock", "_until")
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._clock = monotonic
+        self._until = monotonic() + TURN_SECONDS
+
+    @property
+    def over(self) -> bool:
+        return self._clock() >= self._until
+
+    async def give_way(self) -> None:
+        if self.over:
+            await asyncio.sleep(0)
+            self._until = self._clock() + TURN_SECONDS

@@ -1,0 +1,42 @@
+"""A broker inside the running event loop, on free ports, for tests."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ..clock import Clock
+from ..config.broker import broker_settings
+from ..server.broker import Broker
+from ..storage.files import Files
+
+
+@asynccontextmanager
+async def running_broker(
+    data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
+) -> AsyncIterator[Broker]:
+    """A started broker on `data_dir`; it is stopped cleanly in the end.
+
+    `settings` are settings of the broker, and defaults for its topics, with underscores for dots:
+    `running_broker(path, retention_ms=1000, http_listen="off")`.
+    """
+    broker = Broker(
+        broker_settings(
+            {
+                "listen": "127.0.0.1:0",
+                "http.listen": "127.0.0.1:0",
+                **{name.replace("_", "."): _text(value) for name, value in settings.items()},
+                "data.dir": str(data_dir),
+            }
+        ),
+        clock=clock,
+        files=files,
+    )
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

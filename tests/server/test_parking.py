@@ -1,0 +1,115 @@
+"""Requests that wait are woken by the partition they wait for, and by nothing else."""
+
+import asyncio
+
+import pytest
+
+from horolog.server.parking import ParkingLot, Partition
+
+FOREVER_MS = 3_600_000
+A, B = ("a", 0), ("b", 1)
+
+
+class Condition:
+    """Says what it is told to say, and notes who it was asked about."""
+
+    def __init__(self, answer: bool = False) -> None:
+        self.answer = answer
+        self.asked: list[Partition] = []
+
+    def __call__(self, partition: Partition) -> bool:
+        self.asked.append(partition)
+        return self.answer
+
+
+@pytest.fixture
+async def lot() -> ParkingLot:
+    return ParkingLot(asyncio.get_running_loop(), 3)
+
+
+async def turn() -> None:
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+async def test_an_advance_that_satisfies_wakes(lot: ParkingLot) -> None:
+    condition = Condition()
+    ready = lot.park([A, B], condition, FOREVER_MS)
+    lot.advanced(A)
+    await turn()
+    assert not ready.done()
+    condition.answer = True
+    lot.advanced(B)
+    await ready
+    assert condition.asked == [A, B]
+    assert len(lot) == 0
+
+
+async def test_other_partitions_are_not_asked_about(lot: ParkingLot) -> None:
+    condition = Condition(answer=True)
+    ready = lot.park([A], condition, FOREVER_MS)
+    lot.advanced(B)
+    await turn()
+    assert condition.asked == []
+    assert not ready.done()
+
+
+async def test_many_advances_in_one_turn_are_one_look(lot: ParkingLot) -> None:
+    condition = Condition()
+    lot.park([A], condition, FOREVER_MS)
+    for _ in range(100):
+        lot.advanced(A)
+    await turn()
+    assert condition.asked == [A]
+
+
+async def test_nothing_is_looked_at_from_within_an_append(lot: ParkingLot) -> None:
+    condition = Condition(answer=True)
+    ready = lot.park([A], condition, FOREVER_MS)
+    lot.advanced(A)
+    assert condition.asked == []
+    await ready
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("wait_ms", [-5, 0, 20])
+async def test_the_timer_wakes(lot: ParkingLot, wait_ms: int) -> None:
+    condition = Condition()
+    await lot.park([A], condition, wait_ms)
+    assert condition.asked == []
+    assert len(lot) == 0
+
+
+async def test_a_cancelled_request_leaves(lot: ParkingLot) -> None:
+    condition = Condition(answer=True)
+    ready = lot.park([A, B], condition, FOREVER_MS)
+    ready.cancel()
+    await turn()
+    assert len(lot) == 0
+    lot.advanced(A)
+    await turn()
+    assert condition.asked == []
+
+
+async def test_a_partition_named_twice_is_one(lot: ParkingLot) -> None:
+    ready = lot.park([A, A], Condition(answer=True), FOREVER_MS)
+    lot.advanced(A)
+    await ready
+    assert len(lot) == 0
+
+
+async def test_full_at_its_capacity(lot: ParkingLot) -> None:
+    waiting = [lot.park([A], Condition(), FOREVER_MS) for _ in range(2)]
+    assert not lot.full
+    waiting.append(lot.park([B], Condition(), FOREVER_MS))
+    assert lot.full
+    waiting[0].cancel()
+    await turn()
+    assert not lot.full
+
+
+async def test_closing_wakes_everybody_and_takes_nobody(lot: ParkingLot) -> None:
+    waiting = [lot.park([A], Condition(), FOREVER_MS), lot.park([B], Condition(), FOREVER_MS)]
+    lot.close()
+    await asyncio.gather(*waiting)
+    assert lot.full

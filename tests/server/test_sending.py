@@ -1,0 +1,132 @@
+"""Answers leave in the order of the requests, and are made only when there is room for them."""
+
+import asyncio
+
+import pytest
+
+from horolog.server.sending import AnswerQueue, Deferred
+
+NO_LIMIT = 1 << 30
+
+
+class Turns:
+    """Counts how often the queue said that an answer's turn has come."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def deferred(data: bytes | None, made: list[bytes | None] | None = None) -> Deferred:
+    def make() -> bytes | None:
+        if made is not None:
+            made.append(data)
+        return data
+
+    return Deferred(asyncio.get_running_loop().create_future(), make)
+
+
+async def settle() -> None:
+    """Let the callbacks of done futures run."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+async def test_answers_at_once_are_taken_together() -> None:
+    queue = AnswerQueue(Turns())
+    for answer in (b"a", None, b"b"):
+        queue.add(answer)
+    assert queue.waiting == 0
+    assert queue.held_bytes == 2
+    assert queue.take(NO_LIMIT) == [b"a", b"b"]
+    assert not queue
+    assert queue.held_bytes == 0
+
+
+async def test_what_stands_behind_a_waiting_answer_waits_too() -> None:
+    turns = Turns()
+    queue = AnswerQueue(turns)
+    first, second = deferred(b"1"), deferred(b"3")
+    for answer in (b"0", first, b"2", None, second, b"4"):
+        queue.add(answer)
+    assert queue.waiting == 5
+    assert queue.take(NO_LIMIT) == [b"0"]
+
+    second.ready.set_result(None)
+    await settle()
+    assert turns.count == 0
+    assert queue.take(NO_LIMIT) == []
+
+    first.ready.set_result(None)
+    await settle()
+    assert turns.count > 0
+    assert queue.take(NO_LIMIT) == [b"1", b"2", b"3", b"4"]
+    assert queue.waiting == 0
+    assert queue.held_bytes == 0
+
+
+async def test_deferred_answers_are_made_only_up_to_the_limit() -> None:
+    made: list[bytes | None] = []
+    queue = AnswerQueue(Turns())
+    answers = [deferred(bytes([number]) * 10, made) for number in range(5)]
+    for answer in answers:
+        answer.ready.set_result(None)
+        queue.add(answer)
+    await settle()
+    assert len(queue.take(15)) == 2
+    assert len(made) == 2
+    assert len(queue.take(1)) == 1
+    assert len(queue.take(NO_LIMIT)) == 2
+    assert made == [bytes([number]) * 10 for number in range(5)]
+
+
+async def test_a_deferred_answer_may_turn_out_to_be_none() -> None:
+    queue = AnswerQueue(Turns())
+    nothing = deferred(None)
+    queue.add(nothing)
+    queue.add(b"after")
+    nothing.ready.set_result(None)
+    await settle()
+    assert queue.take(NO_LIMIT) == [b"after"]
+
+
+async def test_cancelling_cancels_what_is_waited_for_and_forgets_the_rest() -> None:
+    turns = Turns()
+    queue = AnswerQueue(turns)
+    waiting = deferred(b"never")
+    queue.add(waiting)
+    queue.add(b"behind")
+    queue.cancel()
+    await settle()
+    assert waiting.ready.cancelled()
+    assert turns.count == 0
+    assert not queue
+    assert queue.take(NO_LIMIT) == []
+
+
+async def test_an_answer_cancelled_by_others_does_not_block_those_behind_it() -> None:
+    queue = AnswerQueue(Turns())
+    gone = deferred(b"gone")
+    queue.add(gone)
+    queue.add(b"behind")
+    gone.ready.cancel()
+    await settle()
+    assert queue.take(NO_LIMIT) == [b"behind"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+async def test_the_order_in_which_answers_get_ready_does_not_matter(
+    order: tuple[int, ...],
+) -> None:
+    queue = AnswerQueue(Turns())
+    answers = [deferred(bytes([number])) for number in range(3)]
+    for answer in answers:
+        queue.add(answer)
+    taken = []
+    for number in order:
+        answers[number].ready.set_result(None)
+        await settle()
+        taken += queue.take(NO_LIMIT)
+    assert taken == [b"\0", b"\1", b"\2"]
