@@ -1,3 +1,139 @@
-"""Horolog: the log that knows what time it is."""
+"""Horolog: the log that knows what time it is.
+
+The public names are loaded when they are first used, so that `import horolog` costs next to
+nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.admin import Admin
+    from .client.consumer import Consumer
+    from .client.errors import ClientClosed, ConnectionFailed
+    from .client.producer import Producer
+    from .client.results import (
+        AfterEnd,
+        CommittedPosition,
+        ConsumerRecord,
+        Found,
+        NoTimestamps,
+        OffsetAt,
+        SentRecord,
+        TopicDescription,
+        TopicSetting,
+    )
+    from .protocol.api.framing import ProtocolError
+    from .protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
+    from .protocol.errors import (
+        CorruptMessage,
+        HorologError,
+        InvalidConfig,
+        InvalidPartitions,
+        InvalidRecord,
+        InvalidReplicationFactor,
+        InvalidRequest,
+        InvalidRequiredAcks,
+        InvalidTimestamp,
+        InvalidTopic,
+        LeaderNotAvailable,
+        MessageTooLarge,
+        OffsetMetadataTooLarge,
+        OffsetOutOfRange,
+        RecordListTooLarge,
+        RequestTimedOut,
+        StorageError,
+        TopicAlreadyExists,
+        UnknownServerError,
+        UnknownTopicOrPartition,
+        UnsupportedForMessageFormat,
+        UnsupportedVersion,
+    )
+    from .protocol.records.layout import TimestampType
+    from .protocol.records.sets import NewRecord
+    from .times import TimeError
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "EARLIEST",
+    "LARGEST",
+    "LATEST",
+    "Admin",
+    "AfterEnd",
+    "ClientClosed",
+    "CommittedPosition",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerRecord",
+    "CorruptMessage",
+    "Found",
+    "HorologError",
+    "InvalidConfig",
+    "InvalidPartitions",
+    "InvalidRecord",
+    "InvalidReplicationFactor",
+    "InvalidRequest",
+    "InvalidRequiredAcks",
+    "InvalidTimestamp",
+    "InvalidTopic",
+    "LeaderNotAvailable",
+    "MessageTooLarge",
+    "NewRecord",
+    "NoTimestamps",
+    "OffsetAt",
+    "OffsetMetadataTooLarge",
+    "OffsetOutOfRange",
+    "Producer",
+    "ProtocolError",
+    "RecordListTooLarge",
+    "RequestTimedOut",
+    "SentRecord",
+    "StorageError",
+    "TimeError",
+    "TimestampType",
+    "TopicAlreadyExists",
+    "TopicDescription",
+    "TopicSetting",
+    "UnknownServerError",
+    "UnknownTopicOrPartition",
+    "UnsupportedForMessageFormat",
+    "UnsupportedVersion",
+]
+
+_HOMES = {
+    ".client.admin": ("Admin",),
+    ".client.consumer": ("Consumer",),
+    ".client.errors": ("ClientClosed", "ConnectionFailed"),
+    ".client.producer": ("Producer",),
+    ".client.results": (
+        "AfterEnd",
+        "CommittedPosition",
+        "ConsumerRecord",
+        "Found",
+        "NoTimestamps",
+        "OffsetAt",
+        "SentRecord",
+        "TopicDescription",
+        "TopicSetting",
+    ),
+    ".protocol.api.framing": ("ProtocolError",),
+    ".protocol.api.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
+    ".protocol.records.layout": ("TimestampType",),
+    ".protocol.records.sets": ("NewRecord",),
+    ".times": ("TimeError",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module. Those not listed above are the error classes."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES.get(name, ".protocol.errors"), __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,8 +8,12 @@ from typing import Final
 
 from ..limits import GROWTH_FACTOR, LENGTH_BYTES, SLAB_BYTES
 
-_HTTP_METHODS: Final = frozenset(
-    (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
+_HTTP_STARTS: Final = frozenset(
+    (
+        *(b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"),
+        b"PRI ",  # version 2
+        b"HTTP",  # a response
+    )
 )
 
 
@@ -28,10 +32,8 @@ def foreign_protocol(start: bytes) -> str | None:
     """Name the other protocol that a connection's first four bytes belong to, if any."""
     if start[0] in (0x15, 0x16) and start[1] == 0x03:
         return "TLS"
-    if start in _HTTP_METHODS:
+    if start in _HTTP_STARTS:
         return "HTTP"
-    if start == b"HTTP":
-        return "an HTTP response"
     if start == b"SSH-":
         return "SSH"
     return None

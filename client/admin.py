@@ -1,0 +1,231 @@
+"""Looking after topics, offsets and named positions."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from ..protocol.api.alter_configs import (
+    ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from ..protocol.api.create_topics import (
+    CREATE_TOPICS,
+    CreatableConfig,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ..protocol.api.delete_topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from ..protocol.api.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ..protocol.api.describe_log import (
+    DESCRIBE_LOG,
+    DescribeLogPartitionResult,
+    DescribeLogRequest,
+    DescribeLogResponse,
+    DescribeLogTopic,
+)
+from ..protocol.api.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    MetadataTopicResult,
+)
+from ..protocol.api.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from ..protocol.api.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from .client import Client
+from .instants import epoch_ms
+from .responses import check, partition_result
+from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
+from .searching import find_offset, offsets_at
+
+
+class Admin(Client):
+    """Creates, describes, changes and deletes topics; finds offsets; keeps named positions.
+
+    What the broker refuses is raised as the error class of its code, with its words.
+    """
+
+    async def create_topic(
+        self, name: str, *, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            configs=[
+                CreatableConfig(name=setting, value=value)
+                for setting, value in (settings or {}).items()
+            ],
+        )
+        response: CreateTopicsResponse = await self._cluster.request(
+            CREATE_TOPICS, CreateTopicsRequest(topics=[topic])
+        )
+        for result in response.topics:
+            check(result)
+
+    async def list_topics(self) -> dict[str, int]:
+        """Number of partitions by topic, in order of name."""
+        topics = await self._metadata([])
+        return {topic.name: len(topic.partitions) for topic in sorted(topics, key=_name)}
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Raises UnknownTopicOrPartition."""
+        (topic,) = await self._metadata([name])
+        check(topic)
+        response: DescribeConfigsResponse = await self._cluster.request(
+            DESCRIBE_CONFIGS,
+            DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_name=name)]),
+        )
+        settings: list[TopicSetting] = []
+        for result in response.results:
+            check(result)
+            settings += [TopicSetting(one.name, one.value, one.source) for one in result.configs]
+        return TopicDescription(name, len(topic.partitions), tuple(settings))
+
+    async def alter_topic(
+        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Change these settings and keep the others; None unsets one.
+
+        Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then.
+        """
+        resource = AlterConfigsResource(
+            resource_name=name,
+            configs=[
+                AlterableConfig(name=setting, value=value) for setting, value in settings.items()
+            ],
+        )
+        response: AlterConfigsResponse = await self._cluster.request(
+            ALTER_CONFIGS,
+            AlterConfigsRequest(
+                resources=[resource], validate_only=validate_only, incremental=True
+            ),
+        )
+        for result in response.responses:
+            check(result)
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises UnknownTopicOrPartition."""
+        response: DeleteTopicsResponse = await self._cluster.request(
+            DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name])
+        )
+        for result in response.responses:
+            check(result)
+
+    async def find_offset(
+        self,
+        topic: str,
+        partition: int = 0,
+        when: datetime | None = None,
+        *,
+        timestamp_ms: int | None = None,
+    ) -> FindResult:
+        """The first message at or after a time: `Found`, or why none is, `AfterEnd` or
+        `NoTimestamps`.
+        """
+        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
+        if target_ms is None:
+            raise TypeError("find_offset needs a datetime or timestamp_ms")
+        return await find_offset(self._cluster, topic, partition, target_ms)
+
+    async def list_offsets(
+        self, topic: str, partition: int, targets: Sequence[int]
+    ) -> list[OffsetAt]:
+        """One answer for each target: epoch milliseconds, `LATEST`, `EARLIEST` or `LARGEST`.
+
+        `LATEST` and `EARLIEST` answer without a timestamp.
+        """
+        for target in targets:
+            if target >= 0:
+                epoch_ms(None, target, check_units=self._check_units)
+        return await offsets_at(self._cluster, topic, partition, targets)
+
+    async def describe_log(self, topic: str, partition: int = 0) -> DescribeLogPartitionResult:
+        """Offsets, segments and what retention says of them."""
+        response: DescribeLogResponse = await self._cluster.request(
+            DESCRIBE_LOG,
+            DescribeLogRequest(topics=[DescribeLogTopic(name=topic, partitions=[partition])]),
+        )
+        return partition_result(response.topics, topic, partition)
+
+    async def commit_position(
+        self,
+        name: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        timestamp_ms: int | None = None,
+        metadata: str = "",
+    ) -> None:
+        """Remember `offset` as the next one to read, under `name`; durable on return."""
+        position = OffsetCommitPartition(
+            partition=partition,
+            committed_offset=offset,
+            committed_metadata=metadata,
+            timestamp_ms=-1 if timestamp_ms is None else timestamp_ms,
+        )
+        response: OffsetCommitResponse = await self._cluster.request(
+            OFFSET_COMMIT,
+            OffsetCommitRequest(
+                group_id=name, topics=[OffsetCommitTopic(name=topic, partitions=[position])]
+            ),
+        )
+        partition_result(response.topics, topic, partition)
+
+    async def position(self, name: str, topic: str, partition: int = 0) -> CommittedPosition | None:
+        """The position committed last under `name`; None when there is none."""
+        response: OffsetFetchResponse = await self._cluster.request(
+            OFFSET_FETCH,
+            OffsetFetchRequest(
+                group_id=name, topics=[OffsetFetchTopic(name=topic, partitions=[partition])]
+            ),
+        )
+        result = partition_result(response.topics, topic, partition)
+        if result.committed_offset == -1:
+            return None
+        return CommittedPosition(
+            topic,
+            partition,
+            result.committed_offset,
+            None if result.timestamp_ms == -1 else result.timestamp_ms,
+            result.commit_time_ms,
+            result.metadata or "",
+        )
+
+    async def _metadata(self, names: Sequence[str]) -> list[MetadataTopicResult]:
+        response: MetadataResponse = await self._cluster.request(
+            METADATA,
+            MetadataRequest(
+                topics=[MetadataTopic(name=name) for name in names],
+                allow_auto_topic_creation=False,
+            ),
+        )
+        return response.topics
+
+
+def _name(topic: MetadataTopicResult) -> str:
+    return topic.name

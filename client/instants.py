@@ -1,0 +1,58 @@
+"""Points in time as a program gives them: an aware datetime, or epoch milliseconds."""
+
+from datetime import datetime, timedelta
+
+from ..times import EPOCH, EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX, TimeError
+
+
+def epoch_ms(when: datetime | None, timestamp_ms: int | None, *, check_units: bool) -> int | None:
+    """Milliseconds since the epoch of whichever is given; None when neither is.
+
+    Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
+    without a zone, one before 1970, and, unless `check_units` is off, a number that looks like
+    seconds, microseconds or nanoseconds.
+    """
+    if when is not None and timestamp_ms is not None:
+        raise TypeError("give a datetime or milliseconds, not both")
+    if when is not None:
+        return _of_datetime(when)
+    if timestamp_ms is not None:
+        return _of_number(timestamp_ms, check_units)
+    return None
+
+
+def _of_datetime(when: datetime) -> int:
+    if not isinstance(when, datetime):
+        raise TypeError(
+            f"a time is a datetime, not {type(when).__name__}; numbers go into timestamp_ms"
+        )
+    if when.utcoffset() is None:
+        raise TimeError(
+            f"{when!r} has no time zone, so it could be any of a day's worth of times: add one, "
+            "for example tzinfo=datetime.UTC"
+        )
+    milliseconds = (when - EPOCH) // timedelta(milliseconds=1)
+    if milliseconds < 0:
+        raise TimeError(f"{when!r} is before 1970-01-01T00:00:00Z, the earliest time there is")
+    return milliseconds
+
+
+def _of_number(timestamp_ms: int, check_units: bool) -> int:
+    if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
+        raise TypeError(f"timestamp_ms is an int, not {type(timestamp_ms).__name__}")
+    if not 0 <= timestamp_ms <= INT64_MAX:
+        raise TimeError(f"timestamp_ms is from 0 to {INT64_MAX}, not {timestamp_ms}")
+    if not check_units or timestamp_ms == 0:
+        return timestamp_ms
+    if EPOCH_MS_MINIMUM <= timestamp_ms <= EPOCH_MS_MAXIMUM:
+        return timestamp_ms
+    if timestamp_ms < EPOCH_MS_MINIMUM:
+        guess = f"seconds; in milliseconds it is {timestamp_ms * 1000}"
+    elif timestamp_ms < EPOCH_MS_MAXIMUM * 1000:
+        guess = f"microseconds; in milliseconds it is {timestamp_ms // 1000}"
+    else:
+        guess = f"nanoseconds; in milliseconds it is {timestamp_ms // 1_000_000}"
+    raise TimeError(
+        f"timestamp_ms={timestamp_ms} looks like {guess}. Allowed are 0 and {EPOCH_MS_MINIMUM} "
+        f"to {EPOCH_MS_MAXIMUM}; check_units=False takes any number"
+    )

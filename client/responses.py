@@ -1,0 +1,44 @@
+"""Taking responses apart: errors in them become exceptions."""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from ..protocol.api.framing import ProtocolError
+from ..protocol.errors import NO_ERROR, error_from_code
+
+
+class _Result(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+class _PartitionResult(_Result, Protocol):
+    partition: int
+
+
+P = TypeVar("P", bound=_PartitionResult)
+P_co = TypeVar("P_co", bound=_PartitionResult, covariant=True)
+
+
+class _TopicResult(Protocol[P_co]):
+    @property
+    def name(self) -> str: ...
+    @property
+    def partitions(self) -> Iterable[P_co]: ...
+
+
+def check(result: _Result) -> None:
+    """Raise the error that a part of a response reports."""
+    if result.error_code != NO_ERROR:
+        raise error_from_code(result.error_code, result.error_message)
+
+
+def partition_result(topics: Iterable[_TopicResult[P]], topic: str, partition: int) -> P:
+    """The result for one partition, its error raised. Raises ProtocolError when it is missing."""
+    for topic_result in topics:
+        if topic_result.name == topic:
+            for result in topic_result.partitions:
+                if result.partition == partition:
+                    check(result)
+                    return result
+    raise ProtocolError(f"a response without {topic}-{partition}, which was asked for")

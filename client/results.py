@@ -1,0 +1,95 @@
+"""What clients give back."""
+
+from dataclasses import dataclass
+
+from ..protocol.records.layout import TimestampType
+
+
+@dataclass(frozen=True, slots=True)
+class SentRecord:
+    """Where a message went."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 with `acks=0`, where the broker does not say."""
+    timestamp_ms: int
+    """The message's time as stored: the append time on a LogAppendTime topic, else its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """A message as read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    """None when the message has no time."""
+    timestamp_type: TimestampType | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The first message, in offset order, whose timestamp is at or after the time asked for."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AfterEnd:
+    """Every message below `end_offset` is older than the time asked for, or has no time."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoTimestamps:
+    """The partition has no message with a timestamp: it is empty, or in message format v0."""
+
+
+FindResult = Found | AfterEnd | NoTimestamps
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """Answer to one target; None where there is none."""
+
+    offset: int | None
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """A setting in force on a topic."""
+
+    name: str
+    value: str | None
+    source: str
+    """`topic`, `broker` or `default`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its settings in force."""
+
+    name: str
+    partitions: int
+    settings: tuple[TopicSetting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPosition:
+    """A named position."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    """Timestamp of the last message read before the commit, when it was given."""
+    commit_time_ms: int
+    metadata: str
