@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from horolog.protocol.api.native import encode_request, encode_response
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (

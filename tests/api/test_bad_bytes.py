@@ -5,15 +5,16 @@ import resource
 import time
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.native import decode_body, decode_response, open_request, open_response
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_DEPTH, UNCHECKED_FRAME_BYTES
-from hypothesis import given
-from hypothesis import strategies as st
 
 # A container's count in its longest forms, with counts that no frame can hold.
 COUNTS = [-1, -2, 2**31 - 1, 2**31, 2**16]

@@ -4,10 +4,11 @@ import resource
 from collections.abc import Iterable, Sequence
 
 import pytest
-from horolog.protocol.api.framing import FrameReader, ProtocolError
-from horolog.protocol.limits import GROWTH_FACTOR, SLAB_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
+
+from horolog.protocol.api.framing import FrameReader, ProtocolError
+from horolog.protocol.limits import GROWTH_FACTOR, SLAB_BYTES
 
 LIMIT = 100 * 1024 * 1024
 

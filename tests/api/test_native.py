@@ -2,8 +2,11 @@
 
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.api.native import (
@@ -43,8 +46,6 @@ from horolog.protocol.limits import (
     MAX_STRING_BYTES,
     MAX_TOPICS,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 GOOD = {
     "acks": 1,
@@ -139,7 +140,8 @@ def test_a_frame_may_be_any_buffer(golden: Any) -> None:
 
 def test_records_may_be_any_buffer() -> None:
     for form in (bytes, bytearray, memoryview):
-        body: Any = ProducePartition(partition=0, records=form(b"set"))
+        records: Any = form(b"set")
+        body = ProducePartition(partition=0, records=records)
         request = ProduceRequest(acks=1, topics=[ProduceTopic(name="a", partitions=[body])])
         _, raw = open_request(encode_request(PRODUCE, 2, 0, None, request)[4:])
         assert decode_body(ProduceRequest, 2, raw).topics[0].partitions[0].records == b"set"

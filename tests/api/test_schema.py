@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from horolog.protocol.api import registry, schema
 from horolog.protocol.api.schema import Array, fields_of
 

@@ -1,0 +1,145 @@
+"""Writes `docs/protocol.md` from the declarations: `python -m horolog.protocol.api.reference`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from .. import limits
+from .hex_dump import hex_dump
+from .native import encode_request, encode_response
+from .reference_examples import EXAMPLES
+from .registry import APIS
+from .schema import Api, Array, Field, all_fields
+
+_INTRODUCTION = f"""\
+# The native protocol
+
+Generated from the declarations in `protocol/api/` by `make docs`.
+
+A client connects over TCP (port 7070 unless told otherwise) and sends requests; the broker answers
+the requests of one connection in their order. Any number may be under way: the correlation id,
+which the client chooses, says which request a response belongs to. A fetch that waits holds up the
+requests behind it, so a client that waits for messages does that on a connection of its own.
+
+## Frames
+
+Both directions carry frames: a length (4 bytes, big-endian, signed, greater than 0), then that many
+bytes, which are one [msgpack](https://msgpack.org) array.
+
+| frame | array |
+|---|---|
+| request | `[api, version, correlation_id, client_id, body]` |
+| response | `[correlation_id, error_code, body]` |
+
+`api`, `version` and `error_code` are integers, `correlation_id` is an int32, `client_id` is nil or
+a string of at most {limits.MAX_CLIENT_ID_BYTES} bytes, `body` is a map with string keys: the fields
+below.
+
+When `error_code` is not 0, the request failed as a whole and the body is
+`{{"error_message": text}}`. Topics and partitions in a response have error codes of their own. All
+codes are in [errors.md](errors.md). An unknown request or version gets error 35.
+
+A client begins with `api-versions` and uses the highest version of each request that both sides
+have.
+
+## Values
+
+| type | msgpack | range |
+|---|---|---|
+| int8, int16, int32, int64 | integer (never a float) | signed, of that many bits |
+| boolean | true, false | |
+| string | str, UTF-8 | at most {limits.MAX_STRING_BYTES} bytes |
+| records | bin, or nil | message sets, byte for byte as Kafka's message format v0 or v1 has them |
+| [type] | array | the number of items is limited for each field |
+| nullable | the type, or nil | |
+
+Times are milliseconds since the epoch; -1 means none.
+
+In a request, a field that may be left out has a default in the tables; any other must be there. A
+key that the version does not have, or that is there twice, is refused, with error 42 and the place
+in the text: `topics[0].partitions[2].records`. A client skips keys of a response that it does not
+know. Fields marked *native* are not in Kafka's protocol; they are left out of a message when they
+have their default value.
+
+A request holds at most {limits.MAX_REQUEST_VALUES:,} msgpack values and a response at most
+{limits.MAX_RESPONSE_VALUES:,}, nested at most {limits.MAX_DEPTH} deep. The setting
+`socket.request.max.bytes` limits the size of a request. The broker closes the connection when a
+length is out of range, when a frame is no request at all, and when a produce with `acks` 0 fails.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield from _INTRODUCTION.splitlines()
+    yield from ("", "## Requests", "", "| api | request | versions | |", "|---:|---|---|---|")
+    for api in APIS.values():
+        note = "native only" if api.native else ""
+        yield f"| {api.key} | [{api.name}](#{api.name}) | {_versions(api)} | {note} |"
+    for api in APIS.values():
+        yield from ("", f"### {api.name}", "", f"Api {api.key}, {_versions(api, 'versions ')}.")
+        yield from ("", api.doc, "", "Request:", "", *_table(api.request, api))
+        yield from ("", "Response:", "", *_table(api.response, api))
+    yield from ("", "## Worked examples", "", "The bytes of whole frames, in hexadecimal.")
+    for example in EXAMPLES:
+        head = (example.api, example.version, example.correlation_id)
+        request = encode_request(*head, "docs", example.request)
+        response = encode_response(head[2], head[0], head[1], example.response)
+        yield from ("", f"### {example.title}", "", example.text)
+        yield from ("", "Request:", "", "```", *hex_dump(request), "```")
+        yield from ("", "Response:", "", "```", *hex_dump(response), "```")
+
+
+def _versions(api: Api, several: str = "") -> str:
+    if api.min_version == api.max_version:
+        return f"version {api.min_version}" if several else f"{api.min_version}"
+    return f"{several}{api.min_version} to {api.max_version}"
+
+
+def _table(struct: type[Any], api: Api) -> list[str]:
+    rows = list(_rows(struct, api, ""))
+    if not rows:
+        return ["An empty map."]
+    return ["| field | type | default | versions | meaning |", "|---|---|---|---|---|", *rows]
+
+
+def _rows(struct: type[Any], api: Api, prefix: str) -> Iterator[str]:
+    for spec in all_fields(struct):
+        inner = spec.type.of if isinstance(spec.type, Array) else None
+        struct_inside = inner if isinstance(inner, type) else None
+        kind = "[map]" if struct_inside else str(spec.type)
+        if isinstance(spec.type, Array):
+            kind += f" (at most {spec.type.max_items:,})"
+        yield (
+            f"| `{prefix}{spec.name}` | {kind} | {_default(spec)} | {_field_versions(spec, api)} "
+            f"| {spec.doc} |"
+        )
+        if struct_inside:
+            yield from _rows(struct_inside, api, f"{prefix}{spec.name}[].")
+
+
+def _default(spec: Field) -> str:
+    if spec.required:
+        return ""
+    named = {None: "nil", True: "true", False: "false", (): "[]", "": '""', b"": "no bytes"}
+    if spec.default is None or isinstance(spec.default, bool | tuple | str | bytes):
+        return named[spec.default]
+    return str(spec.default)
+
+
+def _field_versions(spec: Field, api: Api) -> str:
+    words = []
+    if spec.since > api.min_version:
+        words.append(f"from {spec.since}")
+    if spec.until is not None:
+        words.append(f"to {spec.until}")
+    if spec.native:
+        words.append("*native*")
+    return " ".join(words)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
