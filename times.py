@@ -40,6 +40,7 @@ _DURATION: Final = re.compile(
     r"(?:(\d{1,12})s)?(?:(\d{1,12})ms)?",
     re.ASCII,
 )
+_LONGEST: Final = 200
 _UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
@@ -57,6 +58,7 @@ def parse_time(text: str, now_ms: int, any_unit: bool = False) -> int:
     `any_unit` takes a plain number as it is, even where it looks like another unit: for topics
     whose producers wrote seconds or microseconds into their timestamps. Raises `TimeError`.
     """
+    _check_length(text)
     bare = text.removeprefix("@")
     duration_ms = _duration_ms(bare.removeprefix("-"))
     if duration_ms is not None:
@@ -76,7 +78,8 @@ def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | N
     from A; an empty side is open. Raises `TimeError`, also when the text can be split at no colon
     or at more than one.
     """
-    if not text.startswith("@") or ":" not in text:
+    _check_length(text)
+    if not text.startswith("@") or ":" not in text or _RFC3339.fullmatch(text[1:]):
         raise TimeError(f"{text!r} is not a range: write @A:B, for example @-2h:1h")
     found: list[tuple[int | None, int | None]] = []
     reasons: list[TimeError] = []
@@ -90,7 +93,8 @@ def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | N
     if not found:
         telling = reasons if len(reasons) == 1 else [e for e in reasons if isinstance(e, _NoZone)]
         if telling:
-            raise TimeError(f"{text!r} is not a range: {telling[0]}")
+            # The last one has the longest start, so it speaks of the whole date and time.
+            raise TimeError(f"{text!r} is not a range: {telling[-1]}")
         raise TimeError(f"{text!r} has no colon with a time on both sides: {_FORMS}")
     start_ms, end_ms = found[0]
     if start_ms is not None and end_ms is not None and end_ms < start_ms:
@@ -124,6 +128,11 @@ def format_time(timestamp_ms: int) -> str:
     except OverflowError:
         return f"{timestamp_ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _check_length(text: str) -> None:
+    if len(text) > _LONGEST:
+        raise TimeError(f"a text of {len(text)} characters is not a time: {_FORMS}")
 
 
 def _parse_sides(

@@ -1,0 +1,31 @@
+"""docs/settings.md and docs/errors.md say what the tables say."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from horolog.config.broker import NAMES
+from horolog.config.reference import lines as setting_lines
+from horolog.protocol.errors import ERRORS
+from horolog.protocol.errors_reference import lines as error_lines
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        pytest.param("settings.md", setting_lines, id="settings"),
+        pytest.param("errors.md", error_lines, id="errors"),
+    ],
+)
+def test_the_page_is_current(page: str, lines: Callable[[], Iterator[str]]) -> None:
+    written = (DOCS / page).read_text(encoding="utf-8")
+    assert written == "\n".join(lines()) + "\n", f"docs/{page} is out of date: run `make docs`"
+
+
+def test_every_name_and_code_is_on_its_page() -> None:
+    settings, errors = "\n".join(setting_lines()), "\n".join(error_lines())
+    assert [name for name in NAMES if f"`{name}`" not in settings] == []
+    assert [code for code in ERRORS if f"| {code} |" not in errors] == []
