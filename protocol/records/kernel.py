@@ -125,7 +125,6 @@ _V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
 _V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
 _HIGHEST_CODEC: Final = int(max(Codec))
 _LARGEST_INT64: Final = 2**63 - 1
-_ANY: Final = int(Offsets.ANY)
 _ASSIGN: Final = int(Offsets.ASSIGN)
 _CONTIGUOUS: Final = int(Offsets.CONTIGUOUS)
 
@@ -258,7 +257,7 @@ def walk(
 
     if untimed == count:
         min_ms = NO_TIMESTAMP
-    first_offset = first_ms = NO_TIMESTAMP
+    first_offset = first_ms = -1
     magics = 0
     if count:
         (first_offset,) = _INT64.unpack_from(view, start)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
+import cramjam
 import lz4.frame
 import pytest
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
@@ -78,7 +79,7 @@ except MessageTooLarge:
 
 
 def _raw_snappy(size: int) -> bytes:
-    return bytes(xerial.snappy.compress_raw(bytes(size)))
+    return bytes(cramjam.snappy.compress_raw(bytes(size)))
 
 
 @pytest.mark.parametrize(

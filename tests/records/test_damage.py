@@ -161,7 +161,7 @@ def test_damage_inside_a_good_wrapper(
 # Wrappers
 
 
-def wrapper_of(inner: bytes, codec: Codec = Codec.GZIP) -> bytearray:
+def wrapper_of(inner: bytes | bytearray, codec: Codec = Codec.GZIP) -> bytearray:
     return build_wrapper(inner, offset=9, timestamp_ms=5, magic=1, codec=codec)
 
 

@@ -151,6 +151,12 @@ def test_mark_boundaries(interval_bytes: int, since_bytes: int, marked: list[int
     assert [offset for _, offset, _, _ in walked.marks] == marked
 
 
+def test_without_an_interval_the_bytes_are_only_counted() -> None:
+    data = build_set([NewRecord(b"hello")] * 4)
+    walked = walk(data, 0, len(data))
+    assert (walked.marks, walked.since_bytes) == ([], len(data))
+
+
 # Times
 
 
@@ -207,6 +213,14 @@ def test_clock_skew_is_clamped_and_counted(times: list[int], skewed: int, total_
     latency = walk(data, 0, len(data), now_ms=1000).latency
     assert latency is not None
     assert (latency.skewed, latency.sum_ms, latency.counts[0]) == (skewed, total_ms, 2)
+
+
+def test_latencies_only_when_asked_for() -> None:
+    data = build_set([NewRecord(b"v", None, 0)])
+    assert walk(data, 0, len(data)).latency is None
+    latency = walk(data, 0, len(data), now_ms=0).latency
+    assert latency is not None
+    assert (latency.timed, latency.skewed) == (1, 0)
 
 
 def test_messages_without_a_time_are_counted_apart() -> None:
