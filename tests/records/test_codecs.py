@@ -10,13 +10,14 @@ from random import Random
 import cramjam
 import lz4.frame
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
 from horolog.protocol.records import gzip_stream, lz4_frame, xerial
 from horolog.protocol.records.codecs import compress, decompress
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.xxh32 import xxh32
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KIB = 1024
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

@@ -6,14 +6,15 @@ from contextlib import suppress
 from struct import pack
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
 from horolog.protocol.records.kernel import Offsets, Problem, crc32, walk
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import build_message, entries, open_wrapper, records
 from horolog.protocol.records.problems import problem_error
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_offset
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 MIB = 1 << 20
 TWO = [NewRecord(b"one", b"k", 5), NewRecord(b"two", None, 7)]

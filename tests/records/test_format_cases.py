@@ -4,6 +4,7 @@ from struct import pack_into
 from typing import Any
 
 import pytest
+
 from horolog.protocol.errors import CorruptMessage
 from horolog.protocol.records.codecs import compress, decompress
 from horolog.protocol.records.kernel import Problem, walk

@@ -4,6 +4,9 @@ from itertools import product
 from struct import unpack
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from horolog.protocol.errors import MessageTooLarge
 from horolog.protocol.records.conversion import upconvert
 from horolog.protocol.records.kernel import Problem, walk
@@ -17,8 +20,6 @@ from horolog.protocol.records.sets import (
     set_offset,
     set_timestamp,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 MIB = 1 << 20
 

@@ -4,6 +4,7 @@ import zlib
 from struct import pack, pack_into
 
 import pytest
+
 from horolog.protocol.records.kernel import Offsets, Problem, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.protocol.records.layout import Codec

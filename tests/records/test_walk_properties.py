@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass, field
 from struct import pack, pack_into, unpack
 from typing import Any
 
-from horolog.protocol.records.kernel import Offsets, Problem, walk
-from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+from horolog.protocol.records.kernel import Offsets, Problem, walk
+from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 
 NOW_MS = 1_479_144_272_509
 INT64_MAX = 2**63 - 1
