@@ -123,6 +123,10 @@ class UnsupportedForMessageFormat(HorologError, code=43, name="UNSUPPORTED_FOR_M
     """The stored or sent message format cannot serve this request."""
 
 
+class PolicyViolation(HorologError, code=44, name="POLICY_VIOLATION"):
+    """The request is above a limit that the operator set for the whole broker."""
+
+
 class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
 

@@ -5,6 +5,7 @@ Text, lines ended by a line feed: the version (`0`), the number of entries, then
 """
 
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -91,3 +92,35 @@ def read_checkpoint(files: Files, path: Path, observe: Observer) -> Offsets | No
 def write_checkpoint(files: Files, path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
     """Replace the file at `path`, durably and at once. Raises `OSError`."""
     replace_file(files, path, encode_checkpoint(offsets))
+
+
+class Checkpoints:
+    """The two checkpoint files of a data directory, and what they hold now.
+
+    May be written from several threads.
+    """
+
+    def __init__(self, files: Files, directory: Path, observe: Observer) -> None:
+        """Read both. Files that are missing or cannot be believed hold nothing."""
+        self._files = files
+        self._directory = directory
+        self._lock = threading.Lock()
+        self.recovery_points = self._read(RECOVERY_POINTS, observe)
+        self.log_starts = self._read(LOG_START_OFFSETS, observe)
+
+    def _read(self, name: str, observe: Observer) -> Offsets:
+        return read_checkpoint(self._files, self._directory / name, observe) or {}
+
+    def partitions(self) -> set[tuple[str, int]]:
+        """The partitions that either file has an offset of."""
+        return self.recovery_points.keys() | self.log_starts.keys()
+
+    def write(self, recovery_points: Offsets, log_starts: Offsets) -> None:
+        """Write what has changed. Raises `OSError`."""
+        with self._lock:
+            if recovery_points != self.recovery_points:
+                write_checkpoint(self._files, self._directory / RECOVERY_POINTS, recovery_points)
+                self.recovery_points = recovery_points
+            if log_starts != self.log_starts:
+                write_checkpoint(self._files, self._directory / LOG_START_OFFSETS, log_starts)
+                self.log_starts = log_starts

@@ -49,16 +49,8 @@ class DeletionQueue:
         """
         removed = 0
         while (path := self._pop(now_ms)) is not None:
-            removed += self._remove(path, now_ms)
+            removed += self._remove(path)
         return removed
-
-    def run_all(self) -> int:
-        """Remove everything that waits, due or not, trying each path once."""
-        with self._lock:
-            paths = [path for _, _, path in sorted(self._waiting)]
-            self._waiting.clear()
-        now_ms = self._clock.now_ms()
-        return sum(self._remove(path, now_ms) for path in paths)
 
     def _pop(self, now_ms: int) -> Path | None:
         with self._lock:
@@ -66,12 +58,12 @@ class DeletionQueue:
                 return None
             return heapq.heappop(self._waiting)[2]
 
-    def _remove(self, path: Path, now_ms: int) -> bool:
+    def _remove(self, path: Path) -> bool:
         try:
             remove(self._files, path)
         except OSError as error:
             self._observe("deletion_failed", path=str(path), reason=str(error))
-            self.add([path], now_ms + RETRY_DELAY_MS)
+            self.add([path], self._clock.now_ms() + RETRY_DELAY_MS)
             return False
         return True
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents

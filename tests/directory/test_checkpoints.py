@@ -2,6 +2,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from horolog.storage.checkpoints import (
     MalformedCheckpoint,
     decode_checkpoint,
@@ -11,8 +14,6 @@ from horolog.storage.checkpoints import (
 )
 from horolog.storage.files import SystemFiles
 from horolog.testing.events import RecordedEvents
-from hypothesis import given
-from hypothesis import strategies as st
 
 KEYS = st.tuples(st.text("abcXYZ019._-", min_size=1, max_size=9), st.integers(0, 2**31 - 1))
 

@@ -84,13 +84,3 @@ def test_a_failure_is_told_and_tried_again(
     files.refusing = False
     assert queue.run_due(clock.now_ms() + RETRY_DELAY_MS) == 1
     assert files.names(tmp_path) == []
-
-
-def test_run_all_tries_each_once(
-    tmp_path: Path, clock: ManualClock, events: RecordedEvents
-) -> None:
-    queue = DeletionQueue(Stubborn(), clock, events)
-    queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms() + 10**9)
-    assert queue.run_all() == 1
-    assert len(queue) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["stubborn"]

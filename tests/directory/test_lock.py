@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from horolog.protocol.errors import StorageError
 from horolog.storage.files import SystemFiles
 from horolog.storage.lock import DirectoryLock

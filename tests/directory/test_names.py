@@ -1,4 +1,5 @@
 import pytest
+
 from horolog.protocol.errors import InvalidTopic
 from horolog.storage.names import (
     MAX_FILE_NAME,

@@ -3,13 +3,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from horolog.protocol.errors import InvalidGroupId, InvalidRequest, StorageError
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Buffer, File, SystemFile, SystemFiles
 from horolog.storage.positions import MAX_NAME_BYTES, MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.events import RecordedEvents
-from hypothesis import given
-from hypothesis import strategies as st
 
 State = dict[str, dict[tuple[str, int], Position]]
 

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from horolog.storage.files import SystemFiles
 from horolog.storage.topics import (
     MalformedTopics,

@@ -1,0 +1,175 @@
+"""Making the topics file and the folders of a data directory agree, at start.
+
+Deletions that were begun are finished. Folders the file does not have are adopted, folders it has
+that are gone are made anew. Anything else is left alone and told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ..config.broker import BrokerSettings
+from ..protocol.errors import StorageError
+from .deletion import remove
+from .files import Files
+from .known_files import KNOWN_FILES
+from .names import (
+    BROKEN_SUFFIX,
+    deleted_folder_name,
+    folder_name,
+    is_deleted_folder_name,
+    parse_folder_name,
+)
+from .positions import Positions
+from .seams import Seams
+from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics, write_topics
+
+_TEMPORARY_SUFFIX: Final = ".tmp"
+
+KEEP_EVERYTHING: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""Settings of topics whose own were lost: the defaults might delete what was meant to be kept."""
+
+
+class Startup:
+    """One look at a data directory whose lock is held."""
+
+    def __init__(self, seams: Seams, settings: BrokerSettings, positions: Positions) -> None:
+        self._files = seams.files
+        self._observe = seams.observe
+        self._random = seams.random
+        self._directory = settings.data_dir
+        self._settings = settings
+        self._positions = positions
+        self.missing: set[tuple[str, int]] = set()
+        """Partitions whose folder was gone and has been made anew."""
+
+    def run(self) -> dict[str, TopicEntry]:
+        """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
+        path = self._directory / TOPICS_FILE
+        written, adopted_overrides = self._read_topics(path)
+        topics = dict(written)
+        for entry in written.values():
+            if entry.deleting:
+                rename_deleted(self._files, self._directory, entry, self._random)
+                self._positions.forget_topic(entry.name)
+                del topics[entry.name]
+                self._observe("topic_deletion_finished", topic=entry.name)
+        folders = self._folders()
+        self._adopt(topics, folders, adopted_overrides)
+        self._make_missing(topics, folders)
+        if topics != written:
+            write_topics(self._files, path, topics)
+        self._remove_deleted()
+        return topics
+
+    def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry], Mapping[str, str]]:
+        """The file's topics, and the settings for topics that it does not have."""
+        try:
+            return read_topics(self._files, path), {}
+        except NewerTopics as error:
+            raise StorageError(
+                f"{path}: {error}; start the version that wrote it, or a later one"
+            ) from error
+        except MalformedTopics as error:
+            kept = path.with_name(path.name + BROKEN_SUFFIX)
+            self._files.rename(path, kept)
+            self._observe(
+                "topics_file_broken",
+                path=str(path),
+                reason=str(error),
+                kept=str(kept),
+                consequence="every folder is adopted, with settings that keep all messages",
+            )
+            return {}, KEEP_EVERYTHING
+
+    def _folders(self) -> set[tuple[str, int]]:
+        """The partition folders; everything that does not belong here is told."""
+        found: set[tuple[str, int]] = set()
+        for name in self._files.names(self._directory):
+            path = self._directory / name
+            key = parse_folder_name(name)
+            if name in KNOWN_FILES or name.endswith(BROKEN_SUFFIX) or is_deleted_folder_name(name):
+                continue
+            if name.removesuffix(_TEMPORARY_SUFFIX) in KNOWN_FILES:
+                remove(self._files, path)
+            elif key is None:
+                self._ignore(path, "its name is not <topic>-<partition>")
+            elif not self._files.is_directory(path):
+                self._ignore(path, "it is not a folder")
+            else:
+                found.add(key)
+        return found
+
+    def _ignore(self, path: Path, reason: str) -> None:
+        self._observe("stray_ignored", path=str(path), reason=reason)
+
+    def _adopt(
+        self,
+        topics: dict[str, TopicEntry],
+        folders: set[tuple[str, int]],
+        overrides: Mapping[str, str],
+    ) -> None:
+        for name, partition in sorted(folders):
+            entry = topics.get(name)
+            if entry is not None and partition < entry.partitions:
+                continue
+            path = self._directory / folder_name(name, partition)
+            limit = self._settings.max_partitions
+            if not self._files.names(path):
+                # A creation that a crash interrupted leaves these, and nobody was told of it.
+                self._ignore(path, "it is empty and of no known topic")
+            elif partition >= limit:
+                self._ignore(path, f"its partition is not below max.partitions, which is {limit}")
+            else:
+                entry = entry or TopicEntry(name=name, partitions=1, overrides=overrides)
+                partitions = max(entry.partitions, partition + 1)
+                topics[name] = replace(entry, partitions=partitions, gaps=True)
+                self._observe("folder_adopted", topic=name, partition=partition, path=str(path))
+
+    def _make_missing(
+        self, topics: Mapping[str, TopicEntry], folders: set[tuple[str, int]]
+    ) -> None:
+        for entry in topics.values():
+            for partition in range(entry.partitions):
+                if (entry.name, partition) in folders:
+                    continue
+                path = self._directory / folder_name(entry.name, partition)
+                self._files.make_directory(path)
+                self.missing.add((entry.name, partition))
+                self._observe(
+                    "partition_folder_missing",
+                    topic=entry.name,
+                    partition=partition,
+                    path=str(path),
+                    consequence="an empty folder was made; its messages, if it had any, are gone",
+                )
+        if self.missing:
+            self._files.sync_directory(self._directory)
+
+    def _remove_deleted(self) -> None:
+        for name in self._files.names(self._directory):
+            if is_deleted_folder_name(name):
+                path = self._directory / name
+                try:
+                    remove(self._files, path)
+                except OSError as error:
+                    self._observe("deletion_failed", path=str(path), reason=str(error))
+
+
+def rename_deleted(files: Files, directory: Path, entry: TopicEntry, random: Random) -> list[Path]:
+    """Give the folders of a topic names under which they are no partitions any more, durably.
+
+    Returns the new paths. Folders that are gone already are passed over. Raises `OSError`.
+    """
+    unique = random.getrandbits(64)
+    renamed: list[Path] = []
+    for partition in range(entry.partitions):
+        path = directory / folder_name(entry.name, partition)
+        if files.exists(path):
+            target = directory / deleted_folder_name(entry.name, partition, unique)
+            files.rename(path, target)
+            renamed.append(target)
+    files.sync_directory(directory)
+    return renamed

@@ -1,0 +1,138 @@
+"""The topics of a running broker: the topics file, what may join it, and settings in force."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ..config.broker import BrokerSettings
+from ..config.topic import TopicSettings, check_overrides, topic_settings
+from ..protocol.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from .files import Files
+from .names import MAX_FILE_NAME, check_topic_name, folder_name
+from .topics import TOPICS_FILE, TopicEntry, write_topics
+
+
+class TopicRegistry:
+    """The entries of the topics file, and of those the visible ones, which requests find."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        settings: BrokerSettings,
+        entries: Mapping[str, TopicEntry],
+    ) -> None:
+        """Begin with the entries that the topics file has; all of them visible."""
+        self._files = files
+        self._path = directory / TOPICS_FILE
+        self._settings = settings
+        self._entries = dict(entries)
+        self._visible: dict[str, TopicEntry] = {}
+        self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
+        self.visible = MappingProxyType(self._visible)
+        """The topics by name, as they are now and will be."""
+        for entry in entries.values():
+            self._show(entry)
+
+    def get(self, name: str) -> TopicEntry:
+        """A visible topic. Raises `UnknownTopicOrPartition`."""
+        entry = self._visible.get(name)
+        if entry is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return entry
+
+    def find_any(self, name: str) -> TopicEntry:
+        """A topic, also one that is being deleted. Raises `UnknownTopicOrPartition`."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return entry
+
+    def settings(self, name: str) -> TopicSettings:
+        """What holds for a topic.
+
+        Raises `UnknownTopicOrPartition`, and `InvalidConfig` when the topics file has settings for
+        it that are not allowed.
+        """
+        settings = self._topic_settings.get(name)
+        if settings is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        if isinstance(settings, InvalidConfig):
+            # A new one each time: an exception keeps every traceback that it was raised with.
+            raise InvalidConfig(settings.message)
+        return settings
+
+    def check_settings(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """The overrides by canonical name, if a topic may have them. Raises `InvalidConfig`."""
+        checked = check_overrides(overrides)
+        topic_settings(self._settings.topic_defaults, checked)
+        return checked
+
+    def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+        """The entry of a topic that may be made. Writes nothing.
+
+        Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
+        `PolicyViolation`.
+        """
+        check_topic_name(name)
+        if name in self._entries:
+            being_deleted = " and is being deleted" if self._entries[name].deleting else ""
+            raise TopicAlreadyExists(f"topic {name!r} exists{being_deleted}")
+        present = sum(entry.partitions for entry in self._entries.values())
+        limit = self._settings.max_partitions
+        if not 1 <= partitions <= limit - present:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions; it may have 1 to "
+                f"{limit - present} (max.partitions is {limit}, and {present} exist)"
+            )
+        if len(folder_name(name, partitions - 1)) > MAX_FILE_NAME:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions: the names of their folders "
+                f"would pass {MAX_FILE_NAME} bytes"
+            )
+        if len(self._entries) >= self._settings.max_topics:
+            raise PolicyViolation(
+                f"topic {name!r} would be one too many: there are {len(self._entries)}, and "
+                f"max.topics is {self._settings.max_topics}"
+            )
+        return TopicEntry(
+            name=name, partitions=partitions, overrides=self.check_settings(overrides)
+        )
+
+    def put(self, entry: TopicEntry) -> None:
+        """Write an entry that is new or has changed; one that is being deleted becomes invisible.
+
+        Raises `OSError`, and leaves everything as it was.
+        """
+        self._write(self._entries | {entry.name: entry})
+        if entry.deleting:
+            self._visible.pop(entry.name, None)
+            self._topic_settings.pop(entry.name, None)
+        else:
+            self._show(entry)
+
+    def drop(self, name: str) -> None:
+        """Remove an entry that is being deleted. Raises `OSError`."""
+        self._write({other: entry for other, entry in self._entries.items() if other != name})
+
+    def _write(self, entries: dict[str, TopicEntry]) -> None:
+        write_topics(self._files, self._path, entries)
+        self._entries = entries
+
+    def _show(self, entry: TopicEntry) -> None:
+        self._visible[entry.name] = entry
+        try:
+            self._topic_settings[entry.name] = topic_settings(
+                self._settings.topic_defaults, entry.overrides
+            )
+        except InvalidConfig as error:
+            self._topic_settings[entry.name] = InvalidConfig(
+                f"topic {entry.name!r} has settings in {self._path} that are not allowed: "
+                f"{error.message}; alter the topic"
+            )
