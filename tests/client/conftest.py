@@ -1,0 +1,106 @@
+"""A broker that does what a test tells it, and a real one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.native import RequestHead, decode_body, encode_response, open_request
+from horolog.protocol.api.registry import APIS
+from horolog.server.broker import Broker
+from horolog.testing.broker import running_broker
+from horolog.testing.clock import ManualClock
+
+Reply = Any
+"""A response message, the bytes to send instead, or None for no answer."""
+
+Handler = Callable[[RequestHead, Any, asyncio.StreamWriter], Awaitable[Reply]]
+
+
+@dataclass
+class ScriptedBroker:
+    """Listens on a real socket and answers as `handler` says; api-versions by itself."""
+
+    handler: Handler
+    served: list[ApiVersion] = field(
+        default_factory=lambda: [
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in APIS.values()
+        ]
+    )
+    requests: list[tuple[RequestHead, Any]] = field(default_factory=list)
+    connections: list[asyncio.StreamWriter] = field(default_factory=list)
+    address: str = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        try:
+            while True:
+                length = int.from_bytes(await reader.readexactly(4), "big")
+                head, raw = open_request(await reader.readexactly(length))
+                body = decode_body(APIS[head.api_key].request, head.version, raw)
+                if head.api_key == API_VERSIONS.key:
+                    reply: Reply = ApiVersionsResponse(api_keys=self.served)
+                else:
+                    self.requests.append((head, body))
+                    reply = await self.handler(head, body, writer)
+                if reply is None:
+                    continue
+                if not isinstance(reply, bytes):
+                    api = APIS[head.api_key]
+                    reply = encode_response(head.correlation_id, api, head.version, reply)
+                writer.write(reply)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+ScriptedBrokers = Callable[..., AbstractAsyncContextManager[ScriptedBroker]]
+
+
+@pytest.fixture
+def scripted_broker() -> ScriptedBrokers:
+    """`async with scripted_broker(handler) as broker`; `host` and `served` are optional."""
+
+    @asynccontextmanager
+    async def start(
+        handler: Handler, *, host: str = "127.0.0.1", served: list[ApiVersion] | None = None
+    ) -> AsyncIterator[ScriptedBroker]:
+        broker = ScriptedBroker(handler)
+        if served is not None:
+            broker.served = served
+        server = await asyncio.start_server(broker.serve, host, 0)
+        port = server.sockets[0].getsockname()[1]
+        broker.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            yield broker
+        finally:
+            server.close()
+            for writer in broker.connections:
+                writer.transport.abort()
+
+    return start
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    """A real broker with a clock that the test moves."""
+    async with running_broker(tmp_path, clock=clock) as started:
+        yield started
+
+
+@pytest.fixture
+def address(broker: Broker) -> str:
+    """Where the real broker listens."""
+    return str(broker.addresses.native)
