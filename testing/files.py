@@ -1,0 +1,186 @@
+"""Files that fail when a test wants them to, and that remember what was done with them."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ..storage.files import Buffer, File, Files
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Fault:
+    """What is to fail: the operation `kind` on files whose names end in `name`."""
+
+    kind: str
+    error: int
+    """The `errno` that it fails with."""
+    passing: int
+    """How many such operations work before the first that fails."""
+    times: int
+    """How many fail; after these they work again. -1: all."""
+    name: str
+    written: int
+    """How many bytes a failing `pwrite` leaves in the file."""
+
+    def strikes(self, kind: str, path: Path) -> bool:
+        """Whether the operation that is about to happen fails. Counts it."""
+        if kind != self.kind or not path.name.endswith(self.name) or not self.times:
+            return False
+        if self.passing:
+            self.passing -= 1
+            return False
+        self.times -= 1
+        return True
+
+
+class FaultyFiles:
+    """`Files` on other `Files`, with operations that fail as `fail` asks.
+
+    The kinds are the names of the methods of `Files` and `File`. What a test then asks of the
+    code is that it is told, and that nothing is left half done.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._faults: list[Fault] = []
+        self.operations: list[tuple[str, str]] = []
+        """Kind and file name of every operation, the failed ones too, in order."""
+        self.open_count = 0
+        """Files that are open now."""
+
+    def fail(
+        self,
+        kind: str,
+        error: int,
+        *,
+        passing: int = 0,
+        times: int = 1,
+        name: str = "",
+        written: int = 0,
+    ) -> None:
+        """Let operations fail; see `Fault`."""
+        self._faults.append(Fault(kind, error, passing, times, name, written))
+
+    def heal(self) -> None:
+        """Let everything work again."""
+        self._faults.clear()
+
+    def did(self, kind: str, name: str = "") -> int:
+        """How often `kind` was done, or tried, on files whose names end in `name`."""
+        return sum(done == kind and on.endswith(name) for done, on in self.operations)
+
+    def check(self, kind: str, path: Path) -> Fault | None:
+        """Note an operation; the fault that strikes it, if there is one."""
+        self.operations.append((kind, path.name))
+        for fault in self._faults:
+            if fault.strikes(kind, path):
+                return fault
+        return None
+
+    def perform(self, kind: str, path: Path, action: Callable[[], T]) -> T:
+        """Do `action`, unless a fault strikes."""
+        fault = self.check(kind, path)
+        if fault is not None:
+            raise OSError(fault.error, os.strerror(fault.error), str(path))
+        return action()
+
+    def opened(self, file: File, path: Path) -> "FaultyFile":
+        """`file`, with the faults of this object."""
+        self.open_count += 1
+        return FaultyFile(file, path, self)
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        def action() -> File:
+            return self._files.open(path, create=create, read_only=read_only)
+
+        return self.opened(self.perform("open", path, action), path)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return self.perform("read_bytes", path, lambda: self._files.read_bytes(path))
+
+    def exists(self, path: Path) -> bool:
+        return self.perform("exists", path, lambda: self._files.exists(path))
+
+    def is_directory(self, path: Path) -> bool:
+        return self.perform("is_directory", path, lambda: self._files.is_directory(path))
+
+    def names(self, directory: Path) -> list[str]:
+        return self.perform("names", directory, lambda: self._files.names(directory))
+
+    def size(self, path: Path) -> int:
+        return self.perform("size", path, lambda: self._files.size(path))
+
+    def modified_ms(self, path: Path) -> int:
+        return self.perform("modified_ms", path, lambda: self._files.modified_ms(path))
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self.perform(
+            "set_modified_ms", path, lambda: self._files.set_modified_ms(path, modified_ms)
+        )
+
+    def make_directory(self, path: Path) -> None:
+        self.perform("make_directory", path, lambda: self._files.make_directory(path))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.perform("rename", source, lambda: self._files.rename(source, target))
+
+    def unlink(self, path: Path) -> None:
+        self.perform("unlink", path, lambda: self._files.unlink(path))
+
+    def remove_directory(self, path: Path) -> None:
+        self.perform("remove_directory", path, lambda: self._files.remove_directory(path))
+
+    def sync_directory(self, path: Path) -> None:
+        self.perform("sync_directory", path, lambda: self._files.sync_directory(path))
+
+    def lock(self, path: Path) -> File:
+        return self.opened(self.perform("lock", path, lambda: self._files.lock(path)), path)
+
+
+class FaultyFile:
+    """`File` on another `File`, with the faults of its `FaultyFiles`."""
+
+    def __init__(self, file: File, path: Path, files: FaultyFiles) -> None:
+        self._file = file
+        self._path = path
+        self._files = files
+        self._closed = False
+
+    def pread(self, size: int, position: int) -> bytes:
+        return self._files.perform("pread", self._path, lambda: self._file.pread(size, position))
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        fault = self._files.check("pwrite", self._path)
+        if fault is None:
+            self._file.pwrite(data, position)
+            return
+        if fault.written:
+            self._file.pwrite(memoryview(data)[: fault.written], position)
+        raise OSError(fault.error, os.strerror(fault.error), str(self._path))
+
+    def truncate(self, size: int) -> None:
+        self._files.perform("truncate", self._path, lambda: self._file.truncate(size))
+
+    def sync(self) -> None:
+        self._files.perform("sync", self._path, self._file.sync)
+
+    def size(self) -> int:
+        return self._files.perform("file_size", self._path, self._file.size)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def duplicate(self) -> File:
+        file = self._files.perform("duplicate", self._path, self._file.duplicate)
+        return self._files.opened(file, self._path)
+
+    def close(self) -> None:
+        """Close; a second time does nothing, as in `SystemFile`."""
+        if not self._closed:
+            self._closed = True
+            self._files.open_count -= 1
+            self._file.close()

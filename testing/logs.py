@@ -1,0 +1,189 @@
+"""A log in a folder of its own: opened, stopped, killed and opened again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from ..config.topic import topic_settings
+from ..protocol.records.layout import Codec
+from ..protocol.records.message import Entry, Record, entries, records
+from ..protocol.records.sets import NewRecord, build_set
+from ..storage.deletion import DeletionQueue
+from ..storage.files import SystemFiles
+from ..storage.log import Log
+from ..storage.log_opening import open_log
+from ..storage.open_files import OpenFiles
+from ..storage.seams import Seams
+from .clock import ManualClock
+from .events import RecordedEvents
+from .files import FaultyFiles
+
+ENTRY_BYTES = {0: 31, 1: 39}
+"""What one message of `timed_set` takes, by magic, plain and with its header."""
+
+
+def timed_set(
+    *timestamps_ms: int,
+    magic: int = 1,
+    codec: Codec = Codec.NONE,
+    base_offset: int = 0,
+    value: bytes = b"hello",
+) -> bytearray:
+    """A message set as a producer sends it: a message without key for each timestamp."""
+    new = [NewRecord(value, timestamp_ms=timestamp_ms) for timestamp_ms in timestamps_ms]
+    return build_set(new, magic=magic, codec=codec, base_offset=base_offset)
+
+
+def untimed_set(count: int = 1, *, codec: Codec = Codec.NONE) -> bytearray:
+    """A set of v0 messages, which have no time."""
+    return timed_set(*[-1] * count, magic=0, codec=codec)
+
+
+class LogFolder:
+    """One log with a clock that stands still and files that can be made to fail."""
+
+    def __init__(self, path: Path, *, open_files_max: int = 8) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.clock = ManualClock()
+        self.files = FaultyFiles(SystemFiles())
+        self.events = RecordedEvents()
+        self.deletions = DeletionQueue(self.files, self.clock, self.events)
+        self.open_files = OpenFiles(self.files, open_files_max)
+        self.random = Random(1)
+        self.settings: dict[str, str] = {}
+        self._log: Log | None = None
+
+    @property
+    def log(self) -> Log:
+        """The log that was opened last."""
+        assert self._log is not None
+        return self._log
+
+    def set(self, **settings: object) -> None:
+        """Override settings, named with underscores, of the log that is open or will be."""
+        self.settings |= {name.replace("_", "."): str(value) for name, value in settings.items()}
+        if self._log is not None:
+            self._log.set_settings(topic_settings({}, self.settings))
+
+    def open(
+        self,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        gaps: bool = False,
+        topic: str = "t",
+        **settings: object,
+    ) -> Log:
+        """Open the log; `settings` as in `set`."""
+        self.set(**settings)
+        self._log = open_log(
+            self.path,
+            topic,
+            0,
+            topic_settings({}, self.settings),
+            Seams(
+                self.clock,
+                self.files,
+                self.events,
+                self.deletions,
+                self.open_files,
+                self.random,
+            ),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            gaps=gaps,
+        )
+        return self._log
+
+    def let_go(self) -> None:
+        """Let go of the log as `kill -9` does: what was written stays, nothing else is done."""
+        if self._log is not None:
+            for segment in self._log.segments:
+                segment.release()
+        self.open_files.close()
+
+    def restart(self) -> Log:
+        """Stop cleanly and start again."""
+        log = self.log
+        log.close()
+        return self.open(
+            recovery_point=log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            gaps=log.gaps,
+        )
+
+    def kill_and_restart(self, *, checkpointed: bool = True) -> Log:
+        """Start again after a kill, with the checkpoints of that moment or with none."""
+        log = self.log
+        self.let_go()
+        return self.open(
+            clean=False,
+            recovery_point=log.recovery_point if checkpointed else 0,
+            log_start_offset=log.log_start_offset if checkpointed else 0,
+            gaps=log.gaps,
+        )
+
+    def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:
+        """Append each timestamp as a set of one message; returns their offsets."""
+        return [self.log.append(timed_set(ms, codec=codec)).first_offset for ms in timestamps_ms]
+
+    def stored(self) -> bytes:
+        """Everything below the high watermark, as a consumer fetches it."""
+        log = self.log
+        parts: list[bytes] = []
+        offset = log.log_start_offset
+        while offset < log.high_watermark:
+            data = log.read(offset, 1 << 20, whole_first=True).read()
+            last = [entry.offset for entry in entries(data)]
+            if not last:
+                break
+            parts.append(data)
+            offset = last[-1] + 1
+        return b"".join(parts)
+
+    def entries(self) -> list[Entry]:
+        """The stored entries, CRCs checked."""
+        return list(entries(self.stored()))
+
+    def records(self) -> list[Record]:
+        """The messages, wrappers opened."""
+        return list(records(self.stored(), max_decompressed_bytes=1 << 24))
+
+    def times(self) -> list[tuple[int, int]]:
+        """Offset and timestamp of every message."""
+        return [(record.offset, record.timestamp_ms) for record in self.records()]
+
+    def bases(self) -> list[int]:
+        """The base offsets of the segments."""
+        return [segment.base_offset for segment in self.log.segments]
+
+    def time_entries(self, number: int = -1) -> list[tuple[int, int]]:
+        """The entries of one segment's time index: timestamp and offset."""
+        index = self.log.segments[number].time_index
+        return [index.entry(entry) for entry in range(len(index))]
+
+    def offset_entries(self, number: int = -1) -> list[tuple[int, int]]:
+        """The entries of one segment's offset index: offset and position."""
+        index = self.log.segments[number].offset_index
+        return [index.entry(entry) for entry in range(len(index))]
+
+    def found(self, *targets_ms: int) -> list[tuple[int, int] | None]:
+        """What a search finds for each target: timestamp and offset."""
+        self.log.prepare()
+        results = [self.log.find_time(target_ms).run() for target_ms in targets_ms]
+        return [(found.timestamp_ms, found.offset) if found else None for found in results]
+
+    def names(self, suffix: str = "") -> list[str]:
+        """The names in the folder that end in `suffix`."""
+        return [path.name for path in sorted(self.path.iterdir()) if path.name.endswith(suffix)]
+
+    def content(self, suffixes: Sequence[str] = ("",)) -> dict[str, bytes]:
+        """The bytes of the files whose names end in one of `suffixes`, by name."""
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(self.path.iterdir())
+            if path.name.endswith(tuple(suffixes))
+        }
