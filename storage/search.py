@@ -6,13 +6,14 @@ there. A search is a series of bounded steps, so that a long one can make room f
 """
 
 from bisect import bisect_left
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
+from ..protocol.records.kernel import walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
-from ..protocol.records.message import records
+from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
 from .segment import Segment
 
@@ -97,13 +98,49 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
     for segment in view.segments:
         if segment.base_offset >= view.high_watermark:
             break
-        if segment.next_offset <= view.high_watermark:
+        if segment.base_offset < view.log_start_offset:
+            largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
+        elif segment.next_offset <= view.high_watermark:
             largest_ms = max(largest_ms, segment.largest_timestamp_ms)
         else:
             largest_ms = max(largest_ms, segment.largest_before(view.high_watermark)[0])
     if largest_ms == NO_TIMESTAMP:
         return None
     return (yield from find_time(view, largest_ms))
+
+
+def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None, int]:
+    """The largest timestamp of a segment's visible messages, -1 without any.
+
+    For the segment that the log starts in the middle of: its indexes do not tell, so it is read.
+    """
+    position = segment.locate(view.log_start_offset)
+    end = segment.size_bytes
+    if segment.next_offset > view.high_watermark:
+        end = segment.locate(view.high_watermark)
+    if position >= end:
+        return NO_TIMESTAMP
+    # A wrapper that holds the log start has messages on both sides of it.
+    head = segment.file.pread(ENTRY_OVERHEAD, position)
+    first = segment.file.pread(min(_entry_bytes(head, 0), end - position), position)
+    largest_ms = NO_TIMESTAMP
+    for record in _visible_records(view, segment, first, position):
+        largest_ms = max(largest_ms, record.timestamp_ms)
+    position += len(first)
+    wanted = _FIRST_READ_BYTES
+    while position < end:
+        yield
+        data = segment.file.pread(min(wanted, end - position), position)
+        found = walk(data, 0, len(data), check_crc=False)
+        if not found.count and not len(data) == wanted < end - position:
+            raise segment.damage(position)
+        if not found.count:
+            wanted = max(_entry_bytes(data, 0), 2 * wanted)
+            continue
+        largest_ms = max(largest_ms, found.max_timestamp_ms)
+        position += found.end
+        wanted = _READ_BYTES_MAX
+    return largest_ms
 
 
 def offsets_before(
@@ -180,14 +217,21 @@ def _open_entry(
     view: SearchView, segment: Segment, entry: bytes, target_ms: int, position: int
 ) -> Found | None:
     """The first message in `entry`, a wrapper or a plain one, that is late enough."""
+    for record in _visible_records(view, segment, entry, position):
+        if record.timestamp_ms >= target_ms:
+            return Found(record.offset, record.timestamp_ms)
+    return None
+
+
+def _visible_records(
+    view: SearchView, segment: Segment, entry: bytes, position: int
+) -> Iterator[Record]:
+    """The messages in `entry` from the log start on."""
     try:
-        for record in records(
+        yield from records(
             entry,
             max_decompressed_bytes=view.max_decompressed_bytes,
             from_offset=view.log_start_offset,
-        ):
-            if record.timestamp_ms >= target_ms:
-                return Found(record.offset, record.timestamp_ms)
+        )
     except CorruptMessage as error:
         raise segment.damage(position) from error
-    return None
