@@ -1,0 +1,119 @@
+"""What a log must do, said with a plain list.
+
+`sent_as_stored` predicts what becomes of a set that a producer sends; `Model` answers searches
+by looking at every message.
+"""
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from horolog.config.topic import TopicSettings
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.sets import NewRecord, build_set
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as a consumer sees it; `kind` is its timestamp type, `None` for v0."""
+
+    offset: int
+    timestamp_ms: int
+    kind: str | None
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Messages of one format that are sent plain or, with a codec, as one wrapper."""
+
+    magic: int
+    codec: Codec
+    records: tuple[NewRecord, ...]
+
+    def encoded(self, base_offset: int = 0) -> bytearray:
+        return build_set(self.records, magic=self.magic, codec=self.codec, base_offset=base_offset)
+
+
+@dataclass(frozen=True)
+class SentSet:
+    """A message set of a producer."""
+
+    parts: tuple[Part, ...]
+
+    def encoded(self) -> bytearray:
+        """Its bytes; offsets count on from part to part, as if it were one set."""
+        counts = accumulate((len(part.records) for part in self.parts), initial=0)
+        return bytearray().join(
+            part.encoded(base) for part, base in zip(self.parts, counts, strict=False)
+        )
+
+    @property
+    def codec(self) -> Codec:
+        """The codec that the whole set counts as: that of its last wrapper."""
+        return next((part.codec for part in reversed(self.parts) if part.codec), Codec.NONE)
+
+    @property
+    def count(self) -> int:
+        return sum(len(part.records) for part in self.parts)
+
+
+def sent_as_stored(
+    sent: SentSet, settings: TopicSettings, first_offset: int, stamp_ms: int
+) -> list[Message]:
+    """The messages of `sent` as consumers of the topic will see them."""
+    names = {"producer": sent.codec, "uncompressed": Codec.NONE}
+    wanted = settings.compression_type
+    codec = names[wanted] if wanted in names else Codec[wanted.upper()]
+    one_format = max(part.magic for part in sent.parts) if codec else None
+    messages = []
+    for part in sent.parts:
+        magic = part.magic if one_format is None else one_format
+        for record in part.records:
+            timestamp_ms, kind = record.timestamp_ms, CREATE_TIME if magic else None
+            if settings.stamps_append_time:
+                timestamp_ms, kind = stamp_ms, LOG_APPEND_TIME
+            offset = first_offset + len(messages)
+            messages.append(Message(offset, timestamp_ms, kind, record.key, record.value))
+    return messages
+
+
+@dataclass
+class Model:
+    """A log as a list of its messages."""
+
+    messages: list[Message] = field(default_factory=list)
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+    @property
+    def visible(self) -> list[Message]:
+        """What consumers may see, in offset order."""
+        return [
+            message
+            for message in self.messages
+            if self.log_start_offset <= message.offset < self.high_watermark
+        ]
+
+    def find_time(self, target_ms: int) -> tuple[int, int] | None:
+        """`(offset, timestamp)` of the first visible message that is late enough."""
+        for message in self.visible:
+            if message.timestamp_ms >= target_ms:
+                return message.offset, message.timestamp_ms
+        return None
+
+    def find_largest(self) -> tuple[int, int] | None:
+        """`(offset, timestamp)` of the first message with the largest timestamp of all."""
+        timed = [message for message in self.visible if message.timestamp_ms >= 0]
+        if not timed:
+            return None
+        latest = max(timed, key=lambda message: (message.timestamp_ms, -message.offset))
+        return latest.offset, latest.timestamp_ms
+
+    def targets(self) -> list[int]:
+        """Every time worth searching for: each timestamp, one before it and one after it."""
+        near = {m.timestamp_ms + delta for m in self.messages for delta in (-1, 0, 1)}
+        return sorted(target for target in near | {0, 2**63 - 1} if 0 <= target < 2**63)
