@@ -272,13 +272,12 @@ class Consumer(Client):
 
 
 def _consumer_record(topic: str, partition: int, record: Record) -> ConsumerRecord:
-    timestamp_ms = None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
     return ConsumerRecord(
         topic,
         partition,
         record.offset,
-        timestamp_ms,
-        None if timestamp_ms is None else record.timestamp_type,
+        None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
+        record.timestamp_type,
         record.key,
         record.value,
         record.headers,

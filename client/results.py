@@ -27,6 +27,7 @@ class ConsumerRecord:
     timestamp_ms: int | None
     """None when the message has no time."""
     timestamp_type: TimestampType | None
+    """None for messages in format v0, which knows no time."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from ..limits import LENGTH_BYTES
 

@@ -13,7 +13,7 @@ correlation id: `open_request`, then `decode_body`.
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from ..errors import NO_ERROR, InvalidRequest
 from ..limits import (

@@ -96,7 +96,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
     """A real broker with a clock that the test moves."""
-    async with running_broker(tmp_path, clock=clock) as started:
+    async with running_broker(tmp_path, clock=clock, http_listen="off") as started:
         yield started
 
 
