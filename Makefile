@@ -46,7 +46,8 @@ soak: $(DEV_READY) ## the long random tests and kill rounds
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
-	@for page in settings:config.reference errors:protocol.errors_reference; do \
+	@for page in settings:config.reference errors:protocol.errors_reference \
+	        protocol:protocol.api.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done

@@ -146,6 +146,8 @@ def _parse_sides(
         return start_ms, _parse_side(end, now_ms, any_unit)
     if start_ms is None:
         raise TimeError(f"{end!r} counts from the start of the range, and there is none")
+    if start_ms + length_ms > INT64_MAX:
+        raise TimeError(f"{end!r} after the start of the range does not fit in 64 bits")
     return start_ms, start_ms + length_ms
 
 

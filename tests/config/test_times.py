@@ -178,6 +178,7 @@ def test_what_is_a_range(text: str, start_ms: int | None, end_ms: int | None) ->
         pytest.param(f"@{DATE}", "write @A:B", id="one-time"),
         pytest.param("@-1h::-2h", "no colon", id="two-colons"),
         pytest.param("@-1h:@-2h", "second @", id="second-at"),
+        pytest.param("@now:999999999999w", "64 bits", id="end-of-time"),
         pytest.param("@1479144272:now", "looks like seconds", id="seconds"),
         pytest.param("@a:b", "not a time", id="words"),
     ],

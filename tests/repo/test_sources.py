@@ -1,0 +1,103 @@
+"""Rules that hold for every source file."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+LONGEST_MODULE_LINES = 450
+
+CLOCK_READERS = {
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"},
+    "datetime": {"now", "utcnow", "today"},
+}
+"""Calls that read the machine's clock, by the module or class they are read from."""
+
+OUTPUT_BELONGS_TO = {"cli", "bench", "__main__.py"}
+
+BANNED = {
+    # Written in pieces, so that this file does not match.
+    "a path of somebody's machine": r"/"
+    r"(?:work/(?:main|shared|\.)|root/|home/\w|Users/\w|tmp/\w)",
+    "a package registry": r"py"
+    r"pi\.org|python"
+    r"hosted|(?<!emit-)index"
+    r"-url|(?<!emit-)trusted"
+    r"-host",
+    "a task number": r"\b[Ii]ssue" r" #?\d",
+}
+
+
+def test_modules_stay_small(root: Path, modules: list[Path]) -> None:
+    lengths = {path: len((root / path).read_text("utf-8").splitlines()) for path in modules}
+    assert {str(path): n for path, n in lengths.items() if n > LONGEST_MODULE_LINES} == {}
+
+
+def reads_the_clock(tree: ast.AST) -> list[int]:
+    """Lines that read the machine's own clock instead of one passed in."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time" and node.level == 0:
+            lines += [node.lineno for alias in node.names if alias.name in CLOCK_READERS["time"]]
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            readers = CLOCK_READERS.get(node.value.id, set())
+            lines += [node.lineno] if node.attr in readers else []
+    return lines
+
+
+def test_only_the_clock_module_reads_the_clock(root: Path, modules: list[Path]) -> None:
+    wrong = []
+    for path in modules:
+        if path == Path("clock.py") or path.parts[0] == "bench":
+            continue
+        tree = ast.parse((root / path).read_text("utf-8"))
+        wrong += [f"{path}:{line}" for line in reads_the_clock(tree)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["time.time()", "time.monotonic", "from time import time_ns", "datetime.now(UTC)"],
+)
+def test_the_clock_check_sees(source: str) -> None:
+    assert reads_the_clock(ast.parse(source)) == [1]
+
+
+def test_only_the_command_line_prints(root: Path, modules: list[Path]) -> None:
+    wrong = []
+    for path in modules:
+        if path.parts[0] in OUTPUT_BELONGS_TO:
+            continue
+        for node in ast.walk(ast.parse((root / path).read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                wrong += [f"{path}:{node.lineno}"] if node.func.id == "print" else []
+    assert wrong == []
+
+
+def test_public_modules_say_what_they_are(root: Path, modules: list[Path]) -> None:
+    silent = [
+        str(path)
+        for path in modules
+        if ast.get_docstring(ast.parse((root / path).read_text("utf-8"))) is None
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("what", BANNED)
+def test_nothing_machine_specific_is_in_the_repository(
+    root: Path, sources: list[Path], what: str
+) -> None:
+    pattern = re.compile(BANNED[what])
+    found = []
+    for path in sources:
+        try:
+            text = (root / path).read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path}:{number}: {line.strip()[:80]}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if pattern.search(line)
+        ]
+    assert found == []

@@ -1,0 +1,105 @@
+"""What `pip install horolog` would put on a machine."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import horolog
+
+NOT_INSTALLED = {"tests", "bench", "docs"}
+"""Folders with Python files that stay in the repository."""
+
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys, horolog
+names = ["horolog"] + [m.name for m in pkgutil.walk_packages(horolog.__path__, "horolog.")]
+for name in names:
+    importlib.import_module(name)
+print(json.dumps({name: sys.modules[name].__file__ for name in names}))
+"""
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(root: Path, sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the repository's files alone: a build folder left behind must not help it."""
+    export, out = tmp_path_factory.mktemp("export"), tmp_path_factory.mktemp("wheel")
+    for path in sources:
+        (export / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / path, export / path)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    run(*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", out, export)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel in it, beside the libraries of this one."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python3.*/site-packages")
+    # A path line adds the folder itself; the .pth files inside it, and so this checkout, do not
+    # come along.
+    (libraries,) = {str(Path(pytest.__file__).parents[1])}
+    (packages / "libraries.pth").write_text(libraries + "\n")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder)
+    run(*pip, "install", "--no-deps", "--no-index", "--no-warn-script-location", wheel)
+    return folder
+
+
+def test_every_module_is_in_it_and_nothing_else(wheel: Path, modules: list[Path]) -> None:
+    expected = {f"horolog/{path}" for path in modules if path.parts[0] not in NOT_INSTALLED}
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert {name for name in names if name.endswith(".py")} == expected
+        assert {name for name in names if not name.endswith(".py")} == {"horolog/py.typed"}
+
+
+def test_the_package_list_is_the_folders(root: Path, modules: list[Path]) -> None:
+    declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    folders = {path.parent for path in modules if path.parts[0] not in NOT_INSTALLED}
+    packages = {".".join(("horolog", *folder.parts)) for folder in folders}
+    assert set(declared["tool"]["setuptools"]["packages"]) == packages
+    assert [folder for folder in folders if not (root / folder / "__init__.py").exists()] == []
+
+
+def test_every_module_can_be_imported_elsewhere(elsewhere: Path, tmp_path: Path) -> None:
+    files = json.loads(run(elsewhere / "bin/python", "-I", "-c", IMPORT_ALL, cwd=tmp_path))
+    assert {name for name, file in files.items() if not file.startswith(str(elsewhere))} == set()
+    assert len(files) > 20
+
+
+@pytest.mark.parametrize("command", [["bin/horolog"], ["bin/python", "-I", "-m", "horolog"]])
+def test_the_program_starts_elsewhere(elsewhere: Path, tmp_path: Path, command: list[str]) -> None:
+    program, *arguments = command
+    assert "serve" in run(elsewhere / program, *arguments, "--help", cwd=tmp_path)
+
+
+def test_the_wheel_says_what_it_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+        licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+    assert f"Version: {horolog.__version__}\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+    assert len(licences) == 1
+
+
+def test_make_has_the_targets_of_the_readme(
+    root: Path, require_program: Callable[[str], str]
+) -> None:
+    for target in ("setup", "run", "test", "check", "bench", "clean", "soak", "help", "lock"):
+        run(require_program("make"), "-n", target, cwd=root)
