@@ -48,8 +48,16 @@ class DeletionQueue:
         tried again after a minute.
         """
         removed = 0
+        failed: list[Path] = []
         while (path := self._pop(now_ms)) is not None:
-            removed += self._remove(path)
+            try:
+                remove(self._files, path)
+            except OSError as error:
+                failed.append(path)
+                self._observe("deletion_failed", path=str(path), reason=str(error))
+            else:
+                removed += 1
+        self.add(failed, self._clock.now_ms() + RETRY_DELAY_MS)
         return removed
 
     def _pop(self, now_ms: int) -> Path | None:
@@ -57,15 +65,6 @@ class DeletionQueue:
             if not self._waiting or self._waiting[0][0] > now_ms:
                 return None
             return heapq.heappop(self._waiting)[2]
-
-    def _remove(self, path: Path) -> bool:
-        try:
-            remove(self._files, path)
-        except OSError as error:
-            self._observe("deletion_failed", path=str(path), reason=str(error))
-            self.add([path], self._clock.now_ms() + RETRY_DELAY_MS)
-            return False
-        return True
 
 
 def remove(files: Files, path: Path) -> None:

@@ -103,7 +103,7 @@ class Startup:
         return found
 
     def _ignore(self, path: Path, reason: str) -> None:
-        self._observe("stray_ignored", path=str(path), reason=reason)
+        self._observe("stray_file", path=str(path), reason=reason)
 
     def _adopt(
         self,

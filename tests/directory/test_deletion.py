@@ -1,20 +1,11 @@
+import errno
 from pathlib import Path
 
 from horolog.storage.deletion import RETRY_DELAY_MS, DeletionQueue, remove
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
-
-
-class Stubborn(SystemFiles):
-    """Files of which one cannot be removed as long as `refusing`."""
-
-    refusing = True
-
-    def unlink(self, path: Path) -> None:
-        if self.refusing and path.name == "stubborn":
-            raise OSError(5, "Input/output error", str(path))
-        super().unlink(path)
+from horolog.testing.files import FaultyFiles
 
 
 def make(directory: Path, *names: str) -> list[Path]:
@@ -74,13 +65,24 @@ def test_a_missing_file_is_done_b_28(
 def test_a_failure_is_told_and_tried_again(
     tmp_path: Path, clock: ManualClock, events: RecordedEvents
 ) -> None:
-    files = Stubborn()
+    files = FaultyFiles(SystemFiles())
+    files.fail("unlink", errno.EIO, name="stubborn")
     queue = DeletionQueue(files, clock, events)
     queue.add(make(tmp_path, "stubborn", "other"), clock.now_ms())
     assert queue.run_due(clock.now_ms()) == 1
     [failure] = events.named("deletion_failed")
     assert failure["path"] == str(tmp_path / "stubborn")
     assert queue.run_due(clock.now_ms() + RETRY_DELAY_MS - 1) == 0
-    files.refusing = False
     assert queue.run_due(clock.now_ms() + RETRY_DELAY_MS) == 1
     assert files.names(tmp_path) == []
+
+
+def test_a_pass_ends_even_when_nothing_can_be_removed(
+    tmp_path: Path, clock: ManualClock, events: RecordedEvents
+) -> None:
+    files = FaultyFiles(SystemFiles())
+    files.fail("unlink", errno.EROFS, times=-1)
+    queue = DeletionQueue(files, clock, events)
+    queue.add(make(tmp_path, "a", "b"), 0)
+    assert queue.run_due(clock.now_ms() + 10 * RETRY_DELAY_MS) == 0
+    assert len(queue) == 2

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from horolog.protocol.errors import InvalidGroupId, InvalidRequest, StorageError
 from horolog.storage.events import ignore_events
-from horolog.storage.files import Buffer, File, SystemFile, SystemFiles
+from horolog.storage.files import SystemFiles
 from horolog.storage.positions import MAX_NAME_BYTES, MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.events import RecordedEvents
+from horolog.testing.files import FaultyFiles
 
 State = dict[str, dict[tuple[str, int], Position]]
 
@@ -276,63 +277,16 @@ def test_many_live_positions_survive_compaction(tmp_path: Path, files: SystemFil
     assert again.of("job") == [position(11, partition=p) for p in range(2500)]
 
 
-class FailingFile(SystemFile):
-    """Writes part of what it should, or fails to sync, when told to."""
-
-    __slots__ = ("failures",)
-    failures: dict[str, int]
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        if "pwrite" in self.failures:
-            super().pwrite(bytes(data)[: len(data) // 2], position)
-            raise OSError(self.failures["pwrite"], "write failed")
-        super().pwrite(data, position)
-
-    def sync(self) -> None:
-        if "sync" in self.failures:
-            raise OSError(self.failures["sync"], "sync failed")
-        super().sync()
-
-    def truncate(self, size: int) -> None:
-        if "truncate" in self.failures:
-            raise OSError(self.failures["truncate"], "truncate failed")
-        super().truncate(size)
-
-
-class FailingFiles(SystemFiles):
-    def __init__(self) -> None:
-        self.failures: dict[str, int] = {}
-
-    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
-        if create and "create" in self.failures:
-            raise OSError(self.failures["create"], "create failed")
-        plain: File = super().open(path, create=create, read_only=read_only)
-        file = FailingFile(plain.fileno(), path)
-        file.failures = self.failures
-        return file
-
-    def rename(self, source: Path, target: Path) -> None:
-        if "rename" in self.failures:
-            raise OSError(self.failures["rename"], "rename failed")
-        super().rename(source, target)
-
-    def sync_directory(self, path: Path) -> None:
-        if "sync_directory" in self.failures:
-            raise OSError(self.failures["sync_directory"], "directory sync failed")
-        super().sync_directory(path)
-
-
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
-    files = FailingFiles()
+    files = FaultyFiles(SystemFiles())
     positions = Positions(files, tmp_path, ignore_events)
     positions.commit("job", [position(1)])
     before = (tmp_path / "positions").read_bytes()
-    files.failures["pwrite"] = errno.ENOSPC
+    files.fail("pwrite", errno.ENOSPC, written=20)
     with pytest.raises(StorageError, match="positions cannot be written"):
         positions.commit("job", [position(2)])
     assert positions.of("job") == [position(1)]
     assert (tmp_path / "positions").read_bytes() == before
-    files.failures.clear()
     positions.commit("job", [position(3)])
     assert Positions(SystemFiles(), tmp_path, ignore_events).of("job") == [position(3)]
 
@@ -348,33 +302,48 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
 def test_a_failing_disk_ends_commits_but_not_reads(
     failures: dict[str, int], tmp_path: Path
 ) -> None:
-    files = FailingFiles()
+    files = FaultyFiles(SystemFiles())
     positions = Positions(files, tmp_path, ignore_events)
     positions.commit("job", [position(1)])
-    files.failures.update(failures)
+    for kind, error in failures.items():
+        files.fail(kind, error)
     with pytest.raises(StorageError):
         positions.commit("job", [position(2)])
-    files.failures.clear()
+    syncs = files.did("sync")
     with pytest.raises(StorageError, match="restart"):
         positions.commit("job", [position(3)])
     assert positions.of("job") == [position(1)]
+    assert files.did("sync") == syncs
+
+
+@pytest.mark.parametrize("kind", ["open", "rename", "sync_directory"])
+def test_a_disk_that_is_full_at_the_first_commit(kind: str, tmp_path: Path) -> None:
+    files = FaultyFiles(SystemFiles())
+    positions = Positions(files, tmp_path, ignore_events)
+    files.fail(kind, errno.ENOSPC)
+    with pytest.raises(StorageError, match="cannot be made"):
+        positions.commit("job", [position(1)])
+    positions.commit("job", [position(2)])
+    assert Positions(SystemFiles(), tmp_path, ignore_events).of("job") == [position(2)]
 
 
 @pytest.mark.parametrize(
-    ("failure", "goes_on"), [("rename", True), ("create", True), ("sync_directory", False)]
+    ("kind", "name", "goes_on"),
+    [("rename", "", True), ("open", ".tmp", True), ("sync_directory", "", False)],
 )
-def test_a_failed_compaction_loses_nothing(failure: str, goes_on: bool, tmp_path: Path) -> None:
-    files = FailingFiles()
+def test_a_failed_compaction_loses_nothing(
+    kind: str, name: str, goes_on: bool, tmp_path: Path
+) -> None:
+    files = FaultyFiles(SystemFiles())
     events = RecordedEvents()
     positions = Positions(files, tmp_path, events)
     positions.commit("job", [position(1)])
-    files.failures[failure] = errno.EIO
+    files.fail(kind, errno.EIO, name=name)
     number = 2
     while not events.named("positions_compaction_failed"):
         batch = [position(number, partition=p, metadata="y" * 4000) for p in range(50)]
         positions.commit("job", batch)
         number += 1
-    files.failures.clear()
     if goes_on:
         positions.commit("job", [position(5000, partition=99)])
     else:
@@ -382,4 +351,5 @@ def test_a_failed_compaction_loses_nothing(failure: str, goes_on: bool, tmp_path
             positions.commit("job", [position(5000, partition=99)])
     expected = state(positions)
     positions.close()
+    assert files.open_count == 0
     assert state(Positions(SystemFiles(), tmp_path, ignore_events)) == expected
