@@ -410,7 +410,7 @@ class Log:
             self.truncate_fully(offset)
             return
         self._list.truncate(offset, self.settings)
-        self._last_stamp_ms = self._list.active.scan_tail().last_append_time_ms
+        self._last_stamp_ms = self._list.last_stamp_ms()
         self._ends_at(offset)
 
     def truncate_fully(self, offset: int) -> None:

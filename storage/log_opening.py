@@ -12,7 +12,6 @@ from pathlib import Path
 from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem
-from ..protocol.records.layout import NO_TIMESTAMP
 from .index_checksums import FILE_NAME, Seal, parse_seals
 from .log import Log
 from .names import BROKEN_SUFFIX, DELETED_SUFFIX, parse_segment_file
@@ -65,7 +64,7 @@ def open_log(
         seams,
         log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
         recovery_point=min(recovery_point, log_end_offset),
-        last_stamp_ms=opening.last_stamp_ms,
+        last_stamp_ms=listed.last_stamp_ms(),
     )
     if log.recovery_point < log_end_offset:
         log.unflushed_since_ms = seams.clock.now_ms()
@@ -86,7 +85,6 @@ class _Opening:
     ) -> None:
         self.seals: dict[int, Seal] = {}
         self.names_changed = False
-        self.last_stamp_ms = NO_TIMESTAMP
         self._path = path
         self._log_name = {"topic": topic, "partition": partition}
         self._settings = settings
@@ -136,7 +134,6 @@ class _Opening:
         if active.load_indexes(seal):
             tail = active.scan_tail()
             active.next_offset = max(tail.next_offset, active.base_offset)
-            self.last_stamp_ms = tail.last_append_time_ms
             return
         scan = active.rebuild_indexes(gaps=self._gaps, check_crc=True, closed=False)
         self._report_rebuilt(active, "no checksum" if seal is None else "checksum does not fit")
@@ -184,7 +181,6 @@ class _Opening:
             self._refuse_unreadable(segment, scan)
             self._cut(segment, scan)
         segment.next_offset = scan.next_offset
-        self.last_stamp_ms = scan.last_append_time_ms if scan.count else self.last_stamp_ms
 
     def _refuse_unreadable(self, segment: Segment, scan: SegmentScan) -> None:
         """A whole entry of a later format is no torn write."""

@@ -10,7 +10,9 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..config.topic import TopicSettings
+from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem
+from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.layout import NO_TIMESTAMP
 from .flush import FlushWork
 from .index_checksums import Seal, format_seals
@@ -159,6 +161,19 @@ class SegmentList:
         """Bring the active segment's indexes to their closed form and note their checksums."""
         self.active.close_indexes()
         self._note_seal(self.active)
+
+    def last_stamp_ms(self) -> int:
+        """Append time of the last message if a broker stamped it, else -1. Raises `OSError`."""
+        for segment in reversed(self.segments):
+            if segment.size_bytes:
+                if not segment.indexed:
+                    segment.load_indexes(self._seals.get(segment.base_offset))
+                try:
+                    return segment.scan_tail().last_append_time_ms
+                except StorageError:
+                    # A damaged closed segment is told to whoever reads it; appends can go on.
+                    break
+        return NO_TIMESTAMP
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.
