@@ -13,7 +13,6 @@ from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..protocol.records.layout import NO_TIMESTAMP
 from .flush import FlushWork
 from .index_checksums import Seal, format_seals
 from .seams import Seams
