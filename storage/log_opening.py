@@ -163,8 +163,6 @@ class _Opening:
             if scan.problem is not Problem.NONE:
                 self._set_later_aside(segments[number + 1 :])
                 return segments[: number + 1]
-            if scan.count:
-                self.last_stamp_ms = scan.last_append_time_ms
             self._observe(
                 "segment_recovered",
                 path=str(segment.log_path),
