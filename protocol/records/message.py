@@ -95,7 +95,7 @@ class Entry:
 def entries(
     buffer: Buffer, start: int = 0, end: int | None = None, *, verify_crc: bool = True
 ) -> Iterator[Entry]:
-    """The entries of `buffer[start:end]`, shallow.
+    """The entries of `buffer[start:end]`, shallow. All of it is walked before the first is given.
 
     Ends silently before an incomplete last entry. Raises `CorruptMessage` at the first bad entry,
     and `UnsupportedForMessageFormat` at the first with a magic other than 0 and 1, after having
