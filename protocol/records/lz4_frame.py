@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-import lz4.block  # type: ignore[import-untyped]
+import lz4.block
 
 from ..errors import CorruptMessage
 from .layout import Buffer

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 
 import cramjam
-import lz4.frame  # type: ignore[import-untyped]
+import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
