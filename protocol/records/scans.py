@@ -7,15 +7,12 @@ the shape that Cython's pure mode compiles.
 
 from struct import Struct
 
-from .layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
-
-Buffer = bytes | bytearray | memoryview
+from .layout import ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, Buffer
 
 _OFFSET_SIZE = Struct(">qi")
 _HEAD_V1 = Struct(">qiIBBq")
 _SMALLEST = MESSAGE_OVERHEAD[0]
 _SMALLEST_V1 = MESSAGE_OVERHEAD[1]
-_MAGIC_AT = 16
 
 NOT_FOUND = -1
 BAD_SIZE = -2
@@ -57,7 +54,7 @@ def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tupl
         following = position + ENTRY_OVERHEAD + size
         if following > end:
             break
-        if buffer[position + _MAGIC_AT] == 1:
+        if buffer[position + MAGIC_AT] == 1:
             if size < _SMALLEST_V1:
                 return BAD_SIZE, position
             if unpack(buffer, position)[5] >= target_ms:
