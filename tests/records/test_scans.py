@@ -1,0 +1,87 @@
+"""The two scans that look at heads alone."""
+
+from struct import pack_into
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.message import entries
+from horolog.protocol.records.scans import BAD_SIZE, NOT_FOUND, scan_offset, scan_timestamp
+from horolog.protocol.records.sets import NewRecord, build_set, set_offset
+
+ENTRY_BYTES = 35
+"""A v1 message with a value of one byte."""
+
+
+def stored(*offsets_and_times: tuple[int, int]) -> bytearray:
+    data = build_set([NewRecord(b"v", None, time) for _, time in offsets_and_times])
+    for place, (offset, _) in enumerate(offsets_and_times):
+        set_offset(data, place * ENTRY_BYTES, offset)
+    return data
+
+
+@settings(deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 9)), max_size=8),
+    target=st.integers(0, 12),
+    start=st.integers(0, 8),
+    cut=st.integers(0, ENTRY_BYTES),
+)
+def test_scans_find_the_first_that_qualifies(
+    steps: list[tuple[int, int]], target: int, start: int, cut: int
+) -> None:
+    offset, pairs = -1, []
+    for step, time in steps:
+        offset += step
+        pairs.append((offset, time))
+    data = stored(*pairs)
+    del data[len(data) - cut :]
+    begin = min(start, len(data) // ENTRY_BYTES) * ENTRY_BYTES
+    whole = list(entries(data, begin))
+
+    by_time = [entry.position for entry in whole if entry.timestamp_ms >= target]
+    end = whole[-1].end if whole else begin
+    expected = (by_time[0], by_time[0]) if by_time else (NOT_FOUND, end)
+    assert scan_timestamp(data, begin, len(data), target) == expected
+
+    heads = [
+        (place * ENTRY_BYTES, offset)
+        for place, (offset, _) in enumerate(pairs)
+        if begin <= place * ENTRY_BYTES <= len(data) - 12
+    ]
+    by_offset = [position for position, offset in heads if offset >= target]
+    found, stopped = scan_offset(data, begin, len(data), target)
+    if by_offset:
+        assert (found, stopped) == (by_offset[0], by_offset[0])
+    else:
+        assert found == NOT_FOUND
+        assert stopped == (heads[-1][0] + ENTRY_BYTES if heads else begin)
+
+
+@pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
+def test_impossible_sizes_stop_both_scans(size: int) -> None:
+    data = stored((0, 1), (1, 2), (2, 3))
+    pack_into(">i", data, ENTRY_BYTES + 8, size)
+    assert scan_offset(data, 0, len(data), 2) == (BAD_SIZE, ENTRY_BYTES)
+    assert scan_timestamp(data, 0, len(data), 2) == (BAD_SIZE, ENTRY_BYTES)
+
+
+def test_a_v1_message_of_a_v0_size_stops_the_time_scan() -> None:
+    data = stored((0, 1), (1, 2))
+    pack_into(">i", data, 8, 21)
+    assert scan_timestamp(data, 0, len(data), 1) == (BAD_SIZE, 0)
+
+
+def test_v0_messages_have_no_time_to_find() -> None:
+    data = build_set([NewRecord(b"hello")] * 2, magic=0)
+    assert scan_timestamp(data, 0, len(data), 0) == (NOT_FOUND, len(data))
+
+
+def test_a_wrapper_is_found_by_its_own_time_and_last_offset() -> None:
+    data = build_set([NewRecord(b"v", None, 4), NewRecord(b"v", None, 9)], codec=Codec.GZIP)
+    assert scan_timestamp(data, 0, len(data), 9) == (0, 0)
+    assert scan_timestamp(data, 0, len(data), 10) == (NOT_FOUND, len(data))
+    assert scan_offset(data, 0, len(data), 1) == (0, 0)
+    assert scan_offset(data, 0, len(data), 2) == (NOT_FOUND, len(data))
