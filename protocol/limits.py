@@ -27,9 +27,9 @@ bytes as an object; list-offsets for 100,000 partitions has 700,000."""
 MAX_RESPONSE_VALUES: Final = 4_000_000
 """As above for a response, which says more about each partition than the request did."""
 
-UNCHECKED_FRAME_BYTES: Final = 4096
+UNCHECKED_FRAME_BYTES: Final = 1024
 """Frames up to this size skip the check of depth and count before they are unpacked: whatever
-they hold, it unpacks to less than 40 MiB, and most requests are this small."""
+they hold, it takes less than 4 MiB, and requests without much to say are this small."""
 
 MAX_STRING_BYTES: Final = 32_767
 """A Kafka string's length is an int16; the same limit in both encodings."""

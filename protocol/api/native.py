@@ -197,7 +197,9 @@ def _unpack(frame: Frame, max_values: int) -> Any:
 
 def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
     """All but the last value of an array of `length`, when the last is what is unreadable."""
-    unpacker = msgpack.Unpacker(ext_hook=_refuse_extension, max_ext_len=0)
+    unpacker = msgpack.Unpacker(
+        max_buffer_size=_HEAD_BYTES, ext_hook=_refuse_extension, max_ext_len=0
+    )
     unpacker.feed(frame[:_HEAD_BYTES])
     try:
         if unpacker.read_array_header() == length:

@@ -1,5 +1,7 @@
 """Golden requests and responses: one example of every message, derived from its declaration."""
 
+import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +34,8 @@ class Golden:
     response_frame: bytes
 
 
-def example(wire_type: Any, version: int, salt: int = 1) -> Any:
-    """A value of the type that differs from every default."""
+def example(wire_type: Any, version: int, salt: int = 1, depth: int = 0) -> Any:
+    """A value of the type that differs from every default; two items in the outermost arrays."""
     match wire_type:
         case Integer():
             return wire_type.high - salt
@@ -44,12 +46,13 @@ def example(wire_type: Any, version: int, salt: int = 1) -> Any:
         case Records():
             return bytes([0, 0xFF, salt % 256]) * 9
         case Array():
-            return [example(wire_type.of, version, salt + n) for n in range(2)]
+            items = 2 if depth <= 1 else 1
+            return [example(wire_type.of, version, salt + n, depth + 1) for n in range(items)]
         case type():
             fields = fields_of(wire_type, version, native=True)
             return wire_type(
                 **{
-                    spec.name: example(spec.type, version, salt + place)
+                    spec.name: example(spec.type, version, salt + place, depth + 1)
                     for place, spec in enumerate(fields)
                 }
             )
@@ -67,6 +70,23 @@ def golden(api: Api, version: int) -> Golden:
         encode_request(api, version, CORRELATION_ID, "someone", request)[4:],
         encode_response(CORRELATION_ID, api, version, response)[4:],
     )
+
+
+@pytest.fixture
+def peak_bytes() -> Iterator[Callable[[], int]]:
+    """Calling it gives the most memory that was allocated at a time since the last call."""
+    tracemalloc.start()
+    last = tracemalloc.get_traced_memory()[0]
+
+    def peak() -> int:
+        nonlocal last
+        allocated = tracemalloc.get_traced_memory()[1] - last
+        tracemalloc.reset_peak()
+        last = tracemalloc.get_traced_memory()[0]
+        return allocated
+
+    yield peak
+    tracemalloc.stop()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
