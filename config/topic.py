@@ -12,6 +12,7 @@ from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 __all__ = [
     "TOPIC_SETTINGS",
     "TopicSettings",
+    "canonical_name",
     "check_defaults",
     "check_overrides",
     "effective",
@@ -78,6 +79,11 @@ def topic_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
             limited = setting.no_limit is None or value != setting.no_limit
             seen[setting.attribute] = value if limited else None
     return TopicSettings(**seen)
+
+
+def canonical_name(name: str) -> str:
+    """The one name of the topic setting that `name` is a name of. Raises `InvalidConfig`."""
+    return _NAMES.find(name).name
 
 
 def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from horolog.config.setting import INT32_MAX, INT64_MAX, Kind, Scope, Setting
 from horolog.config.topic import (
     TOPIC_SETTINGS,
     TopicSettings,
+    canonical_name,
     check_defaults,
     check_overrides,
     effective,
@@ -272,6 +273,13 @@ def test_codec_names_are_taken_in_any_case_from_the_broker() -> None:
 def test_a_typed_value_of_another_type_is_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidConfig, match=name):
         TOPIC_SETTINGS[name].check(value, at=Scope.TOPIC)
+
+
+def test_every_name_leads_to_its_setting() -> None:
+    for setting in TOPIC_SETTINGS.values():
+        assert {canonical_name(name) for name in setting.names()} == {setting.name}
+    with pytest.raises(InvalidConfig, match="not a setting"):
+        canonical_name("colour")
 
 
 def test_names_are_declared_once() -> None:
