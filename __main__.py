@@ -1,8 +1,6 @@
-"""`python -m horolog` is the command line program."""
-
-import sys
+"""`python -m horolog` is the program `horolog`."""
 
 from .cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

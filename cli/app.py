@@ -1,0 +1,65 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .consume import consume
+from .offsets import offsets
+from .output import emit
+from .produce import produce
+from .stored import dump, verify
+from .topics import topics
+
+app = typer.Typer(
+    help="Horolog, the log that knows what time it is.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        emit([f"horolog {__version__}"])
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("serve", add_help_option=False, context_settings=_PASSED_ON)
+def _serve(context: typer.Context) -> None:
+    """Run a broker until it is stopped."""
+    from .serve import serve
+
+    raise typer.Exit(serve(context.args))
+
+
+@app.command("demo", add_help_option=False, context_settings=_PASSED_ON)
+def _demo(context: typer.Context) -> None:
+    """Run a broker, feed it what this machine has, and show what it answers."""
+    from .demo.command import demo
+
+    raise typer.Exit(demo(context.args))
+
+
+app.add_typer(topics, name="topic")
+app.command()(produce)
+app.command()(consume)
+app.command()(offsets)
+app.command()(dump)
+app.command()(verify)

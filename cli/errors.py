@@ -1,0 +1,13 @@
+"""How a command ends other than by being done."""
+
+
+class CommandFailed(Exception):
+    """The command could not do what was asked: exit code 1. The text is for the user."""
+
+
+class OutputClosed(Exception):
+    """Nobody reads standard output any more (`| head`): there is nothing left to do."""
+
+
+class WrongUsage(Exception):
+    """The command line does not say what to do: exit code 2. The text is for the user."""

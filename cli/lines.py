@@ -1,0 +1,99 @@
+"""Lines of input as messages to be sent."""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.sets import NewRecord
+from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX
+from .errors import CommandFailed
+
+_INT32_MAX: Final = 2**31 - 1
+_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition"})
+_PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type"})
+"""Of what `consume --json` prints; ignored, so that one topic can be piped into another."""
+
+
+class BadLine(CommandFailed):
+    """A line of input that is no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to be sent. `partition` is None when the line does not say."""
+
+    record: NewRecord
+    partition: int | None = None
+
+
+def plain_message(line: bytes, now_ms: int) -> Message:
+    """A line that is the value itself."""
+    return Message(NewRecord(line, None, now_ms))
+
+
+def json_message(line: bytes, number: int, now_ms: int) -> Message:
+    """A line that is an object `{"value", "key"?, "timestamp_ms"?, "partition"?}`.
+
+    The time is `now_ms` when absent; null (or -1) is a message without a time. Raises BadLine
+    naming line `number`.
+    """
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"line {number} is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadLine(f'line {number} is not an object such as {{"value": "text"}}')
+    if "value" not in fields:
+        raise BadLine(f'line {number} has no "value"')
+    unknown = sorted(fields.keys() - _FIELDS - _PRINTED_FIELDS)
+    if unknown:
+        raise BadLine(f'line {number} has a field "{unknown[0]}": known are {_known()}')
+    timestamp_ms = fields.get("timestamp_ms", now_ms)
+    if timestamp_ms is None:
+        timestamp_ms = NO_TIMESTAMP
+    record = NewRecord(
+        _content(fields["value"], "value", number),
+        _content(fields.get("key"), "key", number),
+        _whole(timestamp_ms, "timestamp_ms", number, NO_TIMESTAMP, INT64_MAX),
+    )
+    partition = fields.get("partition")
+    if partition is not None:
+        _whole(partition, "partition", number, 0, _INT32_MAX)
+    return Message(record, partition)
+
+
+def looks_like_other_unit(timestamp_ms: int) -> bool:
+    """Whether a time is hardly meant in milliseconds."""
+    return timestamp_ms > 0 and not EPOCH_MS_MINIMUM <= timestamp_ms <= EPOCH_MS_MAXIMUM
+
+
+def _known() -> str:
+    return ", ".join(sorted(_FIELDS))
+
+
+def _content(value: Any, field: str, number: int) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadLine(f"line {number}: {field} has half of a surrogate pair") from None
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            raise BadLine(f"line {number}: {field} is not valid base64") from None
+    raise BadLine(f'line {number}: {field} must be a string, {{"base64": "..."}} or null')
+
+
+def _whole(value: Any, field: str, number: int, minimum: int, maximum: int) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise BadLine(
+            f"line {number}: {field} must be a whole number from {minimum} to {maximum}, "
+            f"not {json.dumps(value)[:100]}"
+        )
+    return value

@@ -1,0 +1,71 @@
+"""The program `horolog`: picks the command and turns what goes wrong into an exit code.
+
+0 done, 1 refused or failed, 2 wrong usage. An error is one line on standard error.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ..protocol.errors import HorologError
+from .errors import CommandFailed, OutputClosed, WrongUsage
+
+WRONG_USAGE = 2
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells give it: 128 and the number of SIGINT."""
+
+
+def main() -> None:
+    """Entry point of the program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character is no reason to fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        return _dispatch(arguments)
+    except OutputClosed:
+        # The interpreter flushes standard output once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except WrongUsage as error:
+        sys.stderr.write(f"horolog: {_explained(error)}\n")
+        return WRONG_USAGE
+    except (CommandFailed, HorologError, OSError) as error:
+        sys.stderr.write(f"horolog: {_explained(error)}\n")
+        return 1
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    # Commands that start a broker do without typer, which would take a good part of the start.
+    match list(arguments):
+        case ["serve", *rest]:
+            from .serve import serve
+
+            return serve(rest)
+        case ["demo", *rest]:
+            from .demo.command import demo
+
+            return demo(rest)
+    from .app import app
+
+    try:
+        app(args=list(arguments), prog_name="horolog")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0
+
+
+def _explained(error: Exception) -> str:
+    """The error in one line, with what to do where that is not obvious."""
+    text = " ".join(str(error).split())
+    if isinstance(error.__cause__, ConnectionRefusedError):
+        return f"{text}. Start a broker with `horolog serve`, or name another one with --server"
+    return text

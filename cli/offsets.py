@@ -1,0 +1,121 @@
+"""`horolog offsets`: which offset was it at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from ..client.admin import Admin
+from ..client.results import AfterEnd, Found, NoTimestamps
+from ..clock import SystemClock
+from ..protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
+from ..times import TimeError, parse_time
+from .errors import WrongUsage
+from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .output import NOTHING, emit, json_line, json_time, shown_time, table
+
+_NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one partition answered to one `--at`."""
+
+    partition: int
+    at: str
+    offset: int | None
+    timestamp_ms: int | None
+    why: str
+    """Why there is no offset, for people."""
+
+
+def offsets(
+    topic: TopicName,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POS",
+            help="A time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds), earliest (the "
+            "first offset stored), latest (the next one to be written) or largest (the message "
+            "with the largest time). May be repeated; earliest and latest when not given.",
+        ),
+    ] = None,
+    partition: Partition = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Say which offset it was at a time: the first message, in offset order, whose time is the
+    one asked for or later. Messages after it may be older, when they came out of order.
+
+    A line for each partition and each --at, in this order."""
+    now_ms = SystemClock().now_ms()
+    targets = [(text, _target(text, now_ms, any_unit)) for text in at or ("earliest", "latest")]
+    answers = asyncio.run(_ask(server, topic, partition, targets))
+    if as_json:
+        emit(_as_json(answer) for answer in answers)
+        return
+    rows = [_as_row(answer) for answer in answers]
+    emit(table(("partition", "at", "offset", "time"), rows, right=("partition", "offset")))
+
+
+def _target(text: str, now_ms: int, any_unit: bool) -> int:
+    if text in _NAMED:
+        return _NAMED[text]
+    try:
+        return parse_time(text, now_ms, any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--at: {error}; or earliest, latest, largest") from None
+
+
+async def _ask(
+    server: str, topic: str, partition: int | None, targets: Sequence[tuple[str, int]]
+) -> list[Answer]:
+    async with Admin(server, check_units=False) as admin:
+        if partition is None:
+            partitions = range((await admin.describe_topic(topic)).partitions)
+        else:
+            partitions = range(partition, partition + 1)
+        return [
+            answer
+            for number in partitions
+            async for answer in _partition_answers(admin, topic, number, targets)
+        ]
+
+
+async def _partition_answers(
+    admin: Admin, topic: str, partition: int, targets: Sequence[tuple[str, int]]
+) -> AsyncIterator[Answer]:
+    for text, target in targets:
+        if target < 0:
+            (found,) = await admin.list_offsets(topic, partition, [target])
+            yield Answer(partition, text, found.offset, found.timestamp_ms, "no message has a time")
+            continue
+        match await admin.find_offset(topic, partition, timestamp_ms=target):
+            case Found(offset, timestamp_ms):
+                yield Answer(partition, text, offset, timestamp_ms, "")
+            case AfterEnd(end_offset):
+                why = f"no message is as late as that (the next offset is {end_offset})"
+                yield Answer(partition, text, None, None, why)
+            case NoTimestamps():
+                yield Answer(partition, text, None, None, "no message has a time")
+
+
+def _as_json(answer: Answer) -> str:
+    return json_line(
+        {
+            "partition": answer.partition,
+            "at": answer.at,
+            "offset": answer.offset,
+            "timestamp_ms": json_time(answer.timestamp_ms),
+        }
+    )
+
+
+def _as_row(answer: Answer) -> tuple[str, str, str, str]:
+    partition, at = str(answer.partition), answer.at
+    if answer.offset is None:
+        return partition, at, NOTHING, answer.why
+    return partition, at, str(answer.offset), shown_time(answer.timestamp_ms)

@@ -1,0 +1,52 @@
+"""Options that several commands have."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ..client.client import DEFAULT_ADDRESS
+from ..config.address import split_address
+from .errors import WrongUsage
+
+__all__ = ["DEFAULT_ADDRESS", "AnyUnit", "Json", "Partition", "Server", "TopicName", "name_values"]
+
+
+def _check_address(text: str) -> str:
+    try:
+        split_address(text)
+    except ValueError as error:
+        raise WrongUsage(f"--server or HOROLOG_SERVER: {error}") from None
+    return text
+
+
+Server = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        envvar="HOROLOG_SERVER",
+        metavar="HOST:PORT",
+        callback=_check_address,
+        help="The broker.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+Partition = Annotated[
+    int | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition.")
+]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+AnyUnit = Annotated[
+    bool,
+    typer.Option("--any-unit", help="Take a number as a time even if it looks like seconds."),
+]
+
+
+def name_values(options: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` options as a mapping. Wrong usage when one has no `=`."""
+    found: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise WrongUsage(f"--set {option}: write NAME=VALUE")
+        found[name.strip()] = value
+    return found

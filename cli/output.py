@@ -1,0 +1,114 @@
+"""What commands print: JSON objects, one a line, or text for people."""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from ..times import format_time
+from .errors import OutputClosed
+
+NOTHING: Final = "-"
+"""Shown to people where a key, value, time or offset is absent."""
+
+
+def emit(lines: Iterable[str]) -> None:
+    """Print lines and flush. Raises `OutputClosed`."""
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
+
+
+def note(text: str) -> None:
+    """Tell the user something that is no output, on standard error."""
+    sys.stderr.write(f"horolog: {text}\n")
+
+
+def json_line(fields: Mapping[str, object]) -> str:
+    """One object on one line. ASCII, so that no reader takes a character for a line's end."""
+    return json.dumps(fields)
+
+
+def json_bytes(data: bytes | None) -> object:
+    """Bytes in JSON: a string when they are UTF-8, else `{"base64": ...}`."""
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def json_time(timestamp_ms: int | None) -> int | None:
+    """A time in JSON: no time is null."""
+    return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
+
+
+def shown_bytes(data: bytes | None) -> str:
+    """Bytes for people, on one line: what cannot be printed is escaped."""
+    if data is None:
+        return NOTHING
+    text = data.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
+def shown_time(timestamp_ms: int | None) -> str:
+    """A time for people."""
+    return NOTHING if timestamp_ms is None or timestamp_ms < 0 else format_time(timestamp_ms)
+
+
+def shown_size(size_bytes: int) -> str:
+    """A size for people, in the unit that fits."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    size = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
+
+
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+) -> list[str]:
+    """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers."""
+    if sys.stdout.isatty():
+        return _rich_table(headers, rows, right)
+    widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    lines = []
+    for row in (headers, *rows):
+        cells = [
+            cell.rjust(width) if header in right else cell.ljust(width)
+            for header, cell, width in zip(headers, row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _rich_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]
+) -> list[str]:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for header in headers:
+        made.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    console = Console(file=sys.stdout, highlight=False)
+    with console.capture() as capture:
+        console.print(made)
+    return capture.get().rstrip("\n").split("\n")

@@ -1,0 +1,266 @@
+"""`horolog produce`: send lines of standard input."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from ..client.producer import Producer
+from ..client.results import SentRecord
+from ..clock import Clock, SystemClock
+from ..protocol.errors import HorologError
+from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from .errors import CommandFailed, OutputClosed
+from .lines import Message, json_message, looks_like_other_unit, plain_message
+from .options import DEFAULT_ADDRESS, Server, TopicName
+from .output import emit, json_line, json_time, note
+from .standard_input import StandardInput
+
+STDIN: Final = 0
+
+LINGER_SECONDS: Final = 0.02
+"""How long a message may wait for others to go with it in one set."""
+
+SET_BYTES: Final = 16 * 1024
+"""No set of several messages is larger; a single message may be."""
+
+_COMPRESSED_SET_BYTES: Final = SET_BYTES - 512
+"""What compression adds to bytes that it cannot shrink still fits beside this."""
+
+_BATCHES_UNANSWERED: Final = 64
+_OVERHEAD_BYTES: Final = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
+
+
+class Compression(StrEnum):
+    """Codecs of the message formats."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+
+
+def produce(
+    topic: TopicName,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Where to send messages that do not say. When not given, by the key; messages "
+            "without a key take turns.",
+        ),
+    ] = None,
+    compression: Annotated[Compression, typer.Option(help="Of the sets.")] = Compression.NONE,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help='A line is an object {"value", "key"?, "timestamp_ms"?, "partition"?}: value and '
+            'key a string, {"base64": "..."} or null; a timestamp of null is no time.',
+        ),
+    ] = False,
+    server: Server = DEFAULT_ADDRESS,
+) -> None:
+    """Send standard input, a message a line, as it comes. A message's time is the moment its line
+    was read, unless it says. Each is acknowledged when it is as durable as the topic asks for;
+    then one JSON object is printed, in the order of the input. A refused set of messages is
+    printed as an error, the next ones are sent all the same, and the exit code is 1.
+    """
+    sending = _Sending(topic, partition, compression, as_json, SystemClock())
+    try:
+        refused = asyncio.run(sending.run(server))
+    except OutputClosed:
+        raise CommandFailed("standard output was closed: the rest was not sent") from None
+    if refused:
+        raise typer.Exit(1)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Messages sent at one time: a set for each partition, answered in the order of the lines."""
+
+    partitions: list[int] = field(default_factory=list)
+    """Of each message, in the order of the input."""
+    sets: dict[int, list[Message]] = field(default_factory=dict)
+    bytes_of: dict[int, int] = field(default_factory=dict)
+    answers: dict[int, asyncio.Task[list[SentRecord]]] = field(default_factory=dict)
+    deadline: float = 0.0
+
+    def has_room(self, partition: int, size_bytes: int, limit_bytes: int) -> bool:
+        taken = self.bytes_of.get(partition, 0)
+        return taken == 0 or taken + size_bytes <= limit_bytes
+
+    def add(self, partition: int, message: Message, size_bytes: int) -> None:
+        self.partitions.append(partition)
+        self.sets.setdefault(partition, []).append(message)
+        self.bytes_of[partition] = self.bytes_of.get(partition, 0) + size_bytes
+
+
+class _Sending:
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        compression: Compression,
+        as_json: bool,
+        clock: Clock,
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._compression = compression
+        self._limit_bytes = SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
+        self._as_json = as_json
+        self._clock = clock
+        self._line_number = 0
+        self._warned = False
+        self._batch = _Batch()
+        self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
+
+    async def run(self, server: str) -> bool:
+        """Send all of standard input; returns whether anything was refused."""
+        async with Producer(
+            server, compression=self._compression.value, check_units=False, stamp_missing=False
+        ) as self._producer:
+            printing = asyncio.create_task(self._print_answers())
+            reading = asyncio.create_task(self._send_all())
+            try:
+                await asyncio.wait({printing, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    return printing.result()  # it ends before the reading only by raising
+                refused = await printing
+                reading.result()
+                return refused
+            finally:
+                for task in (printing, reading):
+                    task.cancel()
+                    with suppress(asyncio.CancelledError, Exception):
+                        await task
+
+    async def _send_all(self) -> None:
+        """Send the input to its end, or to the line that is no message, and say that it ended."""
+        failure: CommandFailed | None = None
+        try:
+            await self._send_input()
+        except CommandFailed as error:
+            failure = error
+        await self._send_batch()
+        await self._sent.put(None)
+        if failure is not None:
+            raise failure
+
+    async def _send_input(self) -> None:
+        """Read and send until the input ends. Raises BadLine, CommandFailed."""
+        loop = asyncio.get_running_loop()
+        source = StandardInput(STDIN)
+        # The first Ctrl-C ends the input; a second one does not wait for answers.
+        loop.add_signal_handler(signal.SIGINT, self._interrupted, source)
+        waiting = asyncio.ensure_future(source.lines())
+        while True:
+            gathered = bool(self._batch.partitions)
+            timeout = max(0.0, self._batch.deadline - loop.time()) if gathered else None
+            await asyncio.wait({waiting}, timeout=timeout)
+            if waiting.done():
+                lines = waiting.result()
+                if lines is None:
+                    return
+                waiting = asyncio.ensure_future(source.lines())
+                for line in lines:
+                    await self._add(line)
+            if loop.time() >= self._batch.deadline:
+                await self._send_batch()
+
+    def _interrupted(self, source: StandardInput) -> None:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        source.stop()
+
+    async def _add(self, line: bytes) -> None:
+        self._line_number += 1
+        message = self._message(line)
+        record = message.record
+        partition = self._partition if message.partition is None else message.partition
+        if partition is None:
+            partition = await self._choose_partition(record.key)
+        size_bytes = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        if not self._batch.has_room(partition, size_bytes, self._limit_bytes):
+            await self._send_batch()
+        if not self._batch.partitions:
+            self._batch.deadline = asyncio.get_running_loop().time() + LINGER_SECONDS
+        self._batch.add(partition, message, size_bytes)
+
+    async def _choose_partition(self, key: bytes | None) -> int:
+        try:
+            return await self._producer.partition_for(self._topic, key)
+        except HorologError:
+            return 0  # sending there is refused for the same reason, and in its turn
+
+    def _message(self, line: bytes) -> Message:
+        now_ms = self._clock.now_ms()
+        if not self._as_json:
+            return plain_message(line, now_ms)
+        message = json_message(line, self._line_number, now_ms)
+        timestamp_ms = message.record.timestamp_ms
+        if looks_like_other_unit(timestamp_ms) and not self._warned:
+            self._warned = True
+            note(
+                f"line {self._line_number}: timestamp_ms {timestamp_ms} is hardly in milliseconds; "
+                "it is sent as it is (said once)"
+            )
+        return message
+
+    async def _send_batch(self) -> None:
+        """Send what was gathered. Waits while too much is unanswered."""
+        batch, self._batch = self._batch, _Batch()
+        if not batch.partitions:
+            return
+        for partition, messages in batch.sets.items():
+            records = [message.record for message in messages]
+            send = partial(self._producer.send_many, self._topic, records, partition=partition)
+            answer = batch.answers[partition] = asyncio.create_task(send())
+            answer.add_done_callback(_retrieve)
+        await self._sent.put(batch)
+
+    async def _print_answers(self) -> bool:
+        """Print answers in the order of the input; returns whether any was a refusal."""
+        any_refused = False
+        while (batch := await self._sent.get()) is not None:
+            answers: dict[int, Iterator[SentRecord]] = {}
+            lines: list[str] = []
+            for partition in batch.partitions:
+                if partition not in answers:
+                    if not batch.answers[partition].done():
+                        emit(lines)
+                        lines.clear()
+                    try:
+                        answers[partition] = iter(await batch.answers[partition])
+                    except HorologError as error:
+                        any_refused = True
+                        answers[partition] = iter(())
+                        lines.append(json_line({"error": error.name, "message": error.message}))
+                sent = next(answers[partition], None)
+                if sent is not None:
+                    lines.append(_acknowledged(sent))
+            emit(lines)
+        return any_refused
+
+
+def _retrieve(answer: asyncio.Task[list[SentRecord]]) -> None:
+    """Of several sets that a broken connection fails, only the first is told about."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _acknowledged(sent: SentRecord) -> str:
+    return json_line(
+        {
+            "partition": sent.partition,
+            "offset": sent.offset,
+            "timestamp_ms": json_time(sent.timestamp_ms),
+        }
+    )

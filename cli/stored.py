@@ -1,0 +1,126 @@
+"""`horolog dump` and `horolog verify`: stored files, without a broker."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..storage.files import SystemFiles
+from ..storage.findings import Finding
+from ..storage.inspect import Dumped, DumpedMessage, DumpedOffsetEntry, DumpedTimeEntry, Remark
+from ..storage.inspect import dump as dump_file
+from ..storage.verify import verify as verify_directory
+from .errors import WrongUsage
+from .options import Json
+from .output import emit, json_bytes, json_line, json_time, shown_bytes, shown_time
+
+_LINES_AT_ONCE: Final = 1000
+
+
+def dump(
+    file: Annotated[Path, typer.Argument(help="A .log, .index or .timeindex file.")],
+    as_json: Json = False,
+) -> None:
+    """Print what is in a stored file. Exit code 1 when part of it makes no sense."""
+    try:
+        items = dump_file(SystemFiles(), file)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    wrong = False
+    lines: list[str] = []
+    for item in items:
+        wrong |= isinstance(item, Remark) and item.error
+        wrong |= isinstance(item, DumpedMessage) and not item.crc_ok
+        lines.append(json_line(_item_fields(item)) if as_json else _item_text(item))
+        if len(lines) == _LINES_AT_ONCE:
+            emit(lines)
+            lines.clear()
+    emit(lines)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def verify(
+    directory: Annotated[
+        Path, typer.Argument(help="A data directory, or the folder of one partition.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check stored files; only reads. Exit code 1 when something is wrong."""
+    try:
+        findings = verify_directory(SystemFiles(), directory)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    wrong = 0
+    for finding in findings:
+        wrong += finding.error
+        emit([json_line(_finding_fields(finding)) if as_json else _finding_text(finding)])
+    if not as_json:
+        emit([f"{directory}: {f'{wrong} found to be wrong' if wrong else 'nothing is wrong'}"])
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _item_fields(item: Dumped) -> dict[str, object]:
+    match item:
+        case DumpedMessage():
+            return {
+                "position": item.position,
+                "offset": item.offset,
+                "timestamp_ms": json_time(item.timestamp_ms),
+                "timestamp_type": item.timestamp_type,
+                "magic": item.magic,
+                "codec": item.codec,
+                "size_bytes": item.size_bytes,
+                "crc_ok": item.crc_ok,
+                "key": json_bytes(item.key),
+                "value": json_bytes(item.value),
+            }
+        case DumpedOffsetEntry():
+            return {
+                "position": item.position,
+                "offset": item.offset,
+                "log_position": item.log_position,
+            }
+        case DumpedTimeEntry():
+            return {
+                "position": item.position,
+                "timestamp_ms": item.timestamp_ms,
+                "offset": item.offset,
+            }
+        case Remark():
+            return {"position": item.position, "remark": item.text, "error": item.error}
+
+
+def _item_text(item: Dumped) -> str:
+    where = f"{item.position:>10}"
+    match item:
+        case DumpedMessage():
+            content = f"{shown_bytes(item.key)}  {shown_bytes(item.value)}"
+            kind = f"v{item.magic} {item.codec}{'' if item.crc_ok else ' BAD CRC'}"
+            time = shown_time(item.timestamp_ms)
+            return f"{where}  {item.offset:>8}  {time:24}  {kind}  {content}"
+        case DumpedOffsetEntry():
+            return f"{where}  {item.offset:>8}  at byte {item.log_position}"
+        case DumpedTimeEntry():
+            return f"{where}  {shown_time(item.timestamp_ms):24}  {item.offset:>8}"
+        case Remark():
+            return f"{where}  {'wrong' if item.error else 'note'}: {item.text}"
+
+
+def _finding_fields(finding: Finding) -> dict[str, object]:
+    return {
+        "path": str(finding.path),
+        "position": finding.position,
+        "rule": finding.rule,
+        "advice": finding.advice,
+        "error": finding.error,
+    }
+
+
+def _finding_text(finding: Finding) -> str:
+    where = str(finding.path)
+    if finding.position is not None:
+        where += f" at byte {finding.position}"
+    kind = "wrong" if finding.error else "note"
+    return f"{kind}  {where}: {finding.rule}. To do: {finding.advice}."

@@ -1,0 +1,188 @@
+"""`horolog topic`: create, list, describe, alter, delete."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from ..client.admin import Admin
+from ..client.results import TopicDescription
+from ..protocol.api.describe_log import DescribeLogPartitionResult
+from .errors import WrongUsage
+from .options import DEFAULT_ADDRESS, Json, Server, name_values
+from .output import emit, json_line, shown_size, table
+
+topics = typer.Typer(
+    help="Create, list, describe, change and delete topics.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic; may be repeated."),
+]
+
+
+@topics.command()
+def create(
+    name: Name,
+    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Partitions.")] = 1,
+    settings: Settings = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Create a topic."""
+    given = name_values(settings or [])
+
+    async def run() -> None:
+        async with Admin(server) as admin:
+            await admin.create_topic(name, partitions=partitions, settings=given)
+
+    asyncio.run(run())
+    text = f"created topic {name} with {_count(partitions, 'partition')}"
+    emit([json_line({"topic": name, "partitions": partitions}) if as_json else text])
+
+
+@topics.command("list")
+def list_(server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+    """List the topics."""
+
+    async def run() -> dict[str, int]:
+        async with Admin(server) as admin:
+            return await admin.list_topics()
+
+    found = asyncio.run(run())
+    if as_json:
+        emit(
+            json_line({"topic": name, "partitions": partitions})
+            for name, partitions in found.items()
+        )
+    elif found:
+        rows = [(name, str(partitions)) for name, partitions in found.items()]
+        emit(table(("topic", "partitions"), rows, right=("partitions",)))
+    else:
+        emit(["no topics"])
+
+
+@topics.command()
+def describe(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+    """Show a topic's partitions, and its settings with where each comes from: the topic, the
+    broker, or the default."""
+    description, logs = asyncio.run(_describe(server, name))
+    emit([_as_json(description, logs)] if as_json else _as_text(description, logs))
+
+
+@topics.command()
+def alter(
+    name: Name,
+    settings: Settings = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A setting to give back; may be repeated."),
+    ] = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Change settings of a topic; the others stay. They hold from the next append on."""
+    changes: dict[str, str | None] = dict(name_values(settings or []))
+    for unwanted in unset or []:
+        if unwanted in changes:
+            raise WrongUsage(f"--unset {unwanted}: it is in --set too")
+        changes[unwanted] = None
+    if not changes:
+        raise WrongUsage("give at least one --set NAME=VALUE or --unset NAME")
+
+    async def run() -> None:
+        async with Admin(server) as admin:
+            await admin.alter_topic(name, changes)
+
+    asyncio.run(run())
+    if as_json:
+        emit([json_line({"topic": name, "settings": changes})])
+    else:
+        said = (
+            f"{setting} unset" if value is None else f"{setting} = {value}"
+            for setting, value in changes.items()
+        )
+        emit([f"altered topic {name}: {', '.join(said)}"])
+
+
+@topics.command()
+def delete(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+    """Delete a topic and its messages."""
+
+    async def run() -> None:
+        async with Admin(server) as admin:
+            await admin.delete_topic(name)
+
+    asyncio.run(run())
+    emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
+
+
+Described = tuple[TopicDescription, list[DescribeLogPartitionResult]]
+
+
+def _describe(server: str, name: str) -> Coroutine[Any, Any, Described]:
+    async def run() -> Described:
+        async with Admin(server) as admin:
+            description = await admin.describe_topic(name)
+            logs = [
+                await admin.describe_log(name, partition)
+                for partition in range(description.partitions)
+            ]
+            return description, logs
+
+    return run()
+
+
+def _as_json(description: TopicDescription, logs: list[DescribeLogPartitionResult]) -> str:
+    return json_line(
+        {
+            "topic": description.name,
+            "partitions": [
+                {
+                    "partition": log.partition,
+                    "log_start_offset": log.log_start_offset,
+                    "log_end_offset": log.log_end_offset,
+                    "high_watermark": log.high_watermark,
+                    "size_bytes": log.size_bytes,
+                    "segments": len(log.segments),
+                }
+                for log in logs
+            ],
+            "settings": [
+                {"name": one.name, "value": one.value, "source": one.source}
+                for one in description.settings
+            ],
+        }
+    )
+
+
+def _as_text(description: TopicDescription, logs: list[DescribeLogPartitionResult]) -> list[str]:
+    columns = ("partition", "first offset", "next offset", "readable to", "size", "segments")
+    rows = [
+        (
+            str(log.partition),
+            str(log.log_start_offset),
+            str(log.log_end_offset),
+            str(log.high_watermark),
+            shown_size(log.size_bytes),
+            str(len(log.segments)),
+        )
+        for log in logs
+    ]
+    settings = [(one.name, one.value or "", one.source) for one in description.settings]
+    return [
+        f"topic {description.name}: {_count(description.partitions, 'partition')}",
+        "",
+        *table(columns, rows, right=columns),
+        "",
+        *table(("setting", "value", "from"), settings),
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
