@@ -44,9 +44,13 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
+        stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all."""
+        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all.
+
+        `stamp_missing=False` sends a message that is given no time without one.
+        """
         super().__init__(
             address,
             client_id=client_id,
@@ -56,6 +60,7 @@ class Producer(Client):
         self._acks = _acks(acks)
         self._codec = _codec(compression)
         self._ack_timeout_ms = request_timeout_ms
+        self._stamp_missing = stamp_missing
         self._clock = clock or SystemClock()
         self._turn = -1
 
@@ -109,17 +114,19 @@ class Producer(Client):
         return self._turn % count
 
     def _stamped(self, records: Sequence[NewRecord]) -> list[NewRecord]:
-        """The records, checked, each with a time."""
+        """The records, checked, each with a time unless it is to have none."""
         now_ms = self._clock.now_ms()
         stamped = []
         for record in records:
             for name, content in (("value", record.value), ("key", record.key)):
                 if content is not None and not isinstance(content, bytes):
                     raise TypeError(f"a {name} is bytes or None, not {type(content).__name__}")
-            if record.timestamp_ms == NO_TIMESTAMP:
+            if record.timestamp_ms != NO_TIMESTAMP:
+                epoch_ms(None, record.timestamp_ms, check_units=self._check_units)
+                stamped.append(record)
+            elif self._stamp_missing:
                 stamped.append(NewRecord(record.value, record.key, now_ms))
             else:
-                epoch_ms(None, record.timestamp_ms, check_units=self._check_units)
                 stamped.append(record)
         return stamped
 

@@ -3,24 +3,28 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ..config.broker import BrokerSettings
 from ..protocol.errors import HorologError
-from .broker import Broker
+from .broker import Addresses, Broker
 from .listener import CannotListen
 
+Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
+"""What runs beside a broker, in its loop, from when it can serve until it is to stop."""
 
-def serve(settings: BrokerSettings) -> int:
+
+def serve(settings: BrokerSettings, beside: Beside | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
     One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT`.
     The log goes to standard error. A broker that cannot start, or cannot stop cleanly, says why
-    in one line.
+    in one line. An error in `beside` stops the broker.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory(settings.event_loop)) as runner:
-            return runner.run(_serve(settings))
+            return runner.run(_serve(settings, beside))
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
         sys.stderr.write(f"horolog: {reason}\n")
@@ -35,7 +39,7 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: BrokerSettings) -> int:
+async def _serve(settings: BrokerSettings, beside: Beside | None) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -49,7 +53,23 @@ async def _serve(settings: BrokerSettings) -> int:
         http = "" if addresses.http is None else f" http={addresses.http}"
         sys.stdout.write(f"ready native={addresses.native}{http}\n")
         sys.stdout.flush()
-        await asked_to_stop.wait()
+        if beside is None:
+            await asked_to_stop.wait()
+        else:
+            await _run_beside(beside(addresses), asked_to_stop)
     finally:
         await broker.stop()
     return 0
+
+
+async def _run_beside(work: Coroutine[Any, Any, None], asked_to_stop: asyncio.Event) -> None:
+    """Return when asked to stop; raise what `work` raises. It may end before."""
+    asked = asyncio.ensure_future(asked_to_stop.wait())
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({asked, working}, return_when=asyncio.FIRST_COMPLETED)
+    if working.done():
+        working.result()
+        await asked
+    else:
+        working.cancel()
+        await asyncio.wait({working})
