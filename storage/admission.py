@@ -8,7 +8,7 @@ topics times) written in place; a set that cannot be is rebuilt (`rebuilding`).
 from dataclasses import dataclass
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import CorruptMessage, MessageTooLarge
+from ..protocol.errors import CorruptMessage, InvalidRequest, MessageTooLarge
 from ..protocol.records.codecs import decompress
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
@@ -17,6 +17,7 @@ from ..protocol.records.message import Entry, entries
 from ..protocol.records.problems import problem_error
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
 from .files import Buffer
+from .index_file import RELATIVE_OFFSET_MAX
 from .rebuilding import Message, rebuild
 from .timestamp_range import check_timestamps
 
@@ -245,3 +246,27 @@ def _finish(
         target.stamp_ms if settings.stamps_append_time else NO_TIMESTAMP,
         latency,
     )
+
+
+def check_stored(data: Buffer, log_end_offset: int, settings: TopicSettings) -> Walk:
+    """Check entries that are to be stored as they are; returns the walk over the whole ones.
+
+    Raises `CorruptMessage`, `MessageTooLarge`, `UnsupportedForMessageFormat`, and
+    `InvalidRequest` for offsets that do not rise from the log end on.
+    """
+    found = walk(data, 0, len(data), offsets=Offsets.RISING, base_offset=log_end_offset)
+    if found.problem not in (Problem.NONE, Problem.PARTIAL):
+        error = problem_error(data, found, len(data))
+        if found.problem is Problem.OFFSET:
+            raise InvalidRequest(
+                f"stored entries must have rising offsets from the log end {log_end_offset} on: "
+                f"{error.message}"
+            )
+        raise error
+    check_entry_size(found.largest_entry_bytes, settings)
+    if found.last_offset - found.first_offset + 1 >= RELATIVE_OFFSET_MAX:
+        raise InvalidRequest(
+            f"stored entries from offset {found.first_offset} to {found.last_offset} are too far "
+            f"apart for one segment ({RELATIVE_OFFSET_MAX}); append them in parts"
+        )
+    return found

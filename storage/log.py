@@ -11,23 +11,22 @@ from pathlib import Path
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import (
-    InvalidRequest,
     OffsetOutOfRange,
     RecordListTooLarge,
     StorageError,
 )
-from ..protocol.records.kernel import Offsets, Problem, Walk, walk
+from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..protocol.records.problems import problem_error
 from . import search
-from .admission import Target, admit, check_entry_size
+from .admission import Target, admit, check_stored
 from .description import LogDescription, describe_log
 from .files import Buffer
 from .flush import FlushWork
 from .index_file import RELATIVE_OFFSET_MAX
 from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, SegmentFacts, plan_retention
+from .rolling import roll_reason
 from .seams import Seams
 from .search import Found, Search, SearchView
 from .segment import Segment
@@ -183,24 +182,9 @@ class Log:
         """
         if self.failure is not None:
             raise self.failure
-        found = walk(data, 0, len(data), offsets=Offsets.RISING, base_offset=self.log_end_offset)
-        if found.problem not in (Problem.NONE, Problem.PARTIAL):
-            error = problem_error(data, found, len(data))
-            if found.problem is Problem.OFFSET:
-                raise InvalidRequest(
-                    f"stored entries must have rising offsets from the log end "
-                    f"{self.log_end_offset} on: {error.message}"
-                )
-            raise error
-        check_entry_size(found.largest_entry_bytes, self.settings)
+        found = check_stored(data, self.log_end_offset, self.settings)
         if not found.count:
             return _NOTHING_APPENDED
-        span = found.last_offset - found.first_offset + 1
-        if span >= RELATIVE_OFFSET_MAX:
-            raise InvalidRequest(
-                f"stored entries from offset {found.first_offset} to {found.last_offset} are too "
-                f"far apart for one segment ({RELATIVE_OFFSET_MAX}); append them in parts"
-            )
         if not self._list.gaps:
             self._list.gaps = True
             if self.on_gaps is not None:
@@ -211,7 +195,13 @@ class Log:
         self._last_stamp_ms = found.last_append_time_ms
         self._publish(now_ms, None)
         return Appended(
-            found.first_offset, found.last_offset, NO_TIMESTAMP, span, len(stored), None, rolled
+            found.first_offset,
+            found.last_offset,
+            NO_TIMESTAMP,
+            found.last_offset - found.first_offset + 1,
+            len(stored),
+            None,
+            rolled,
         )
 
     def _next_stamp(self, now_ms: int) -> int:
@@ -245,7 +235,7 @@ class Log:
                 f"the message set takes {len(data)} bytes; a segment takes at most "
                 f"{self.settings.segment_bytes} (segment.bytes)"
             )
-        reason = self._roll_reason(len(data), found, now_ms)
+        reason = roll_reason(self._list.active, self.settings, len(data), found, now_ms)
         try:
             if reason is not None:
                 # Where offsets jump far, the new segment begins just near enough to index them.
@@ -262,24 +252,6 @@ class Log:
             self._fail(failure)
             raise
         return reason
-
-    def _roll_reason(self, set_bytes: int, found: Walk, now_ms: int) -> str | None:
-        """Why the active segment cannot take the set; `None` when it can."""
-        active = self._list.active
-        if not active.fits(found.last_offset):
-            return "offsets"
-        if not active.size_bytes:
-            return None
-        if active.size_bytes + set_bytes > self.settings.segment_bytes:
-            return "size"
-        first_ms = active.first_timestamp_ms
-        if first_ms >= 0:
-            waited_ms = found.max_timestamp_ms - first_ms
-        else:
-            waited_ms = now_ms - active.created_ms
-        if waited_ms > self.settings.segment_ms - active.jitter_ms:
-            return "time"
-        return "index full" if active.indexes_full else None
 
     def roll(self, reason: str = "asked") -> None:
         """Close the active segment and begin the next one; an empty one stays. Raises `OSError`."""
