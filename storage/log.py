@@ -6,7 +6,6 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.topic import TopicSettings
@@ -16,10 +15,10 @@ from ..protocol.errors import (
     StorageError,
 )
 from ..protocol.records.kernel import Walk, walk
-from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
 from .admission import Target, admit, check_stored
+from .appended import NOTHING_APPENDED, Appended
 from .description import LogDescription, describe_log
 from .files import Buffer
 from .flush import FlushWork
@@ -35,27 +34,6 @@ from .watermark import Watermark
 
 _PASSING_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Write errors after which a log works again once there is room."""
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What became of an appended set."""
-
-    first_offset: int
-    """-1 when the set held no complete message."""
-    last_offset: int
-    append_time_ms: int
-    """-1 unless the broker stamped the messages."""
-    count: int
-    """Messages, those inside of wrappers counted one by one."""
-    size_bytes: int
-    """As stored."""
-    latency: LatencyCounts | None
-    rolled: str | None
-    """Why a new segment was begun for it, if one was."""
-
-
-_NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
 
 
 class Log:
@@ -160,7 +138,7 @@ class Log:
         )
         admitted = admit(record_set, self.settings, target)
         if admitted is None:
-            return _NOTHING_APPENDED
+            return NOTHING_APPENDED
         rolled = self._write(admitted.data, admitted.walk, now_ms)
         self._last_stamp_ms = admitted.append_time_ms
         self._publish(now_ms, admitted.first_offset if wait_for_sync else None)
@@ -184,7 +162,7 @@ class Log:
             raise self.failure
         found = check_stored(data, self.log_end_offset, self.settings)
         if not found.count:
-            return _NOTHING_APPENDED
+            return NOTHING_APPENDED
         if not self._list.gaps:
             self._list.gaps = True
             if self.on_gaps is not None:

@@ -25,7 +25,8 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from ...protocol.records.kernel import walk
-from ...storage.log import Appended, Log
+from ...storage.appended import Appended
+from ...storage.log import Log
 from ..figures import count
 from ..outcomes import CloseConnection
 from ..parking import Partition

@@ -1,0 +1,28 @@
+"""What an append answers."""
+
+from dataclasses import dataclass
+
+from ..protocol.records.latency import LatencyCounts
+from ..protocol.records.layout import NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an appended set."""
+
+    first_offset: int
+    """-1 when the set held no complete message."""
+    last_offset: int
+    append_time_ms: int
+    """-1 unless the broker stamped the messages."""
+    count: int
+    """Messages, those inside of wrappers counted one by one."""
+    size_bytes: int
+    """As stored."""
+    latency: LatencyCounts | None
+    rolled: str | None
+    """Why a new segment was begun for it, if one was."""
+
+
+NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
+"""The answer to a set without a complete message."""
