@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ..protocol.records.conversion import upconvert
-from ..protocol.records.layout import Codec
-from ..protocol.records.message import Entry
+from ..protocol.records.layout import LOG_APPEND_TIME_BIT, Codec
+from ..protocol.records.message import Entry, build_message
 from ..protocol.records.sets import build_wrapper, set_append_time
 
 
@@ -53,11 +53,24 @@ def _plain_set(messages: list[Message], next_offset: int, stamp_ms: int | None) 
         data = message.data
         if stamp_ms is not None and message.entry.magic == 0:
             data = upconvert(message.entry)
+        elif message.entry.is_append_time:
+            data = _unmarked(message.entry)
         position = len(stored)
         _put(stored, next_offset + number, data)
         if stamp_ms is not None:
             set_append_time(stored, position, len(data), stamp_ms)
     return stored
+
+
+def _unmarked(entry: Entry) -> bytes:
+    """The message with its own time as create time.
+
+    Inside a wrapper nobody looks at bit 3; outside, it would pass for an append time.
+    """
+    attributes = entry.attributes & ~LOG_APPEND_TIME_BIT
+    return build_message(
+        entry.key, entry.value, timestamp_ms=entry.timestamp_ms, attributes=attributes
+    )
 
 
 def _put(target: bytearray, offset: int, data: bytes) -> None:
