@@ -57,7 +57,7 @@ from ..protocol.api.offset_fetch import (
 )
 from .client import Client
 from .instants import epoch_ms
-from .responses import check, partition_result
+from .responses import check, partition_result, topic_result
 from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
 from .searching import find_offset, offsets_at
 
@@ -93,8 +93,7 @@ class Admin(Client):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
-        (topic,) = await self._metadata([name])
-        check(topic)
+        topic = topic_result(await self._metadata([name]), name)
         response: DescribeConfigsResponse = await self._cluster.request(
             DESCRIBE_CONFIGS,
             DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_name=name)]),

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..protocol.api.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
 from ..protocol.api.schema import Api
+from ..protocol.errors import LeaderNotAvailable
 from .connection import Connection, connect
 from .errors import ClientClosed
-from .responses import check
+from .responses import topic_result
 
 
 class Cluster:
@@ -68,11 +69,11 @@ class Cluster:
         response: MetadataResponse = await self.request(
             METADATA, MetadataRequest(topics=[MetadataTopic(name=topic)])
         )
-        for found in response.topics:
-            if found.name == topic:
-                check(found)
-                self._partition_counts[topic] = len(found.partitions)
-        return self._partition_counts[topic]
+        found = topic_result(response.topics, topic)
+        if not found.partitions:
+            raise LeaderNotAvailable(f"{topic} has no partitions yet")
+        self._partition_counts[topic] = len(found.partitions)
+        return len(found.partitions)
 
     def forget(self, topic: str) -> None:
         """What was known of `topic` turned out wrong."""

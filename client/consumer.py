@@ -1,5 +1,6 @@
 """Reading messages."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ class Consumer(Client):
         self._max_decompressed_bytes = max_decompressed_bytes
         self._assigned: dict[TopicPartition, _Assigned] = {}
         self._ready: deque[ConsumerRecord] = deque()
+        self._filling = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -189,7 +191,15 @@ class Consumer(Client):
             self._move(assigned, found.offset or 0)
 
     async def _fill(self, max_wait_ms: int) -> None:
-        """One fetch; what it brings is ready to be given out."""
+        """One fetch; what it brings is ready to be given out.
+
+        One at a time: a second caller gets its share of what the first one's fetch brings.
+        """
+        async with self._filling:
+            if not self._ready:
+                await self._fetch_once(max_wait_ms)
+
+    async def _fetch_once(self, max_wait_ms: int) -> None:
         if not self._assigned:
             raise ValueError("nothing is assigned; call assign() first")
         await self._find_beginnings()
@@ -239,8 +249,8 @@ class Consumer(Client):
 
     def _take_turns(self) -> None:
         """The broker fills a response in order: next time another partition is the first."""
-        first = next(iter(self._assigned))
-        self._assigned[first] = self._assigned.pop(first)
+        for first in list(self._assigned)[:1]:
+            self._assigned[first] = self._assigned.pop(first)
 
     def _read(self, topic: str, result: FetchPartitionResult, offset: int) -> list[ConsumerRecord]:
         """The messages of one partition from `offset` on.

@@ -47,7 +47,8 @@ class Producer(Client):
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all.
+        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
+        what the broker refuses is then lost unseen.
 
         `stamp_missing=False` sends a message that is given no time without one.
         """

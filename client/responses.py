@@ -12,15 +12,20 @@ class _Result(Protocol):
     error_message: str | None
 
 
+class _Named(_Result, Protocol):
+    name: str
+
+
 class _PartitionResult(_Result, Protocol):
     partition: int
 
 
+N = TypeVar("N", bound=_Named)
 P = TypeVar("P", bound=_PartitionResult)
 P_co = TypeVar("P_co", bound=_PartitionResult, covariant=True)
 
 
-class _TopicResult(Protocol[P_co]):
+class _Partitions(Protocol[P_co]):
     @property
     def name(self) -> str: ...
     @property
@@ -33,11 +38,20 @@ def check(result: _Result) -> None:
         raise error_from_code(result.error_code, result.error_message)
 
 
-def partition_result(topics: Iterable[_TopicResult[P]], topic: str, partition: int) -> P:
+def topic_result(topics: Iterable[N], topic: str) -> N:
+    """The result for one topic, its error raised. Raises ProtocolError when it is missing."""
+    for result in topics:
+        if result.name == topic:
+            check(result)
+            return result
+    raise ProtocolError(f"a response without {topic}, which was asked for")
+
+
+def partition_result(topics: Iterable[_Partitions[P]], topic: str, partition: int) -> P:
     """The result for one partition, its error raised. Raises ProtocolError when it is missing."""
-    for topic_result in topics:
-        if topic_result.name == topic:
-            for result in topic_result.partitions:
+    for found in topics:
+        if found.name == topic:
+            for result in found.partitions:
                 if result.partition == partition:
                     check(result)
                     return result

@@ -206,6 +206,9 @@ def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
             return [unpacker.unpack() for _ in range(length - 1)]
     except (ValueError, msgpack.OutOfData):
         pass
+    if frame[:1] == b"\x00":
+        # Where a Kafka request has the high byte of its api key.
+        raise ProtocolError("a Kafka client: it speaks Kafka's protocol, which has another port")
     raise ProtocolError(f"the frame is not a msgpack request: {fault}")
 
 

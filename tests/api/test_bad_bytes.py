@@ -15,7 +15,7 @@ from horolog.protocol.api.native import decode_body, decode_response, open_reque
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.shape import find_fault
 from horolog.protocol.errors import InvalidRequest
-from horolog.protocol.limits import MAX_DEPTH, UNCHECKED_FRAME_BYTES
+from horolog.protocol.limits import MAX_DEPTH, MAX_PARTITIONS, UNCHECKED_FRAME_BYTES
 
 # A container's count in its longest forms, with counts that no frame can hold.
 COUNTS = [-1, -2, 2**31 - 1, 2**31, 2**16]
@@ -167,12 +167,18 @@ def test_what_a_frame_that_is_not_checked_can_cost(
 
 
 def test_faults_13_a_hundred_thousand_partitions_take_bounded_time() -> None:
-    partitions = [{"partition": n, "timestamp": -1} for n in range(100_000)]
-    body = {"replica_id": -1, "topics": [{"name": "a", "partitions": partitions}]}
-    frame = msgpack.packb([2, 1, 9, None, body])
+    def frame(count: int) -> bytes:
+        partitions = [{"partition": n, "timestamp": -1} for n in range(count)]
+        body = {"replica_id": -1, "topics": [{"name": "a", "partitions": partitions}]}
+        packed: bytes = msgpack.packb([2, 1, 9, None, body])
+        return packed
+
+    assert MAX_PARTITIONS == 100_000
+    most = frame(MAX_PARTITIONS)
     started = time.perf_counter()
-    assert len(decode(frame).topics[0].partitions) == 100_000
+    assert len(decode(most).topics[0].partitions) == MAX_PARTITIONS
     assert time.perf_counter() - started < 5
+    assert decode(frame(MAX_PARTITIONS + 1)) is None
 
 
 def test_depth_is_limited_in_frames_that_are_checked() -> None:

@@ -306,6 +306,12 @@ def test_the_limit_of_a_client_id() -> None:
     assert open_request(msgpack.packb([0, 2, 9, client_id, {}]))[0].client_id == client_id
 
 
+def test_a_kafka_client_is_recognised() -> None:
+    versions_request = bytes.fromhex("0012 0003 00000001 0002 6d65 00")
+    with pytest.raises(ProtocolError, match="a Kafka client"):
+        open_request(versions_request)
+
+
 @pytest.mark.parametrize(
     ("api", "version"), [(0, 99), (0, -1), (4711, 0), (-5, 0), (2**63, 0), (0, 2**63)]
 )

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from horolog import Admin, ClientClosed, ConnectionFailed, Producer
+from horolog import (
+    Admin,
+    ClientClosed,
+    ConnectionFailed,
+    LeaderNotAvailable,
+    Producer,
+    ProtocolError,
+)
 from horolog.protocol.api.metadata import MetadataResponse, MetadataTopicResult
 from horolog.protocol.api.native import RequestHead
 from horolog.server.broker import Broker
@@ -42,6 +49,14 @@ async def test_one_connection_serves_many_callers(scripted_broker: Any) -> None:
         await asyncio.gather(*(admin.list_topics() for _ in range(20)))
         await admin.close()
         assert len(broker.connections) == 1
+
+
+async def test_a_topic_without_partitions_is_not_ready(scripted_broker: Any) -> None:
+    async with scripted_broker(topics) as broker, Producer(broker.address) as producer:
+        with pytest.raises(LeaderNotAvailable, match="a has no partitions yet"):
+            await producer.partition_for("a", b"k")
+        with pytest.raises(ProtocolError, match="a response without b"):
+            await producer.partition_for("b", b"k")
 
 
 async def test_a_closed_client_says_so(address: str) -> None:

@@ -189,6 +189,26 @@ async def test_a_partition_that_is_not_wanted_any_more(address: str) -> None:
         assert [record.partition for record in await consumer.fetch()] == [1 - first.partition] * 3
 
 
+async def test_partitions_may_go_while_a_fetch_waits(address: str) -> None:
+    await fill(address, "t", [T0])
+    async with Consumer(address, max_wait_ms=30_000) as consumer:
+        consumer.assign("t", 0, offset=1)
+        waiting = asyncio.ensure_future(consumer.fetch())
+        await asyncio.sleep(0)
+        consumer.unassign("t", 0)
+        await fill(address, "t", [T0])
+        assert await waiting == []
+
+
+async def test_two_readers_of_one_consumer_get_each_message_once(address: str) -> None:
+    await fill(address, "t", [T0] * 10)
+    async with Consumer(address) as consumer:
+        consumer.assign("t")
+        halves = await asyncio.gather(take(consumer, 5), take(consumer, 5))
+    offsets = [record.offset for half in halves for record in half]
+    assert sorted(offsets) == list(range(10))
+
+
 async def test_an_offset_out_of_range_is_the_readers_business(address: str) -> None:
     await fill(address, "t", [T0])
     async with Consumer(address) as consumer:
