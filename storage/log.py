@@ -163,10 +163,7 @@ class Log:
         found = check_stored(data, self.log_end_offset, self.settings)
         if not found.count:
             return NOTHING_APPENDED
-        if not self._list.gaps:
-            self._list.gaps = True
-            if self.on_gaps is not None:
-                self.on_gaps(self)
+        self._note_gaps()
         now_ms = self._seams.clock.now_ms()
         stored = memoryview(data)[: found.end]
         rolled = self._write(stored, self._walk_for(self._list.active, stored), now_ms)
@@ -362,6 +359,14 @@ class Log:
         self._list.truncate(offset, self.settings)
         self._last_stamp_ms = self._list.last_stamp_ms()
         self._ends_at(offset)
+        if self._list.active.scan_tail().next_offset < offset:
+            self._note_gaps()  # A wrapper went whose first messages were below `offset`.
+
+    def _note_gaps(self) -> None:
+        if not self._list.gaps:
+            self._list.gaps = True
+            if self.on_gaps is not None:
+                self.on_gaps(self)
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises `OSError`."""
