@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
 from random import Random
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
 from ..config.broker import BrokerSettings
@@ -26,10 +27,12 @@ from .http import HttpServer
 from .listener import Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
 from .maintenance import Maintenance
-from .metrics import build_registry, metrics_text
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .work import Work
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
@@ -72,6 +75,7 @@ class Broker:
         self._files = files or SystemFiles()
         self._cleanups = AsyncExitStack()
         self._serving = False
+        self._registry: CollectorRegistry | None = None
 
     async def start(self) -> None:
         """Open the data and serve.
@@ -86,8 +90,7 @@ class Broker:
                 http = cleanups.enter_context(bind(self.settings.http_listen, "http.listen"))
             capacity = self._open_storage(cleanups)
             self._make_services(cleanups)
-            if http is not None:
-                await self._start_http(http, cleanups)
+            self._start_http(http, cleanups)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
             self._start_connections(native, capacity, cleanups)
@@ -96,12 +99,6 @@ class Broker:
             )
             self._cleanups = cleanups.pop_all()
         self._serving = True
-        self.observe(
-            "broker_started",
-            native=self.addresses.native,
-            http=self.addresses.http,
-            data_dir=str(self.settings.data_dir),
-        )
 
     async def stop(self) -> None:
         """Answer what was received, sync, and leave the data directory cleanly closed.
@@ -118,6 +115,10 @@ class Broker:
         # A topic may have been counted once more while it was being deleted.
         for name in self.figures.topics.keys() - self.directory.topics().keys():
             self.figures.forget(name)
+        from .metrics import build_registry, metrics_text
+
+        if self._registry is None:
+            self._registry = build_registry(self.figures, self)
         return metrics_text(self._registry)
 
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
@@ -206,11 +207,30 @@ class Broker:
         commits.when_idle(done.set)
         await done.wait()
 
-    async def _start_http(self, listening: socket.socket, cleanups: AsyncExitStack) -> None:
-        self._registry = build_registry(self.figures, self)
+    def _start_http(self, listening: socket.socket | None, cleanups: AsyncExitStack) -> None:
+        """Take connections on the HTTP port at once, and answer them as soon as may be."""
+        if listening is not None:
+            listening.listen()
         server = HttpServer(self.metrics_text, lambda: self._serving)
         cleanups.push_async_callback(server.stop)
-        await server.start(listening)
+        late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
+        cleanups.push_async_callback(asyncio.wait, [late])
+
+    async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
+        """What a client of the native port need not wait for: the log and the HTTP port."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, _import_late)
+            self.observe(
+                "broker_started",
+                native=self.addresses.native,
+                http=self.addresses.http,
+                data_dir=str(self.settings.data_dir),
+            )
+            if listening is not None:
+                await server.start(listening)
+        except Exception as error:
+            self.observe("http_failed", error=error)
 
     def _start_connections(
         self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack
@@ -244,3 +264,9 @@ class Broker:
     async def _finish_connections(self) -> None:
         self.services.fetches.close()
         await self._connections.finish(STOP_SECONDS)
+
+
+def _import_late() -> None:
+    """Import, in a thread, what would keep a broker from starting in a moment."""
+    for name in ("structlog", "prometheus_client", "aiohttp.web"):
+        import_module(name)

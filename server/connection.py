@@ -12,7 +12,7 @@ request or an unread answer may take.
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from ..protocol.api.framing import FrameReader, ProtocolError
 from .figures import Figures, count
@@ -75,8 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none of asyncio's by class, only by what they can do.
+        transport = self._transport = cast(asyncio.Transport, transport)
         self._local_address = transport.get_extra_info("sockname")[:2]
         peer = transport.get_extra_info("peername")
         self.peer = "{}:{}".format(*peer[:2]) if peer else "unknown"

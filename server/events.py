@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
-import structlog
-
 from ..clock import Clock
 from ..protocol.errors import HorologError
 from ..times import format_time
@@ -30,21 +28,28 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "connection_refused": "warning",
         "deletion_failed": "warning",
         "index_rebuilt": "warning",
-        "log_failed": "error",
+        "limits_lowered": "warning",
         "loop_error": "error",
+        "partition_folder_missing": "error",
         "positions_compaction_failed": "warning",
         "positions_cut": "warning",
         "positions_damaged": "error",
-        "request_failed": "error",
         "segment_damaged": "error",
         "segment_set_aside": "error",
-        "storage_failed": "error",
         "stray_file": "warning",
-        "task_failed": "error",
+        "stray_ignored": "warning",
+        "sync_not_started": "error",
+        "topics_file_broken": "error",
         "torn_tail_cut": "warning",
     }
 )
-"""Events that are more than information; the others are logged as `info`."""
+"""Events that are more than information. Of the others, those whose name ends in `_failed` are
+errors and the rest are information."""
+
+
+def level_of(event: str) -> str:
+    """The level at which an event is logged."""
+    return LEVEL_OF.get(event, "error" if event.endswith("_failed") else "info")
 
 
 class Events:
@@ -62,7 +67,10 @@ class Events:
         """Without a `stream` nothing is logged."""
         self._figures = figures
         self._clock = clock
-        self._logger = None if stream is None else _logger(clock, log_format, log_level, stream)
+        self._log_format = log_format
+        self._log_level = log_level
+        self._stream = stream
+        self._logger: Any = None
         self._lock = threading.Lock()
         self._second = -1
         self._lines: dict[str, int] = {}
@@ -72,8 +80,10 @@ class Events:
             counting = _COUNTED.get(event)
             if counting is not None:
                 counting(self._figures, fields)
-            if self._logger is None or not self._may_log(event):
+            if self._stream is None or not self._may_log(event):
                 return
+            if self._logger is None:
+                self._logger = _logger(self._clock, self._log_format, self._log_level, self._stream)
         error = fields.pop("error", None)
         if isinstance(error, BaseException):
             fields["error"] = str(error) or type(error).__name__
@@ -82,7 +92,7 @@ class Events:
                 fields["exc_info"] = error
         elif error is not None:
             fields["error"] = error
-        self._logger.log(_LEVELS[LEVEL_OF.get(event, "info")], event, **fields)
+        self._logger.log(_LEVELS[level_of(event)], event, **fields)
 
     def _may_log(self, event: str) -> bool:
         second = int(self._clock.monotonic())
@@ -97,6 +107,9 @@ class Events:
 
 
 def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> Any:
+    # It takes a tenth of a second to import, which the start of a broker need not wait for.
+    import structlog
+
     def add_time(_: Any, __: str, fields: Any) -> Any:
         return {"time": format_time(clock.now_ms())} | fields
 

@@ -1,4 +1,7 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever starts and stops the broker."""
+"""The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever starts and stops the broker.
+
+aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
+"""
 
 import socket
 from collections.abc import Callable
@@ -31,7 +34,6 @@ class HttpServer:
 
     async def start(self, listening: socket.socket) -> None:
         """Serve on `listening`, which this object closes in the end."""
-        # aiohttp takes longer to import than the rest of the broker to start.
         from aiohttp import web
 
         application = web.Application(client_max_size=1024)

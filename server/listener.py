@@ -144,7 +144,7 @@ class Listener:
                 if error.errno in _GONE:
                     continue
                 if error.errno in OUT_OF_DESCRIPTORS and self._close_surplus():
-                    continue
+                    return
                 self._rest(error)
                 return
             self._take(connection)
@@ -162,21 +162,24 @@ class Listener:
         task.add_done_callback(self._starting.discard)
 
     def _close_surplus(self) -> bool:
-        """Take one connection with the spare descriptor and close it; False if none was taken."""
-        if self._spare < 0:
-            self._spare = _open_spare()
-            return False
-        os.close(self._spare)
+        """Take what waits in the backlog with the spare descriptor and close it, one by one.
+
+        False when not even that is possible.
+        """
+        if self._spare >= 0:
+            os.close(self._spare)
         try:
-            connection, _ = self._socket.accept()
-        except OSError:
-            return False
-        else:
-            connection.close()
-            self._refused("no file descriptors are left")
-            return True
+            for _ in range(ACCEPTS_A_TURN):
+                connection, _ = self._socket.accept()
+                connection.close()
+                self._refused("no file descriptors are left")
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            return error.errno in _GONE
         finally:
             self._spare = _open_spare()
+        return True
 
     def _rest(self, error: OSError) -> None:
         """Leave the backlog alone for a while: the loop would call again at once, for ever."""

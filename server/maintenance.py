@@ -128,7 +128,10 @@ class Maintenance:
         now_ms = self._clock.now_ms()
         for log in self._directory.open_logs():
             since_ms = log.unflushed_since_ms
-            if since_ms is not None and now_ms - since_ms >= log.settings.flush_ms:
+            due = since_ms is not None and now_ms - since_ms >= log.settings.flush_ms
+            # Somebody waits for a sync; if the one asked for could not begin, this one may.
+            awaited = log.high_watermark < log.log_end_offset
+            if due or awaited:
                 self._commits.request(log)
 
     async def _write_recovery_points(self) -> None:
@@ -138,7 +141,7 @@ class Maintenance:
     async def _write_checkpoints(self) -> None:
         self._synced = False
         try:
-            self._directory.write_checkpoints()
+            await self._work.in_storage_thread(self._directory.write_checkpoints)
         except BaseException:
             self._synced = True
             raise

@@ -38,7 +38,10 @@ class FlushWork:
         finally:
             self.close()
         for path in self.index_paths:
-            index = self.files.open(path)
+            try:
+                index = self.files.open(path)
+            except FileNotFoundError:
+                continue  # retention dropped the segment since this work was handed out
             try:
                 index.sync()
             finally:

@@ -16,33 +16,34 @@ from ...protocol.api.metadata import METADATA
 from ...protocol.api.offset_commit import OFFSET_COMMIT
 from ...protocol.api.offset_fetch import OFFSET_FETCH
 from ...protocol.api.produce import PRODUCE
-from . import (
-    api_versions,
-    describe_log,
-    fetch,
-    list_offsets,
-    metadata,
-    positions,
-    produce,
-    settings,
-    topics,
-)
+from .api_versions import handle as answer_api_versions
 from .base import Handler
+from .describe_log import handle as describe_log
+from .fetch import handle as fetch
+from .list_offsets import handle as list_offsets
+from .metadata import handle as metadata
+from .positions import commit as commit_positions
+from .positions import fetch as fetch_positions
+from .produce import handle as produce
+from .settings import alter as alter_settings
+from .settings import describe as describe_settings
+from .topics import create as create_topics
+from .topics import delete as delete_topics
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {
-        PRODUCE.key: produce.handle,
-        FETCH.key: fetch.handle,
-        LIST_OFFSETS.key: list_offsets.handle,
-        METADATA.key: metadata.handle,
-        CREATE_TOPICS.key: topics.create,
-        DELETE_TOPICS.key: topics.delete,
-        DESCRIBE_CONFIGS.key: settings.describe,
-        ALTER_CONFIGS.key: settings.alter,
-        OFFSET_COMMIT.key: positions.commit,
-        OFFSET_FETCH.key: positions.fetch,
-        API_VERSIONS.key: api_versions.handle,
-        DESCRIBE_LOG.key: describe_log.handle,
+        PRODUCE.key: produce,
+        FETCH.key: fetch,
+        LIST_OFFSETS.key: list_offsets,
+        METADATA.key: metadata,
+        CREATE_TOPICS.key: create_topics,
+        DELETE_TOPICS.key: delete_topics,
+        DESCRIBE_CONFIGS.key: describe_settings,
+        ALTER_CONFIGS.key: alter_settings,
+        OFFSET_COMMIT.key: commit_positions,
+        OFFSET_FETCH.key: fetch_positions,
+        API_VERSIONS.key: answer_api_versions,
+        DESCRIBE_LOG.key: describe_log,
     }
 )
 """Handlers by api key."""

@@ -93,12 +93,20 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Dele
     for name in dict.fromkeys(request.topic_names):
         result = DeletableTopicResult(name=name)
         try:
-            entry = services.logs.topic(name)
-            services.directory.delete_topic(name)
-            services.figures.forget(name)
-            services.logs.went_away(name, entry.partitions)
+            _delete_one(services, name)
         except Exception as error:
             outcome = services.outcomes.of(error, api="delete-topics")
             result.error_code, result.error_message = outcome
         results.append(result)
     return DeleteTopicsResponse(responses=results)
+
+
+def _delete_one(services: Services, name: str) -> None:
+    entry = services.directory.topics().get(name)
+    try:
+        services.directory.delete_topic(name)
+    finally:
+        # Even when the disk did not let it be finished, the topic is gone for everybody.
+        if entry is not None and name not in services.directory.topics():
+            services.figures.forget(name)
+            services.logs.went_away(name, entry.partitions)

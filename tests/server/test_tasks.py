@@ -16,11 +16,13 @@ class Passes:
         self.failures = failures
         self.count = 0
         self.running = 0
+        self.began = asyncio.Event()
 
     async def __call__(self) -> None:
         self.count += 1
         self.running += 1
         assert self.running == 1
+        self.began.set()
         await asyncio.sleep(0)
         self.running -= 1
         if self.failures:
@@ -119,8 +121,7 @@ async def test_a_pass_asked_for_during_a_pass_is_one_of_its_own(events: Events) 
     task = make(passes, events)
     task.start()
     first = asyncio.ensure_future(task.run_now())
-    while not passes.running:
-        await asyncio.sleep(0)
+    await passes.began.wait()
     await task.run_now()
     await first
     await task.stop()

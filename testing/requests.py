@@ -1,0 +1,102 @@
+"""Requests for one topic and one partition, and what is of interest in their answers, for tests."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..protocol.api.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
+from ..protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ..protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ..protocol.api.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ..protocol.records.layout import Codec
+from .logs import timed_set
+
+
+def message_set(
+    *timestamps_ms: int, value: bytes = b"hello", magic: int = 1, codec: Codec = Codec.NONE
+) -> bytes:
+    """A set as a producer sends it: a message for each timestamp (-1: none)."""
+    return bytes(timed_set(*timestamps_ms, value=value, magic=magic, codec=codec))
+
+
+def create_topic(name: str, partitions: int = 1, **settings: object) -> CreateTopicsRequest:
+    """`settings` are the topic's, with underscores for dots."""
+    configs = [
+        CreatableConfig(name=setting.replace("_", "."), value=str(value))
+        for setting, value in settings.items()
+    ]
+    topic = CreatableTopic(name=name, num_partitions=partitions, configs=configs)
+    return CreateTopicsRequest(topics=[topic])
+
+
+def produce(
+    topic: str,
+    record_set: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    timeout_ms: int = 30_000,
+) -> ProduceRequest:
+    return produce_to(topic, [(partition, record_set)], acks=acks, timeout_ms=timeout_ms)
+
+
+def produce_to(
+    topic: str,
+    sets: Iterable[tuple[int, bytes | None]],
+    *,
+    acks: int = 1,
+    timeout_ms: int = 30_000,
+) -> ProduceRequest:
+    """A set for each of several partitions."""
+    partitions = [ProducePartition(partition=number, records=data) for number, data in sets]
+    topics = [ProduceTopic(name=topic, partitions=partitions)]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topics=topics)
+
+
+def fetch(
+    topic: str,
+    *places: tuple[int, int],
+    max_wait_ms: int = 0,
+    min_bytes: int = 0,
+    partition_max_bytes: int = 1 << 20,
+    max_bytes: int = 1 << 30,
+) -> FetchRequest:
+    """`places` are (partition, offset)."""
+    partitions = [
+        FetchPartition(
+            partition=number, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+        )
+        for number, offset in places
+    ]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(name=topic, partitions=partitions)],
+    )
+
+
+def list_offsets(
+    topic: str, *targets: tuple[int, int], max_num_offsets: int = 1, replica_id: int = -1
+) -> ListOffsetsRequest:
+    """`targets` are (partition, time in ms or sentinel)."""
+    partitions = [
+        ListOffsetsPartition(partition=number, timestamp=target, max_num_offsets=max_num_offsets)
+        for number, target in targets
+    ]
+    topics = [ListOffsetsTopic(name=topic, partitions=partitions)]
+    return ListOffsetsRequest(replica_id=replica_id, topics=topics)
+
+
+def results(response: Any) -> list[Any]:
+    """The results of all partitions, in order."""
+    return [result for topic in response.topics for result in topic.partitions]
+
+
+def result(response: Any) -> Any:
+    """The result of the only partition."""
+    (only,) = results(response)
+    return only

@@ -1,0 +1,87 @@
+"""A client that speaks the native protocol frame by frame, for tests of servers.
+
+It decodes what it gets and checks nothing else, and it can send what no client should.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ..config.address import split_address
+from ..protocol.api import native
+from ..protocol.api.registry import APIS
+from ..protocol.api.schema import Api
+from ..protocol.errors import NO_ERROR, error_from_code
+from ..protocol.limits import LENGTH_BYTES
+
+CLIENT_ID = "wire"
+
+
+class Wire:
+    """One connection. Answers are read one by one, in the order in which they come."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._numbers = itertools.count(1)
+        self._sent: dict[int, tuple[Api, int]] = {}
+
+    @classmethod
+    async def open(cls, address: str, *, limit: int = 1 << 26) -> "Wire":
+        """Connect to `HOST:PORT`. `limit` is how much is buffered before reading stops."""
+        host, port = split_address(address)
+        return cls(*await asyncio.open_connection(host, port, limit=limit))
+
+    def send(self, api: Api, version: int, body: object) -> int:
+        """Send a request and return its correlation id."""
+        number = next(self._numbers)
+        self._sent[number] = (api, version)
+        self.writer.write(native.encode_request(api, version, number, CLIENT_ID, body))
+        return number
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send anything at all."""
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        """The next frame, without its length. Raises `IncompleteReadError` at the end."""
+        length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big")
+        return await self.reader.readexactly(length)
+
+    async def receive(self) -> tuple[int, Any]:
+        """Correlation id and body of the next answer. Raises the `HorologError` that it is."""
+        head, raw = native.open_response(await self.frame())
+        if head.error_code != NO_ERROR:
+            raise error_from_code(head.error_code, native.error_message(raw))
+        api, version = self._sent.pop(head.correlation_id)
+        return head.correlation_id, native.decode_response(api.response, version, raw)
+
+    async def call(self, body: object, version: int | None = None) -> Any:
+        """Send a request, in its highest version by default, and return the answer's body."""
+        api = next(api for api in APIS.values() if api.request is type(body))
+        sent = self.send(api, api.max_version if version is None else version, body)
+        received, answer = await self.receive()
+        assert received == sent
+        return answer
+
+    async def at_end(self) -> bool:
+        """Wait until the server closes or resets; False if it sends something instead."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@asynccontextmanager
+async def wire(address: str) -> AsyncIterator[Wire]:
+    """An open connection, closed in the end."""
+    client = await Wire.open(address)
+    try:
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,184 @@
+"""Accepting connections: the cap, running out of descriptors, addresses that are taken."""
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import cast
+
+import pytest
+
+from horolog.server.listener import (
+    RESERVED_FILES,
+    CannotListen,
+    Listener,
+    address_of,
+    bind,
+    share_files,
+)
+
+pytestmark = pytest.mark.both_loops
+
+
+Address = tuple[str, int]
+
+
+class Greeter(asyncio.Protocol):
+    """Says hello and stays."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(b"hello")
+
+
+class Door:
+    """Admits up to a number of connections and counts the rest."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.inside: list[Greeter] = []
+        self.turned_away = 0
+        self.reasons: list[str] = []
+        self.told = asyncio.Event()
+
+    def admit(self) -> Greeter | None:
+        if len(self.inside) >= self.places:
+            self.turned_away += 1
+            return None
+        self.inside.append(Greeter())
+        return self.inside[-1]
+
+    def failed(self, protocol: asyncio.BaseProtocol) -> None:
+        self.inside.remove(protocol)  # type: ignore[arg-type]
+
+    def refused(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self.told.set()
+
+
+@asynccontextmanager
+async def open_door(places: int) -> AsyncIterator[tuple[Door, Listener, Address]]:
+    door = Door(places)
+    listening = bind("127.0.0.1:0", "listen")
+    listener = Listener(
+        asyncio.get_running_loop(),
+        listening,
+        admit=door.admit,
+        failed=door.failed,
+        refused=door.refused,
+    )
+    listener.start()
+    try:
+        yield door, listener, listening.getsockname()
+    finally:
+        listener.close()
+        for greeter in door.inside:
+            greeter.transport.abort()
+
+
+async def greeting(address: Address) -> tuple[bytes, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(*address)
+    return await reader.read(5), writer
+
+
+async def test_connections_above_the_cap_are_closed_at_once() -> None:
+    async with open_door(2) as (door, _, address):
+        greetings = [await greeting(address) for _ in range(5)]
+        assert [text for text, _ in greetings] == [b"hello", b"hello", b"", b"", b""]
+        assert door.turned_away == 3
+        for _, writer in greetings:
+            writer.close()
+
+
+async def test_closing_stops_accepting_and_keeps_connections() -> None:
+    async with open_door(2) as (door, listener, address):
+        reader, writer = await asyncio.open_connection(*address)
+        assert await reader.readexactly(5) == b"hello"
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        door.inside[0].transport.write(b"still here")
+        assert await reader.readexactly(10) == b"still here"
+        listener.close()
+        writer.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no further file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    gaps = []
+    try:
+        while True:
+            try:
+                gaps.append(os.dup(0))
+            except OSError:
+                break
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for gap in gaps:
+            os.close(gap)
+
+
+async def test_without_descriptors_surplus_connections_are_closed_and_it_recovers() -> None:
+    loop = asyncio.get_running_loop()
+    async with open_door(10) as (door, _, address):
+        _, first = await greeting(address)
+        clients = [socket.socket() for _ in range(3)]
+        with no_descriptors():
+            for client in clients:
+                client.setblocking(False)
+                client.connect_ex(address)
+            await door.told.wait()
+            received = [await loop.sock_recv(client, 5) for client in clients]
+        assert received == [b"", b"", b""]
+        assert door.reasons == ["no file descriptors are left"] * 3
+        text, again = await greeting(address)
+        assert text == b"hello"
+        first.close()
+        again.close()
+        for client in clients:
+            client.close()
+
+
+def test_an_address_that_is_taken() -> None:
+    taken = bind("127.0.0.1:0", "listen")
+    taken.listen()
+    with pytest.raises(CannotListen, match=rf"{address_of(taken)} \(http\.listen\): Address alre"):
+        bind(address_of(taken), "http.listen")
+    taken.close()
+
+
+def test_an_address_of_another_machine() -> None:
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1:0"):
+        bind("192.0.2.1:0", "listen")
+
+
+def test_an_address_in_brackets() -> None:
+    bound = bind("[::1]:0", "listen")
+    assert address_of(bound).startswith("[::1]:")
+    bound.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "connections", "files"),
+    [
+        pytest.param(20_000, 1000, 1000, id="enough for both"),
+        pytest.param(2000 + RESERVED_FILES, 1000, 1000, id="just enough"),
+        pytest.param(1000 + RESERVED_FILES, 500, 500, id="half each"),
+        pytest.param(64, 16, 16, id="tc18: a very low limit"),
+        pytest.param(8, 4, 4, id="hardly any"),
+    ],
+)
+def test_descriptors_are_shared_out(limit: int, connections: int, files: int) -> None:
+    assert share_files(limit, 1000, 1000) == (connections, files)
+
+
+def test_fewer_files_leave_room_for_connections() -> None:
+    assert share_files(1000 + RESERVED_FILES, 900, 100) == (900, 100)
+    assert share_files(1000 + RESERVED_FILES, 100, 1000) == (100, 900)
