@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from horolog.protocol.errors import RecordListTooLarge
 from horolog.protocol.records.message import records
 from horolog.storage.log import Log
+from horolog.testing.logs import LogFolder
 
-from .logs import LogFolder
 from .model import LOG_APPEND_TIME, Message, Model, SentSet, sent_as_stored
 
 MAX_DECOMPRESSED_BYTES = 1 << 20
@@ -27,11 +27,11 @@ def produce(
     first_offset = log.log_end_offset
     stamp_ms = next_stamp(folder, model)
     expected = sent_as_stored(sent, log.settings, first_offset, stamp_ms)
-    before = folder.all_files()
+    before = folder.content()
     try:
         appended = log.append(sent.encoded(), wait_for_sync=wait_for_sync)
     except RecordListTooLarge:
-        assert folder.all_files() == before
+        assert folder.content() == before
         assert log.log_end_offset == first_offset
         return []
     stamps = log.settings.stamps_append_time

@@ -5,11 +5,13 @@ by looking at every message.
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.message import entries
+from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -26,6 +28,16 @@ class Message:
     value: bytes | None
 
 
+class Quirk(Enum):
+    """What some clients do to a v1 wrapper and a broker puts up with."""
+
+    NONE = "written as it should be"
+    OFFSET_ZERO = "the wrapper has offset 0 instead of its last message's"
+    WRONG_TIME = "the wrapper has another time than the largest in it"
+    INNER_OFFSETS = "the messages in it do not count from 0"
+    INNER_APPEND_TIME = "the messages in it say that their time is an append time"
+
+
 @dataclass(frozen=True)
 class Part:
     """Messages of one format that are sent plain or, with a codec, as one wrapper."""
@@ -33,9 +45,36 @@ class Part:
     magic: int
     codec: Codec
     records: tuple[NewRecord, ...]
+    quirk: Quirk = Quirk.NONE
 
     def encoded(self, base_offset: int = 0) -> bytearray:
-        return build_set(self.records, magic=self.magic, codec=self.codec, base_offset=base_offset)
+        if self.quirk is Quirk.NONE or self.codec is Codec.NONE or not self.magic:
+            return build_set(
+                self.records, magic=self.magic, codec=self.codec, base_offset=base_offset
+            )
+        first = 3 if self.quirk is Quirk.INNER_OFFSETS else 0
+        inner = build_set(self.records, base_offset=first)
+        if self.quirk is Quirk.INNER_APPEND_TIME:
+            for entry in entries(bytes(inner)):
+                set_append_time(inner, entry.position, entry.size, max(entry.timestamp_ms, 0))
+        largest_ms = max(record.timestamp_ms for record in self.records)
+        return build_wrapper(
+            inner,
+            offset=0 if self.quirk is Quirk.OFFSET_ZERO else base_offset + len(self.records) - 1,
+            timestamp_ms=5_000 if self.quirk is Quirk.WRONG_TIME else largest_ms,
+            magic=1,
+            codec=self.codec,
+        )
+
+    @property
+    def effective_records(self) -> tuple[NewRecord, ...]:
+        """The records with the times that `encoded` gives them."""
+        if self.quirk is not Quirk.INNER_APPEND_TIME or self.codec is Codec.NONE or not self.magic:
+            return self.records
+        return tuple(
+            NewRecord(record.value, record.key, max(record.timestamp_ms, 0))
+            for record in self.records
+        )
 
 
 @dataclass(frozen=True)
@@ -56,10 +95,6 @@ class SentSet:
         """The codec that the whole set counts as: that of its last wrapper."""
         return next((part.codec for part in reversed(self.parts) if part.codec), Codec.NONE)
 
-    @property
-    def count(self) -> int:
-        return sum(len(part.records) for part in self.parts)
-
 
 def sent_as_stored(
     sent: SentSet, settings: TopicSettings, first_offset: int, stamp_ms: int
@@ -69,10 +104,10 @@ def sent_as_stored(
     wanted = settings.compression_type
     codec = names[wanted] if wanted in names else Codec[wanted.upper()]
     one_format = max(part.magic for part in sent.parts) if codec else None
-    messages = []
+    messages: list[Message] = []
     for part in sent.parts:
         magic = part.magic if one_format is None else one_format
-        for record in part.records:
+        for record in part.effective_records:
             timestamp_ms, kind = record.timestamp_ms, CREATE_TIME if magic else None
             if settings.stamps_append_time:
                 timestamp_ms, kind = stamp_ms, LOG_APPEND_TIME

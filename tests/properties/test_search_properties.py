@@ -3,10 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.testing.logs import LogFolder
+
 from .filling import fill, produce, read_from, search, search_largest
-from .logs import LogFolder, log_folder
+from .logs import log_folder
 from .model import Model, SentSet
-from .strategies import examples, sent_sets, times, topic_settings_texts
+from .strategies import examples, sent_sets, topic_settings_texts
 
 set_lists = st.lists(sent_sets, min_size=1, max_size=25)
 
