@@ -57,8 +57,14 @@ class DeletionQueue:
                 self._observe("deletion_failed", path=str(path), reason=str(error))
             else:
                 removed += 1
-        self.add(failed, self._clock.now_ms() + RETRY_DELAY_MS)
+        self.add(failed, max(now_ms, self._clock.now_ms()) + RETRY_DELAY_MS)
         return removed
+
+    def run_all(self) -> int:
+        """Remove everything that waits, due or not; returns how many paths were removed."""
+        with self._lock:
+            last_due_ms = max((due_ms for due_ms, _, _ in self._waiting), default=0)
+        return self.run_due(last_due_ms)
 
     def _pop(self, now_ms: int) -> Path | None:
         with self._lock:

@@ -1,6 +1,7 @@
 """The topics of a running broker: the topics file, what may join it, and settings in force."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -122,7 +123,14 @@ class TopicRegistry:
         self._write({other: entry for other, entry in self._entries.items() if other != name})
 
     def _write(self, entries: dict[str, TopicEntry]) -> None:
-        write_topics(self._files, self._path, entries)
+        try:
+            write_topics(self._files, self._path, entries)
+        except OSError:
+            # It may be in place, and only not known to be safe. What was refused must not come
+            # true at the next start.
+            with suppress(OSError):
+                write_topics(self._files, self._path, self._entries)
+            raise
         self._entries = entries
 
     def _show(self, entry: TopicEntry) -> None:

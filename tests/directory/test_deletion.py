@@ -86,3 +86,13 @@ def test_a_pass_ends_even_when_nothing_can_be_removed(
     queue.add(make(tmp_path, "a", "b"), 0)
     assert queue.run_due(clock.now_ms() + 10 * RETRY_DELAY_MS) == 0
     assert len(queue) == 2
+
+
+def test_everything_can_be_removed_before_it_is_due(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
+    queue = DeletionQueue(files, clock, events)
+    assert queue.run_all() == 0
+    queue.add(make(tmp_path, "a", "b"), clock.now_ms() + 10**9)
+    assert queue.run_all() == 2
+    assert files.names(tmp_path) == []

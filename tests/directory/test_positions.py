@@ -12,6 +12,7 @@ from horolog.storage.files import SystemFiles
 from horolog.storage.positions import MAX_NAME_BYTES, MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
+from horolog.testing.quick_files import QuickFiles
 
 State = dict[str, dict[tuple[str, int], Position]]
 
@@ -149,7 +150,7 @@ def test_a_crash_at_any_byte_keeps_every_whole_commit(
     data: st.DataObject,
 ) -> None:
     directory = tmp_path_factory.mktemp("positions")
-    files = SystemFiles()
+    files = QuickFiles()
     positions = Positions(files, directory, ignore_events)
     path = directory / "positions"
     model: State = {}
@@ -203,9 +204,8 @@ def test_the_cut_bytes_are_kept(tmp_path: Path, files: SystemFiles, events: Reco
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_bit_anywhere_costs_at_most_its_own_commit(
-    bit: int, tmp_path: Path, files: SystemFiles
-) -> None:
+def test_a_flipped_bit_anywhere_costs_at_most_its_own_commit(bit: int, tmp_path: Path) -> None:
+    files = QuickFiles()
     path = tmp_path / "positions"
     positions = Positions(files, tmp_path, ignore_events)
     ends = []

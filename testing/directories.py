@@ -1,0 +1,79 @@
+"""A data directory: opened, stopped, killed and opened again."""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+from ..config.broker import broker_settings
+from ..protocol.records.message import records
+from ..storage.files import Files, SystemFiles
+from ..storage.log import Log
+from ..storage.log_directory import LogDirectory
+from .clock import ManualClock
+from .events import RecordedEvents
+
+_MAX_BYTES = 1 << 30
+
+
+class DataDirectory:
+    """A data directory with a clock that stands still, recorded events and settings to choose."""
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        """`settings` are the broker's, named with underscores; nothing is opened yet."""
+        self.path = path
+        self.clock = ManualClock()
+        self.events = RecordedEvents()
+        self.files: Files = SystemFiles()
+        self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        self._directory: LogDirectory | None = None
+
+    @property
+    def directory(self) -> LogDirectory:
+        """What was opened last."""
+        assert self._directory is not None
+        return self._directory
+
+    def open(self) -> LogDirectory:
+        """Open it; events that were recorded before are forgotten."""
+        self.events.seen.clear()
+        self._directory = LogDirectory.open(
+            broker_settings({"retention.ms": "-1"} | self.settings | {"data.dir": str(self.path)}),
+            clock=self.clock,
+            files=self.files,
+            observe=self.events,
+            random=Random(1),
+        )
+        return self._directory
+
+    def close(self) -> None:
+        """Stop cleanly."""
+        self.directory.close()
+
+    def restart(self) -> LogDirectory:
+        """Stop cleanly and start again."""
+        self.close()
+        return self.open()
+
+    def copy(self, path: Path, **settings: object) -> "DataDirectory":
+        """What `kill -9` would leave now, in another folder."""
+        shutil.copytree(self.path, path, symlinks=True)
+        copied = DataDirectory(path, **settings)
+        copied.settings = self.settings | copied.settings
+        copied.clock = self.clock
+        return copied
+
+
+def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """`(offset, timestamp, key, value)` of every message of a log, in order."""
+    if not log.prepared:
+        log.prepare()
+    found: list[tuple[int, int, bytes | None, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        data = log.read(offset, 1 << 20, whole_first=True).read()
+        found += [
+            (record.offset, record.timestamp_ms, record.key, record.value)
+            for record in records(data, max_decompressed_bytes=_MAX_BYTES, from_offset=offset)
+        ]
+        offset = found[-1][0] + 1
+    return found

@@ -1,0 +1,127 @@
+"""A data directory whose process dies between any two operations on its files."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from horolog.storage.positions import Position
+from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import Fault, FaultyFiles
+from horolog.testing.logs import timed_set
+from horolog.testing.quick_files import QuickFiles
+
+CHANGING = {
+    "make_directory",
+    "open",
+    "pwrite",
+    "remove_directory",
+    "rename",
+    "set_modified_ms",
+    "sync",
+    "sync_directory",
+    "truncate",
+    "unlink",
+}
+
+
+def append(data: DataDirectory, topic: str, *timestamps_ms: int) -> None:
+    data.directory.log(topic, 0).append(timed_set(*timestamps_ms))
+
+
+def times(data: DataDirectory, topic: str) -> list[int]:
+    return [message[1] for message in read_messages(data.directory.log(topic, 0))]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class CrashingFiles(FaultyFiles):
+    """Dies at the n-th operation that changes something, and does nothing afterwards."""
+
+    def __init__(self, operations_left: int) -> None:
+        super().__init__(QuickFiles())
+        self.operations_left = operations_left
+
+    def check(self, kind: str, path: Path) -> Fault | None:
+        if kind in CHANGING:
+            if not self.operations_left:
+                raise Crash
+            self.operations_left -= 1
+        return None
+
+
+def live_through(data: DataDirectory, done: list[str]) -> None:
+    """A short life of a data directory; `done` tells how far it came."""
+    directory = data.open()
+    done.append("opened")
+    append(data, "kept", 3)
+    directory.log("kept", 0).flush()
+    done.append("appended")
+    directory.create_topic("new", 2, {"retention.ms": "77"})
+    done.append("created")
+    directory.delete_topic("old")
+    done.append("deleted")
+    directory.create_topic("old", 1, {"retention.ms": "88"})
+    done.append("created again")
+    append(data, "old", 9)
+    data.close()
+    done.append("closed")
+
+
+def check_survivor(data: DataDirectory, done: list[str]) -> None:
+    """What must hold after a crash, with `done` finished before it."""
+    directory = data.open()
+    topics = directory.topics()
+    assert times(data, "kept") in ([1, 2], [1, 2, 3])
+    if "appended" in done:
+        assert times(data, "kept") == [1, 2, 3]
+    if "new" in topics:
+        assert (topics["new"].partitions, dict(topics["new"].overrides)) == (
+            2,
+            {"retention.ms": "77"},
+        )
+    assert "new" in topics or "created" not in done
+    if "old" in topics and not topics["old"].overrides:
+        assert "deleted" not in done
+        assert times(data, "old") == [4, 5]
+        assert directory.positions.get("job", "old", 0) is not None
+    else:
+        assert "old" in topics or "created again" not in done
+        assert directory.positions.get("job", "old", 0) is None
+        if "old" in topics:
+            assert times(data, "old") in ([], [9])
+            assert directory.log("old", 0).log_start_offset == 0
+        else:
+            directory.create_topic("old", 1, {})
+            assert times(data, "old") == []
+    assert not any(entry.gaps for entry in topics.values())
+    for stray in data.events.named("stray_file"):
+        assert stray.get("reason") in (None, "it is empty and of no known topic")
+    data.close()
+
+
+def test_a_crash_at_any_operation(tmp_path: Path) -> None:
+    before = DataDirectory(tmp_path / "before")
+    before.files = QuickFiles()
+    directory = before.open()
+    directory.create_topic("kept", 1, {})
+    directory.create_topic("old", 1, {})
+    append(before, "kept", 1, 2)
+    append(before, "old", 4, 5)
+    directory.positions.commit("job", [Position("old", 0, 1, 2, 3, "")])
+    before.close()
+    reached: set[str] = set()
+    for operations in range(1000):
+        dying = before.copy(tmp_path / f"dying-{operations}")
+        dying.files = CrashingFiles(operations)
+        done: list[str] = []
+        with suppress(Crash):
+            live_through(dying, done)
+        survivor = dying.copy(tmp_path / f"survivor-{operations}")
+        survivor.files = QuickFiles()
+        check_survivor(survivor, done)
+        reached |= set(done)
+        if "closed" in done:
+            break
+    assert "closed" in reached
+    assert operations > 60
