@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
-from ..protocol.records.kernel import walk
+from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
@@ -36,7 +36,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """The log as it was when the search began."""
+    """The log as it was when the search began.
+
+    Segments that are dropped meanwhile count as empty from then on.
+    """
 
     segments: Sequence[Segment]
     closed_max_ms: Sequence[int]
@@ -52,15 +55,17 @@ class Search(Generic[T]):
     def __init__(self, steps: Generator[None, None, T]) -> None:
         self._steps = steps
         self._result: T | None = None
+        self._done = False
 
     def step(self) -> bool:
         """Do a bounded piece of work; `True` when `result` is there."""
-        try:
-            next(self._steps)
-        except StopIteration as stop:
-            self._result = stop.value
-            return True
-        return False
+        if not self._done:
+            try:
+                next(self._steps)
+            except StopIteration as stop:
+                self._result = stop.value
+                self._done = True
+        return self._done
 
     @property
     def result(self) -> T:
@@ -83,7 +88,7 @@ def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found |
     """
     first = bisect_left(view.closed_max_ms, target_ms)
     for segment in view.segments[first:]:
-        if segment.largest_timestamp_ms < target_ms:
+        if segment.dropped or segment.largest_timestamp_ms < target_ms:
             continue
         found = yield from _find_in_segment(view, segment, target_ms)
         if found is not None:
@@ -98,12 +103,13 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
     for segment in view.segments:
         if segment.base_offset >= view.high_watermark:
             break
-        if segment.base_offset < view.log_start_offset:
+        if segment.dropped:
+            continue
+        begins_inside = segment.base_offset < view.log_start_offset
+        if begins_inside or segment.next_offset > view.high_watermark:
             largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
-        elif segment.next_offset <= view.high_watermark:
-            largest_ms = max(largest_ms, segment.largest_timestamp_ms)
         else:
-            largest_ms = max(largest_ms, segment.largest_before(view.high_watermark)[0])
+            largest_ms = max(largest_ms, segment.largest_timestamp_ms)
     if largest_ms == NO_TIMESTAMP:
         return None
     return (yield from find_time(view, largest_ms))
@@ -112,34 +118,40 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
 def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None, int]:
     """The largest timestamp of a segment's visible messages, -1 without any.
 
-    For the segment that the log starts in the middle of: its indexes do not tell, so it is read.
+    For a segment that reaches below the log start or above the high watermark: its indexes tell
+    of a part at most, the rest is read.
     """
-    position = segment.locate(view.log_start_offset)
+    largest_ms, start = NO_TIMESTAMP, view.log_start_offset
+    if start <= segment.base_offset:
+        largest_ms, start = segment.time_index.known_before(view.high_watermark)
+    cuts = segment.cuts
+    position = segment.locate(start)
     end = segment.size_bytes
     if segment.next_offset > view.high_watermark:
         end = segment.locate(view.high_watermark)
-    if position >= end:
-        return NO_TIMESTAMP
-    # A wrapper that holds the log start has messages on both sides of it.
-    head = segment.file.pread(ENTRY_OVERHEAD, position)
-    first = segment.file.pread(min(_entry_bytes(head, 0), end - position), position)
-    largest_ms = NO_TIMESTAMP
-    for record in _visible_records(view, segment, first, position):
-        largest_ms = max(largest_ms, record.timestamp_ms)
-    position += len(first)
+    if start == view.log_start_offset and position < end:
+        # A wrapper that holds the log start has messages on both sides of it.
+        head = segment.file.pread(ENTRY_OVERHEAD, position)
+        first = segment.file.pread(min(_entry_bytes(head, 0), end - position), position)
+        for record in _visible_records(view, segment, first, position):
+            largest_ms = max(largest_ms, record.timestamp_ms)
+        position += len(first)
     wanted = _FIRST_READ_BYTES
     while position < end:
         yield
+        if segment.dropped:
+            return NO_TIMESTAMP
+        if segment.cuts != cuts:
+            return (yield from _largest_in_part(view, segment))
         data = segment.file.pread(min(wanted, end - position), position)
         found = walk(data, 0, len(data), check_crc=False)
-        if not found.count and not len(data) == wanted < end - position:
-            raise segment.damage(position)
-        if not found.count:
-            wanted = max(_entry_bytes(data, 0), 2 * wanted)
-            continue
         largest_ms = max(largest_ms, found.max_timestamp_ms)
         position += found.end
         wanted = _READ_BYTES_MAX
+        if not found.count:
+            if found.problem is not Problem.PARTIAL or len(data) == end - position:
+                raise segment.damage(position)
+            wanted = max(_entry_bytes(data, 0), wanted)
     return largest_ms
 
 
@@ -153,14 +165,14 @@ def offsets_before(
     first is the base offset of the newest segment whose file is not younger than the target.
     `EARLIEST` and `LATEST` stand for the log start and the log end.
     """
-    bases = [max(segment.base_offset, view.log_start_offset) for segment in view.segments]
     if target_ms == EARLIEST:
-        return bases[:1][:count_max]
+        return [view.log_start_offset][:count_max]
     if target_ms == LATEST:
-        return _falling(bases, view.high_watermark)[:count_max]
-    if all(segment.largest_timestamp_ms < 0 for segment in view.segments):
-        times = [segment.age_from_ms for segment in view.segments]
-        if view.segments[-1].size_bytes:
+        return _falling(_bases(view), view.high_watermark)[:count_max]
+    segments = [segment for segment in view.segments if not segment.dropped]
+    if all(segment.largest_timestamp_ms < 0 for segment in segments):
+        bases, times = _bases(view), [segment.age_from_ms for segment in segments]
+        if segments and segments[-1].size_bytes:
             bases, times = [*bases, view.high_watermark], [*times, now_ms]
         old_enough = [number for number, at_ms in enumerate(times) if at_ms <= target_ms]
         if not old_enough:
@@ -170,10 +182,20 @@ def offsets_before(
     found = yield from find_time(view, target_ms)
     start = view.high_watermark if found is None else found.offset
     for segment in view.segments:
-        if segment.largest_timestamp_ms < 0 and segment.age_from_ms > target_ms:
+        untimed = segment.largest_timestamp_ms < 0 and not segment.dropped
+        if untimed and segment.age_from_ms > target_ms:
             start = min(start, max(segment.base_offset, view.log_start_offset))
             break
-    return _falling(bases, start)[:count_max]
+    return _falling(_bases(view), start)[:count_max]
+
+
+def _bases(view: SearchView) -> list[int]:
+    """Where the segments that are still there begin, oldest first."""
+    return [
+        max(segment.base_offset, view.log_start_offset)
+        for segment in view.segments
+        if not segment.dropped
+    ]
 
 
 def _falling(bases: Sequence[int], start: int) -> list[int]:
@@ -185,6 +207,7 @@ def _find_in_segment(
 ) -> Generator[None, None, Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
     position = segment.locate(start)
+    cuts = segment.cuts
     wanted = _FIRST_READ_BYTES
     while position < segment.size_bytes:
         data = segment.file.pread(min(wanted, segment.size_bytes - position), position)
@@ -206,6 +229,10 @@ def _find_in_segment(
             raise segment.damage(position)
         wanted = min(wanted * 2, _READ_BYTES_MAX)
         yield
+        if segment.dropped:
+            return None
+        if segment.cuts != cuts:
+            return (yield from _find_in_segment(view, segment, target_ms))
     return None
 
 

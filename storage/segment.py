@@ -55,6 +55,10 @@ class Segment:
         self.magic_changes: list[tuple[int, int]] = []
         self.indexed = True
         """Whether the indexes are in memory and fit the log."""
+        self.dropped = False
+        """Whether the files are out of the folder: whoever still reads it finds nothing."""
+        self.cuts = 0
+        """How often the end was cut off: a position found before that means nothing after."""
         self.jitter_ms = 0
         if settings.segment_jitter_ms > 0:
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
@@ -348,17 +352,11 @@ class Segment:
 
         Goes by the last time entry that is true of that part and reads the entries after it.
         """
-        count = self.time_index.count_below(offset + 1)
-        largest = (NO_TIMESTAMP, -1)
-        start = 0
-        if count:
-            timestamp_ms, known_below = self.time_index.entry(count - 1)
-            largest = (timestamp_ms, -1)
-            start = self.locate(known_below)
-        scan = self._scan_from(start, self.base_offset, self.locate(offset))
-        if scan.largest_ms > largest[0]:
-            largest = (scan.largest_ms, scan.largest_offset)
-        return largest
+        largest_ms, known = self.time_index.known_before(offset)
+        scan = self._scan_from(self.locate(known), self.base_offset, self.locate(offset))
+        if scan.largest_ms > largest_ms:
+            return scan.largest_ms, scan.largest_offset
+        return largest_ms, -1
 
     def truncate(self, offset: int) -> None:
         """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
@@ -366,6 +364,7 @@ class Segment:
         A wrapper that holds `offset` goes as a whole. Raises `OSError`, `StorageError`.
         """
         position = self.locate(offset)
+        self.cuts += 1
         if position < self.size_bytes:
             self.hold_open().truncate(position)
         entries_kept = min(
@@ -387,14 +386,19 @@ class Segment:
     def set_aside(self) -> list[Path]:
         """Rename the three files to `.deleted` and return their new paths.
 
-        A file that is missing is passed over. Raises `OSError`.
+        A file that is missing is passed over. The log goes last: until then the segment can be
+        read, and the renaming tried again. Raises `OSError`.
         """
-        self.release()
-        renamed = []
-        for path in self.paths:
+        files = self._seams.files
+        targets = []
+        for path in reversed(self.paths):
             self._seams.open_files.forget(path)
-            if self._seams.files.exists(path):
-                target = path.with_name(path.name + DELETED_SUFFIX)
-                self._seams.files.rename(path, target)
-                renamed.append(target)
-        return renamed
+            target = path.with_name(path.name + DELETED_SUFFIX)
+            if files.exists(path):
+                files.rename(path, target)
+                targets.append(target)
+            elif files.exists(target):
+                targets.append(target)  # of an earlier try that failed half way
+        self.dropped = True
+        self.release()
+        return targets

@@ -78,6 +78,12 @@ class TimeIndex(IndexFile):
         number = bisect_left(self._timestamps, target_ms) - 1
         return self.base_offset + (self._offsets[number] if number >= 0 else 0)
 
+    def known_before(self, offset: int) -> tuple[int, int]:
+        """`(timestamp_ms, known)`: the largest timestamp below offset `known`, which is no larger
+        than `offset`; `(-1, base offset)` when no entry tells."""
+        count = self.count_below(offset)
+        return self.entry(count - 1) if count else (-1, self.base_offset)
+
     def count_below(self, offset: int) -> int:
         """Number of entries whose offset is below `offset`."""
         return bisect_left(self._offsets, offset - self.base_offset)
