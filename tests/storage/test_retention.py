@@ -1,0 +1,308 @@
+"""Which segments go, when, and how (rules RT-*)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.errors import OffsetOutOfRange
+from horolog.storage.log import Log
+from horolog.testing.logs import LogFolder, timed_set, untimed_set
+
+NOW = 1_479_144_272_509
+DAY_MS = 86_400_000
+YEAR_MS = 365 * DAY_MS
+
+
+def set_mtime(path: Path, at_ms: int) -> None:
+    os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+
+def open_with(folder: LogFolder, ages_ms: list[int | None], **settings: object) -> Log:
+    """A log with one segment per age: of one message of that age, without a time for `None`."""
+    log = folder.open(**({"retention_ms": -1} | settings))
+    for number, age_ms in enumerate(ages_ms):
+        if number:
+            log.roll()
+        log.append(untimed_set() if age_ms is None else timed_set(NOW - age_ms))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "bases"),
+    [
+        pytest.param(1000, [0, 1], id="tc119-RT-2-equal"),
+        pytest.param(1001, [1], id="tc119-RT-2-more"),
+        pytest.param(-1, [0, 1], id="RT-12-future"),
+    ],
+)
+def test_age(folder: LogFolder, age_ms: int, bases: list[int]) -> None:
+    log = open_with(folder, [age_ms, 0], retention_ms=1000)
+    log.maintain(NOW)
+    assert folder.bases() == bases
+    assert log.log_start_offset == bases[0]
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "bases", "start"),
+    [
+        pytest.param([2000, 0, 2000], [1, 2, 3], 1, id="tc120-RT-3-fresh-one-between"),
+        pytest.param([2000, 2000, 0], [2], 2, id="RT-3-two"),
+        pytest.param([0, 2000, 2000], [0, 1, 2, 3], 0, id="RT-3-fresh-one-first"),
+        pytest.param([2000, 2000, 2000], [3], 3, id="tc121-RT-8-all"),
+        pytest.param([2000], [1], 1, id="tc121-RT-8-one"),
+        pytest.param([0], [0], 0, id="fresh-one"),
+    ],
+)
+def test_oldest_first(folder: LogFolder, ages_ms: list[int], bases: list[int], start: int) -> None:
+    log = open_with(folder, list(ages_ms), retention_ms=1000)
+    log.maintain(NOW)
+    assert folder.bases() == bases
+    assert (log.log_start_offset, log.log_end_offset) == (start, len(ages_ms))
+    assert log.high_watermark == len(ages_ms)
+    assert folder.append(NOW) == [len(ages_ms)]
+
+
+def test_an_idle_active_segment_past_retention_is_rolled_decision_17(folder: LogFolder) -> None:
+    log = open_with(folder, [0, 2000], retention_ms=1000)
+    log.maintain(NOW)
+    assert folder.bases() == [0, 1, 2]
+    log.maintain(NOW)
+    assert folder.bases() == [0, 1, 2]
+    log.maintain(NOW + 1001)
+    assert folder.bases() == [2]
+
+
+def test_retention_0_deletes_what_is_older_than_now_rt16(folder: LogFolder) -> None:
+    log = open_with(folder, [1, 0], retention_ms=0)
+    log.maintain(NOW)
+    assert folder.bases() == [1]
+
+
+def test_an_empty_active_segment_is_never_deleted_tc122(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000, retention_bytes=0)
+    set_mtime(log.segments[0].log_path, 0)
+    log.maintain(NOW)
+    assert folder.bases() == [0]
+    assert folder.names(".deleted") == []
+
+
+@pytest.mark.parametrize(
+    ("file_age_ms", "bases"),
+    [
+        pytest.param(1001, [1], id="tc123-RT-1-old-file"),
+        pytest.param(1000, [0, 1], id="tc123-RT-1-new-file"),
+    ],
+)
+def test_without_times_the_file_s_time_counts(
+    folder: LogFolder, file_age_ms: int, bases: list[int]
+) -> None:
+    log = open_with(folder, [None, 0], retention_ms=1000)
+    set_mtime(log.segments[0].log_path, NOW - file_age_ms)
+    log.maintain(NOW)
+    assert folder.bases() == bases
+
+
+def test_one_timed_message_decides_for_its_segment_tc124(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000)
+    log.append(untimed_set(3))
+    log.append(timed_set(NOW))
+    log.append(untimed_set(3))
+    log.roll()
+    set_mtime(log.segments[0].log_path, 0)
+    log.maintain(NOW)
+    assert folder.bases() == [0, 7]
+    log.maintain(NOW + 1001)
+    assert folder.bases() == [7]
+
+
+@pytest.mark.parametrize("file_ms", [0, NOW, NOW + YEAR_MS])
+def test_the_file_s_time_of_a_timed_segment_means_nothing_tc125(
+    folder: LogFolder, file_ms: int
+) -> None:
+    log = open_with(folder, [2000, 500, 0], retention_ms=1000)
+    for segment in log.segments[:2]:
+        set_mtime(segment.log_path, file_ms)
+    log.maintain(NOW)
+    assert folder.bases() == [1, 2]
+
+
+@pytest.mark.parametrize("again", ["live", "clean", "unclean"])
+def test_a_future_time_keeps_its_segment_tc126(folder: LogFolder, again: str) -> None:
+    log = open_with(folder, [2000, -YEAR_MS, 0], retention_ms=1000)
+    if again == "clean":
+        log = folder.restart()
+    elif again == "unclean":
+        log = folder.kill_and_restart(checkpointed=False)
+    log.maintain(NOW + YEAR_MS + 1000)
+    assert folder.bases() == [1, 2, 3]
+    log.maintain(NOW + YEAR_MS + 1001)
+    assert folder.bases() == [3]
+
+
+def test_the_largest_time_that_there_is_breaks_nothing(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(2**63 - 1, NOW)
+    log.roll()
+    plan = log.maintain(NOW)
+    assert [verdict.delete for verdict in plan.verdicts] == [False, False]
+    assert str(2**63 - 1) in plan.verdicts[0].reason
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "bases"),
+    [
+        pytest.param(100, [1, 2], id="tc127-RT-4-excess-is-one-segment"),
+        pytest.param(120, [0, 1, 2], id="tc128-RT-4-excess-is-less"),
+        pytest.param(99, [1, 2], id="RT-4-a-little-more-than-one"),
+        pytest.param(50, [2], id="RT-4-two"),
+        pytest.param(0, [3], id="RT-16-all"),
+        pytest.param(150, [0, 1, 2], id="RT-4-equal"),
+        pytest.param(-1, [0, 1, 2], id="tc129-RT-4-off"),
+    ],
+)
+def test_size(folder: LogFolder, retention_bytes: int, bases: list[int]) -> None:
+    log = folder.open(retention_ms=-1, retention_bytes=retention_bytes)
+    for number in range(3):
+        if number:
+            log.roll()
+        log.append(timed_set(NOW, value=b"x" * 16))
+    assert [segment.size_bytes for segment in log.segments] == [50, 50, 50]
+    log.maintain(NOW + YEAR_MS)
+    assert folder.bases() == bases
+    assert log.log_end_offset == 3
+
+
+def test_time_first_then_size_rt5(folder: LogFolder) -> None:
+    log = open_with(folder, [2000, 0, 0, 0], retention_ms=1000, retention_bytes=39 * 2)
+    plan = log.maintain(NOW)
+    assert folder.bases() == [2, 3]
+    assert ["retention.ms" in verdict.reason for verdict in plan.verdicts[:2]] == [True, False]
+    assert ["retention.bytes" in verdict.reason for verdict in plan.verdicts[:2]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "bases"),
+    [
+        pytest.param(0, [0, 1, 2], id="RT-9-none"),
+        pytest.param(1, [1, 2], id="RT-9-equal"),
+        pytest.param(2, [2], id="RT-9-two"),
+        pytest.param(3, [3], id="RT-9-all"),
+    ],
+)
+@pytest.mark.parametrize(
+    "settings", [{"retention_ms": 1000}, {"retention_bytes": 0}], ids=["time", "size"]
+)
+def test_never_past_the_high_watermark(
+    folder: LogFolder, high_watermark: int, bases: list[int], settings: dict[str, int]
+) -> None:
+    log = open_with(folder, [2000, 2000, 2000], **settings)
+    log.hold_high_watermark(high_watermark)
+    log.maintain(NOW)
+    assert folder.bases() == bases
+    assert log.log_start_offset <= high_watermark
+
+
+def test_a_segment_half_above_the_high_watermark_stays_rt9(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000)
+    log.append(timed_set(NOW - 2000, NOW - 2000))
+    log.roll()
+    log.hold_high_watermark(1)
+    log.maintain(NOW)
+    assert folder.bases() == [0, 2]
+
+
+@pytest.mark.parametrize("again", ["live", "clean", "unclean"])
+def test_retention_off_keeps_everything_tc129(folder: LogFolder, again: str) -> None:
+    log = open_with(folder, [10**12, 10**12, None], retention_ms=-1, retention_bytes=-1)
+    if again == "clean":
+        log = folder.restart()
+    elif again == "unclean":
+        log = folder.kill_and_restart(checkpointed=False)
+    set_mtime(log.segments[-1].log_path, 0)
+    plan = log.maintain(NOW + 1000 * YEAR_MS)
+    assert folder.bases() == [0, 1, 2]
+    assert {verdict.expires_ms for verdict in plan.verdicts} == {None}
+
+
+def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
+    log = open_with(folder, [2000, 0], retention_ms=1000, file_delete_delay_ms=1000)
+    log.maintain(NOW)
+    deleted = [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
+    assert folder.names(".deleted") == deleted
+    assert not any(name.startswith(f"{0:020d}") for name in folder.names(".log"))
+    with pytest.raises(OffsetOutOfRange) as refused:
+        log.read(0, 1000)
+    assert refused.value.code == 1
+    assert folder.deletions.run_due(NOW + 999) == 0
+    assert folder.names(".deleted") == deleted
+    assert folder.deletions.run_due(NOW + 1000) == 3
+    assert folder.names(".deleted") == []
+    assert folder.times() == [(1, NOW)]
+
+
+@pytest.mark.parametrize("again", ["clean", "unclean"])
+def test_a_restart_removes_what_waits_tc131(folder: LogFolder, again: str) -> None:
+    log = open_with(folder, [2000, 0], retention_ms=1000)
+    log.maintain(NOW)
+    assert len(folder.names(".deleted")) == 3
+    log = folder.restart() if again == "clean" else folder.kill_and_restart()
+    assert folder.names(".deleted") == []
+    assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+    folder.deletions.run_due(NOW + DAY_MS)
+    assert folder.times() == [(1, NOW)]
+
+
+def test_deletion_is_told(folder: LogFolder) -> None:
+    log = open_with(folder, [2000, 0], retention_ms=1000)
+    log.maintain(NOW)
+    (event,) = folder.events.named("segment_deleted")
+    assert (event["topic"], event["base_offset"], event["size_bytes"]) == ("t", 0, 39)
+    assert "retention.ms=1000" in event["reason"]
+
+
+def test_reasons_of_what_stays(folder: LogFolder) -> None:
+    log = open_with(folder, [500, 2000, 2000], retention_ms=1000)
+    plan = log.plan_retention(NOW)
+    assert [verdict.delete for verdict in plan.verdicts] == [False, False, False]
+    assert [verdict.expires_ms for verdict in plan.verdicts] == [NOW + 501, NOW - 999, NOW - 999]
+    assert plan.verdicts[0].reason == (
+        "its newest message (2016-11-14T17:24:32.009Z) keeps it: until 2016-11-14T17:24:33.010Z"
+    )
+    assert plan.verdicts[1].reason == "it is expired, but behind the segment at 0, which is kept"
+    assert plan.roll_active
+    assert folder.bases() == [0, 1, 2], "a plan changes nothing"
+
+
+def test_a_plan_gives_one_verdict_for_each_segment_in_order(folder: LogFolder) -> None:
+    log = open_with(folder, [2000, 2000, 0, 0], retention_ms=1000, retention_bytes=39)
+    plan = log.plan_retention(NOW)
+    assert [(verdict.base_offset, verdict.delete) for verdict in plan.verdicts] == [
+        (0, True),
+        (1, True),
+        (2, True),
+        (3, False),
+    ]
+    assert plan.delete_count == 3
+
+
+def test_settings_change_for_the_next_pass_c3(folder: LogFolder) -> None:
+    log = open_with(folder, [2000, 0], retention_ms=-1)
+    log.maintain(NOW)
+    assert folder.bases() == [0, 1]
+    folder.set(retention_ms=1000)
+    log.maintain(NOW)
+    assert folder.bases() == [1]
+
+
+def test_the_running_maximum_follows_deletion(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=-1, retention_bytes=39 * 2)
+    for timestamp_ms in (900, 100, 200):
+        folder.append(timestamp_ms)
+        log.roll()
+    assert folder.found(150) == [(900, 0)]
+    log.maintain(NOW)
+    assert folder.bases() == [1, 2, 3]
+    assert folder.found(100, 150, 201, 900) == [(100, 1), (200, 2), None, None]
+    folder.append(300)
+    assert folder.found(201) == [(300, 3)]
