@@ -51,7 +51,7 @@ def _serve(context: typer.Context) -> None:
 
 @app.command("demo", add_help_option=False, context_settings=_PASSED_ON)
 def _demo(context: typer.Context) -> None:
-    """Run a broker, feed it what this machine has, and show what it answers."""
+    """Run a broker, feed it real input, show what it does."""
     from .demo.command import demo
 
     raise typer.Exit(demo(context.args))

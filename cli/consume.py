@@ -47,7 +47,7 @@ def consume(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="POS", help="Where to stop, exclusive: the same."),
+        typer.Option(metavar="POS", help="Where to stop, before that message: a POS too."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new messages, until Ctrl-C.")
@@ -65,14 +65,16 @@ def consume(
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
-    """Read messages in the order of their offsets; partitions one after the other, or together
-    with --follow. Stops at the end as it was when it began.
+    """Read messages from and until a time or an offset.
+
+    They come in the order of their offsets; partitions one after the other, or together with
+    --follow. Without --follow it stops at the end as it was when it began.
 
     A time stands for an offset: that of the first message whose time is that or later. So
     --until stops before the first message that is as late as that. Where messages came out of
-    order, older and newer ones may lie between the two offsets, and messages of that time
-    after them; if --until finds a lower offset than --from, there is nothing to read, and
-    a note on standard error says so.
+    order, older and newer ones may lie between the two offsets, and messages of the times asked
+    for outside them; if --until finds a lower offset than --from, there is nothing to read,
+    and a note on standard error says so.
     """
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     reading = _Reading(server, topic, as_json, follow)

@@ -47,10 +47,12 @@ def offsets(
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
-    """Say which offset it was at a time: the first message, in offset order, whose time is the
-    one asked for or later. Messages after it may be older, when they came out of order.
+    """Say which offset it was at a time.
 
-    A line for each partition and each --at, in this order."""
+    It is that of the first message, in offset order, whose time is the one asked for or later.
+    Messages after it may be older, when they came out of order. A line for each partition and
+    each --at, in this order.
+    """
     now_ms = SystemClock().now_ms()
     targets = [(text, _target(text, now_ms, any_unit)) for text in at or ("earliest", "latest")]
     answers = asyncio.run(_ask(server, topic, partition, targets))

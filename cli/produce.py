@@ -68,10 +68,12 @@ def produce(
     ] = False,
     server: Server = DEFAULT_ADDRESS,
 ) -> None:
-    """Send standard input, a message a line, as it comes. A message's time is the moment its line
-    was read, unless it says. Each is acknowledged when it is as durable as the topic asks for;
-    then one JSON object is printed, in the order of the input. A refused set of messages is
-    printed as an error, the next ones are sent all the same, and the exit code is 1.
+    """Send standard input, a message a line.
+
+    Lines are sent as they come. A message's time is the moment its line was read, unless it says.
+    When a message is as durable as the topic asks for, one JSON object is printed, in the order
+    of the input. A refused set of messages is printed as an error; the next ones are sent all
+    the same, and the exit code is 1.
     """
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
     try:

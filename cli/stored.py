@@ -21,7 +21,10 @@ def dump(
     file: Annotated[Path, typer.Argument(help="A .log, .index or .timeindex file.")],
     as_json: Json = False,
 ) -> None:
-    """Print what is in a stored file. Exit code 1 when part of it makes no sense."""
+    """Print what is in a stored file.
+
+    Needs no broker. Exit code 1 when part of the file makes no sense.
+    """
     try:
         items = dump_file(SystemFiles(), file)
     except ValueError as error:
@@ -46,7 +49,10 @@ def verify(
     ],
     as_json: Json = False,
 ) -> None:
-    """Check stored files; only reads. Exit code 1 when something is wrong."""
+    """Check stored files.
+
+    Needs no broker, and only reads. Exit code 1 when something is wrong.
+    """
     try:
         findings = verify_directory(SystemFiles(), directory)
     except ValueError as error:

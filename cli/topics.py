@@ -69,8 +69,10 @@ def list_(server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
 
 @topics.command()
 def describe(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
-    """Show a topic's partitions, and its settings with where each comes from: the topic, the
-    broker, or the default."""
+    """Show a topic's partitions and settings.
+
+    Of each setting: where it comes from, the topic, the broker or the default.
+    """
     description, logs = asyncio.run(_describe(server, name))
     emit([_as_json(description, logs)] if as_json else _as_text(description, logs))
 
@@ -86,7 +88,10 @@ def alter(
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
 ) -> None:
-    """Change settings of a topic; the others stay. They hold from the next append on."""
+    """Change settings of a topic.
+
+    The others stay. A change holds from the next append or maintenance pass on.
+    """
     changes: dict[str, str | None] = dict(name_values(settings or []))
     for unwanted in unset or []:
         if unwanted in changes:

@@ -1,0 +1,42 @@
+"""The command: a broker with its tour beside it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from ...server.broker import Addresses
+from ...server.main import serve
+from ..serve import broker_parser, settings_of
+from .commands import program_started_as
+from .tour import Tour
+
+_DESCRIPTION = (
+    "Run a broker until it is stopped (Ctrl-C, SIGTERM), feed it real input and show what it does "
+    "with it: the history of a git repository or the files of this Python installation, with "
+    "their times, and a sample of this host's load every second. Nothing is downloaded."
+)
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """Run the demo until SIGTERM or SIGINT; returns the exit code."""
+    parser = broker_parser("horolog demo", _DESCRIPTION)
+    parser.add_argument(
+        "--history",
+        metavar="PATH",
+        type=Path,
+        help="take the history from this folder: its commits when it is a git repository with "
+        "more than 1,000 of them, else its files",
+    )
+    options = parser.parse_args(arguments)
+    environ = dict(os.environ)
+    if options.config is None:
+        # What the broker logs would stand between the lines of the tour.
+        environ.setdefault("HOROLOG_LOG_LEVEL", "warning")
+    settings = settings_of(parser, options, environ)
+    return serve(settings, beside=partial(_show, options.history, settings.data_dir))
+
+
+async def _show(history: Path | None, data_dir: Path, addresses: Addresses) -> None:
+    await Tour(addresses, data_dir, history, program_started_as(sys.argv[0])).run()

@@ -1,0 +1,71 @@
+"""Writing for people: with colour on a terminal, as plain text elsewhere."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+from typing import Final
+
+from ..output import emit
+
+_WIDTH_MAXIMUM: Final = 100
+_INDENT: Final = "   "
+_HEAD_COLUMNS: Final = 34
+"""Offset and time of a message."""
+
+
+class Paper:
+    """Numbered sections of sentences, quoted lines and commands."""
+
+    def __init__(self) -> None:
+        self._colours = sys.stdout.isatty()
+        self._width = min(shutil.get_terminal_size().columns, _WIDTH_MAXIMUM)
+        self._sections = 0
+
+    def section(self, title: str) -> None:
+        """Begin a section."""
+        self._sections += 1
+        self._print([f"{self._sections}. {title}"], "bold cyan", before="\n")
+
+    def say(self, text: str) -> None:
+        """A sentence or more, wrapped."""
+        self._print(textwrap.wrap(text, self._width - len(_INDENT)), "")
+
+    def quote(self, lines: Iterable[str], style: str = "green") -> None:
+        """Messages, metrics: a line each, whose middle is left out when it is too long."""
+        room = self._width - len(_INDENT) - 2
+        self._print((f"  {_clipped(line, room)}" for line in lines), style)
+
+    def error(self, text: str) -> None:
+        """What an error said, wrapped."""
+        self.quote(textwrap.wrap(text, self._width - len(_INDENT) - 2), "red")
+
+    def command(self, command: str, meaning: str) -> None:
+        """A command to type, never broken up, and what it does."""
+        self._print([f"# {meaning}"], "dim")
+        self._print([command], "bold")
+
+    def close(self, text: str) -> None:
+        """The last words."""
+        self._print([text], "bold", before="\n")
+
+    def _print(self, lines: Iterable[str], style: str, before: str = "") -> None:
+        if not self._colours:
+            emit([before + _INDENT * (not before) + line for line in lines])
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        with console.capture() as capture:
+            for line in lines:
+                console.print(Text(before + _INDENT * (not before) + line, style=style))
+        emit([capture.get().removesuffix("\n")])
+
+
+def _clipped(line: str, room: int) -> str:
+    """The end of a long line tells more than its middle: it is where a file's name is."""
+    if len(line) <= room:
+        return line
+    head = min(_HEAD_COLUMNS, room // 2)
+    return f"{line[:head]}...{line[head + 3 - room :]}"

@@ -1,0 +1,245 @@
+"""The tour: which offset it was at a time, a replay, a refusal, the latency, what to type next."""
+
+import asyncio
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ...client.admin import Admin
+from ...client.producer import Producer
+from ...client.results import ConsumerRecord, Found
+from ...clock import SystemClock
+from ...protocol.api.list_offsets import EARLIEST, LATEST
+from ...protocol.errors import InvalidTimestamp
+from ...server.broker import Addresses
+from ..errors import CommandFailed, OutputClosed
+from ..output import shown_bytes, shown_time
+from .commands import Commands, reachable
+from .feed import ensure_topic, not_yet_stored, read_all, sample_load, send_all
+from .history import History, find_history
+from .paper import Paper
+from .times_seen import Window, disorder, moment_to_ask_for, time_of, window_to_replay
+
+LOAD_TOPIC: Final = "demo-load"
+STRICT_TOPIC: Final = "demo-strict"
+_STRICT_MS: Final = 60_000
+
+_READ_MAXIMUM: Final = 200_000
+_REPLAYED_MESSAGES: Final = 12
+_LINES_SHOWN: Final = 6
+_HTTP_TIMEOUT_SECONDS: Final = 10
+
+
+class Tour:
+    """Runs beside a broker until it is cancelled."""
+
+    def __init__(
+        self, addresses: Addresses, data_dir: Path, folder: Path | None, program: Sequence[str]
+    ) -> None:
+        self._address = reachable(addresses.native)
+        self._http = None if addresses.http is None else reachable(addresses.http)
+        self._data_dir = data_dir
+        self._folder = folder
+        self._commands = Commands(program, self._address)
+        self._paper = Paper()
+        self._load_stored = asyncio.Event()
+
+    async def run(self) -> None:
+        """Feed, show, and go on sampling the host's load."""
+        async with (
+            Admin(self._address, check_units=False) as self._admin,
+            Producer(self._address, check_units=False) as self._producer,
+        ):
+            await ensure_topic(self._admin, LOAD_TOPIC, {"message.timestamp.type": "LogAppendTime"})
+            sampling = asyncio.create_task(
+                sample_load(self._producer, LOAD_TOPIC, self._load_stored)
+            )
+            try:
+                # Nobody has to read the tour for the broker to be of use.
+                with suppress(OutputClosed):
+                    await self._show()
+                await sampling
+            finally:
+                sampling.cancel()
+
+    async def _show(self) -> None:
+        history = await asyncio.to_thread(find_history, self._folder)
+        if not history.records:
+            raise CommandFailed(f"{self._folder}: there are no files to take times from")
+        stored = await self._feed(history)
+        moment_ms = moment_to_ask_for(stored)
+        window = window_to_replay(stored, _REPLAYED_MESSAGES)
+        await self._offset_at(history, stored, moment_ms)
+        if window is not None:
+            await self._replay(history, window)
+        await self._refusal(history)
+        await self._latency()
+        self._type_next(history, moment_ms, window)
+
+    async def _feed(self, history: History) -> list[ConsumerRecord]:
+        """Send what is not there yet; returns all that is stored, as a consumer reads it."""
+        topic = history.topic
+        settings = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
+        await ensure_topic(self._admin, topic, settings)
+        stored = await self._read_on(topic, [])
+        earlier = len(stored)
+        rest = not_yet_stored(history.records, stored)
+        clock = SystemClock()
+        started = clock.monotonic()
+        await send_all(self._producer, topic, rest)
+        seconds = clock.monotonic() - started
+        stored = await self._read_on(topic, stored)
+        self._paper.section("Real messages with real times")
+        self._paper.say(
+            f"Topic {topic} holds {len(stored):,} messages: {history.what} (CreateTime). "
+            + (f"{earlier:,} are from an earlier run. " if earlier else "")
+            + (f"{len(rest):,} were sent just now, in {seconds:.1f} s. " if rest else "")
+        )
+        found = disorder(stored)
+        self._paper.say(
+            f"{found.late:,} of them are older than a message before them, by up to "
+            f"{_span(found.furthest_ms)}: their times are out of order."
+            if found.late
+            else "Their times happen to be in order."
+        )
+        self._paper.say(
+            f"Topic {LOAD_TOPIC} gets a sample of this host's load every second, with the time "
+            "at which the broker appends it (LogAppendTime)."
+        )
+        return stored
+
+    async def _read_on(self, topic: str, before: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        first, next_ = await self._admin.list_offsets(topic, 0, [EARLIEST, LATEST])
+        start = before[-1].offset + 1 if before else first.offset or 0
+        end = min(next_.offset or 0, start + _READ_MAXIMUM)
+        return before + await read_all(self._address, topic, start, end)
+
+    async def _find(self, topic: str, time_ms: int) -> int:
+        found = await self._admin.find_offset(topic, 0, timestamp_ms=time_ms)
+        if not isinstance(found, Found):
+            raise CommandFailed(f"no message of {topic} is as late as {shown_time(time_ms)}")
+        return found.offset
+
+    async def _offset_at(
+        self, history: History, stored: Sequence[ConsumerRecord], moment_ms: int
+    ) -> None:
+        self._paper.section(f"Which offset was it at {shown_time(moment_ms)}?")
+        offset = await self._find(history.topic, moment_ms)
+        self._paper.quote([_line(stored[offset - stored[0].offset])])
+        late = sum(1 for one in stored if one.offset > offset and 0 <= time_of(one) < moment_ms)
+        first = next(one.offset for one in stored if time_of(one) >= moment_ms)
+        same = "the same" if first == offset else f"offset {first}"
+        self._paper.say(
+            f"Offset {offset:,}: the first message of that time or later, found through the time "
+            f"index; reading all {len(stored):,} from the beginning gives {same}. Every message "
+            f"before it is older, and so are {late:,} of those after it, which came late."
+        )
+
+    async def _replay(self, history: History, window: Window) -> None:
+        self._paper.section("Replay a window of time")
+        start = await self._find(history.topic, window.start_ms)
+        end = await self._find(history.topic, window.end_ms)
+        replayed = await read_all(self._address, history.topic, start, end)
+        self._paper.say(
+            f"From {shown_time(window.start_ms)} until {shown_time(window.end_ms)}: the "
+            f"{len(replayed):,} messages from offset {start:,} on."
+        )
+        self._paper.quote(_line(record) for record in replayed[:_LINES_SHOWN])
+        more = len(replayed) - _LINES_SHOWN
+        if more > 0:
+            self._paper.say(f"... and {more:,} more.")
+        late = sum(1 for record in replayed if time_of(record) < window.start_ms)
+        if late:
+            self._paper.say(f"{late:,} of them are older than the window: they came late.")
+
+    async def _refusal(self, history: History) -> None:
+        self._paper.section("A message refused for its time")
+        await ensure_topic(
+            self._admin,
+            STRICT_TOPIC,
+            {
+                "message.timestamp.type": "CreateTime",
+                "max.message.time.difference.ms": str(_STRICT_MS),
+            },
+        )
+        oldest = min(history.records, key=lambda record: record.timestamp_ms)
+        self._paper.say(
+            f"Topic {STRICT_TOPIC} has max.message.time.difference.ms={_STRICT_MS}. The oldest "
+            f"message of {history.topic} is sent to it:"
+        )
+        try:
+            sent = await self._producer.send(
+                STRICT_TOPIC, oldest.value, key=oldest.key, timestamp_ms=oldest.timestamp_ms
+            )
+        except InvalidTimestamp as error:
+            self._paper.error(str(error))
+        else:
+            self._paper.say(f"It is new enough, and stored at offset {sent.offset}.")
+
+    async def _latency(self) -> None:
+        self._paper.section("How long messages take: append time minus create time")
+        if self._http is None:
+            self._paper.say("http.listen is off, so there is no /metrics to look at.")
+            return
+        await self._load_stored.wait()
+        url = f"http://{self._http}/metrics"
+        text = await asyncio.to_thread(_get, url)
+        self._paper.say(f"From {url}, in seconds:")
+        self._paper.quote(latency_lines(text, LOAD_TOPIC))
+
+    def _type_next(self, history: History, moment_ms: int, window: Window | None) -> None:
+        paper, client, topic = self._paper, self._commands.client, history.topic
+        paper.section("Type next, in another terminal")
+        moment = shown_time(moment_ms)
+        paper.command(client("offsets", topic, "--at", moment), "which offset was it?")
+        if window is not None:
+            span = f"@{shown_time(window.start_ms)}:{shown_time(window.end_ms)}"
+            paper.command(client("consume", topic, "--from", span), "the window above")
+        last_minute = client("consume", LOAD_TOPIC, "--from", "@-1m", "--follow")
+        paper.command(last_minute, "the last minute of the host's load, and what comes")
+        paper.command(f"date | {client('produce', 'my-topic')}", "a message of your own")
+        paper.command(client("topic", "describe", topic), "partitions and settings")
+        log = self._data_dir / f"{topic}-0" / f"{0:020d}.timeindex"
+        paper.command(self._commands.local("dump", str(log)), "the time index on disk")
+        if self._http is not None:
+            paper.command(f"curl http://{self._http}/metrics", "all metrics")
+        paper.close(f"The broker runs until Ctrl-C. Its data is in {self._data_dir}.")
+
+
+def latency_lines(metrics: str, topic: str) -> Iterator[str]:
+    """The lines about a topic's latency, without buckets in which no message came to be counted."""
+    label = f'topic="{topic}"'
+    counted = ""
+    for line in metrics.splitlines():
+        if label not in line or line.startswith("#") or "_created" in line:
+            continue
+        name, _, value = line.rpartition(" ")
+        if name.startswith("horolog_latency_seconds_bucket"):
+            if float(value) > 0 and value != counted:
+                counted = value
+                yield line
+        elif name.startswith(("horolog_latency_seconds", "horolog_max_latency_seconds")):
+            yield line
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=_HTTP_TIMEOUT_SECONDS) as response:
+        text: bytes = response.read()
+    return text.decode()
+
+
+def _line(record: ConsumerRecord) -> str:
+    content = shown_bytes(record.value)
+    if record.key is not None:
+        content = f"{shown_bytes(record.key)}  {content}"
+    return f"{record.offset:>6}  {shown_time(record.timestamp_ms):24}  {content}"
+
+
+def _span(milliseconds: int) -> str:
+    """A length of time for people, in the unit that fits."""
+    for unit, size_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
+        if milliseconds >= 2 * size_ms:
+            return f"{milliseconds / size_ms:,.0f} {unit}"
+    return f"{milliseconds / 1000:.1f} seconds"
