@@ -37,12 +37,14 @@ def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
     The whole of `findings` is worked through in any case.
     """
     more = 0
+    error = False
     last: Finding | None = None
     for number, finding in enumerate(findings):
         if number < MAX_FINDINGS_PER_FILE:
             yield finding
         else:
             more += 1
+            error |= finding.error
             last = finding
     if last is not None:
-        yield Finding(last.path, None, f"{more} more findings in this segment", last.advice)
+        yield Finding(last.path, None, f"{more} more findings in this segment", last.advice, error)
