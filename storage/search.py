@@ -169,7 +169,7 @@ def offsets_before(
         return [view.log_start_offset][:count_max]
     if target_ms == LATEST:
         return _falling(_bases(view), view.high_watermark)[:count_max]
-    segments = [segment for segment in view.segments if not segment.dropped]
+    segments = _still_there(view)
     if all(segment.largest_timestamp_ms < 0 for segment in segments):
         bases, times = _bases(view), [segment.age_from_ms for segment in segments]
         if segments and segments[-1].size_bytes:
@@ -181,21 +181,26 @@ def offsets_before(
         return _falling(bases[:newest], min(bases[newest], view.high_watermark))[:count_max]
     found = yield from find_time(view, target_ms)
     start = view.high_watermark if found is None else found.offset
-    for segment in view.segments:
-        untimed = segment.largest_timestamp_ms < 0 and not segment.dropped
-        if untimed and segment.age_from_ms > target_ms:
+    for segment in _still_there(view):
+        if segment.largest_timestamp_ms < 0 and segment.age_from_ms > target_ms:
             start = min(start, max(segment.base_offset, view.log_start_offset))
             break
     return _falling(_bases(view), start)[:count_max]
 
 
-def _bases(view: SearchView) -> list[int]:
-    """Where the segments that are still there begin, oldest first."""
+def _still_there(view: SearchView) -> list[Segment]:
+    """The segments that were not dropped meanwhile and do not end before the log start."""
     return [
-        max(segment.base_offset, view.log_start_offset)
+        segment
         for segment in view.segments
         if not segment.dropped
+        and (segment.next_offset > view.log_start_offset or segment is view.segments[-1])
     ]
+
+
+def _bases(view: SearchView) -> list[int]:
+    """Where these begin, oldest first."""
+    return [max(segment.base_offset, view.log_start_offset) for segment in _still_there(view)]
 
 
 def _falling(bases: Sequence[int], start: int) -> list[int]:

@@ -20,7 +20,9 @@ def set_mtime(path: Path, at_ms: int) -> None:
 
 def open_with(folder: LogFolder, ages_ms: list[int | None], **settings: object) -> Log:
     """A log with one segment per age: of one message of that age, without a time for `None`."""
-    log = folder.open(**({"retention_ms": -1} | settings))
+    folder.set(retention_ms=-1)
+    folder.set(**settings)
+    log = folder.open()
     for number, age_ms in enumerate(ages_ms):
         if number:
             log.roll()
