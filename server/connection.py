@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def eof_received(self) -> bool:
-        """The client sends no more; what it asked for is still answered, then it is closed."""
+        """The client sends no more, and is probably gone; what it asked for is still answered."""
         self.finish()
         return True
 
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.closed(self)
 
     def finish(self) -> None:
-        """Answer what was received, read nothing more, then close."""
+        """Answer what was received without waiting for more data, read nothing more, then close."""
         self._finishing = True
         self._work()
 
@@ -188,9 +188,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _after_work(self) -> None:
         assert self._transport is not None
-        if self._finishing and not self._frames and not self._answers:
-            self._close()
-            return
+        if self._finishing:
+            self._answers.hurry()
+            if not self._frames and not self._answers:
+                self._close()
+                return
         self._set_reading(not (self._finishing or self._frames or self._stuck))
         if self._reading and self._reader.unfinished:
             self._start_frame_deadline()

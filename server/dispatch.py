@@ -1,7 +1,7 @@
 """From a frame to its answer: which handler, and what its exceptions become."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS
@@ -12,8 +12,6 @@ from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
 from .sending import Answer, Deferred
-
-T = TypeVar("T")
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -39,25 +37,26 @@ class Dispatcher:
 
         def handle() -> Answer:
             request = native.decode_body(api.request, head.version, raw)
-            response = self._handlers[api.key](self._services, request, call)
-            if isinstance(response, Later):
-                return Deferred(
-                    response.ready,
-                    lambda: self._guarded(api, head, lambda: encode(response.make())),
-                )
-            return encode(response)
-
-        def encode(response: Any) -> bytes | None:
-            if response is None:
-                self._count(api.name, NO_ERROR)
-                return None
-            frame = native.encode_response(head.correlation_id, api, head.version, response)
-            self._count(api.name, first_error(response))
-            return frame
+            return self._respond(api, head, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(api, head, handle)
 
-    def _guarded(self, api: Api, head: native.RequestHead, step: Callable[[], T]) -> T | bytes:
+    def _respond(self, api: Api, head: native.RequestHead, response: Any) -> Answer:
+        """The answer that carries `response`, which may be one that comes later."""
+        if isinstance(response, Later):
+            return Deferred(
+                response.ready,
+                lambda: self._guarded(api, head, lambda: self._respond(api, head, response.make())),
+                response.may_hurry,
+            )
+        if response is None:
+            self._count(api.name, NO_ERROR)
+            return None
+        frame = native.encode_response(head.correlation_id, api, head.version, response)
+        self._count(api.name, first_error(response))
+        return frame
+
+    def _guarded(self, api: Api, head: native.RequestHead, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()

@@ -16,7 +16,9 @@ class Deferred:
     """
 
     ready: asyncio.Future[Any]
-    make: Callable[[], bytes | None]
+    make: Callable[[], "Answer"]
+    may_hurry: bool = False
+    """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
 
 
 Answer = bytes | None | Deferred
@@ -63,6 +65,7 @@ class AnswerQueue:
         """The answers that may be written now, in order; they leave the queue.
 
         Deferred answers are made only until there are `limit_bytes`, so one answer more than fits.
+        One may turn out to be deferred again.
         """
         waiting = self._waiting
         taken = self._ready
@@ -75,6 +78,10 @@ class AnswerQueue:
                 if taken_bytes >= limit_bytes or not answer.ready.done():
                     break
                 made = None if answer.ready.cancelled() else answer.make()
+                if isinstance(made, Deferred):
+                    waiting[0] = made
+                    made.ready.add_done_callback(self._done)
+                    continue
             else:
                 made = answer
                 self.held_bytes -= _size(made)
@@ -83,6 +90,12 @@ class AnswerQueue:
                 taken.append(made)
                 taken_bytes += len(made)
         return taken
+
+    def hurry(self) -> None:
+        """Have the answers that could still wait made now."""
+        for answer in list(self._waiting):
+            if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
+                answer.ready.set_result(None)
 
     def cancel(self) -> None:
         """Forget everything and cancel what is being waited for."""

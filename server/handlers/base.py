@@ -48,10 +48,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A response that `make` gives once `ready` is done; it is made when its turn has come."""
+    """A response that `make` gives once `ready` is done; it is made when its turn has come.
+
+    `make` may give another `Later`. With `may_hurry` somebody else may end the wait.
+    """
 
     ready: asyncio.Future[Any]
     make: Callable[[], Any]
+    may_hurry: bool = False
 
 
 class Handler(Protocol):

@@ -42,7 +42,8 @@ def _answer(services: Services, request: FetchRequest, call: Call) -> FetchRespo
     if services.fetches.full:
         services.figures.parked_refused += 1
         return make()
-    return Later(services.fetches.park(waiting.partitions(), waiting.satisfied, wait_ms), make)
+    ready = services.fetches.park(waiting.partitions(), waiting.satisfied, wait_ms)
+    return Later(ready, make, may_hurry=True)
 
 
 def _partitions(request: FetchRequest) -> Iterator[Partition]:
@@ -60,11 +61,11 @@ class _Waiting:
         self._wanted: dict[Partition, FetchPartition] = {}
         self._available: dict[Partition, int] = {}
         self._total = 0
-        self.over = not request.topics
-        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
         for topic in request.topics:
             for partition in topic.partitions:
                 self._wanted[topic.name, partition.partition] = partition
+        self.over = not self._wanted
+        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
         for key in self._wanted:
             self.satisfied(key)
             if self.over:

@@ -326,7 +326,10 @@ async def test_a_roll_has_the_old_segment_synced_and_retention_looked_at(
     assert log.log_start_offset > 0
     assert broker.figures.topic("a").rolls == {"size": 3}
     assert broker.figures.topic("a").deleted_segments == 1
-    assert log.recovery_point >= 2
+    synced = asyncio.Event()
+    broker.services.commits.when_idle(synced.set)
+    await synced.wait()
+    assert log.recovery_point >= 6
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

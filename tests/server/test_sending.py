@@ -130,3 +130,35 @@ async def test_the_order_in_which_answers_get_ready_does_not_matter(
         await settle()
         taken += queue.take(NO_LIMIT)
     assert taken == [b"\0", b"\1", b"\2"]
+
+
+async def test_a_deferred_answer_may_be_deferred_again() -> None:
+    turns = Turns()
+    queue = AnswerQueue(turns)
+    second = deferred(b"at last")
+    first = Deferred(asyncio.get_running_loop().create_future(), lambda: second)
+    queue.add(first)
+    queue.add(b"behind")
+    first.ready.set_result(None)
+    await settle()
+    assert queue.take(NO_LIMIT) == []
+    assert queue.waiting == 2
+    before = turns.count
+    second.ready.set_result(None)
+    await settle()
+    assert turns.count > before
+    assert queue.take(NO_LIMIT) == [b"at last", b"behind"]
+
+
+async def test_hurrying_ends_only_the_waits_that_may_be_ended() -> None:
+    queue = AnswerQueue(Turns())
+    patient = deferred(b"needs its sync")
+    hasty = Deferred(
+        asyncio.get_running_loop().create_future(), lambda: b"what there is", may_hurry=True
+    )
+    queue.add(patient)
+    queue.add(hasty)
+    queue.hurry()
+    queue.hurry()
+    assert hasty.ready.done()
+    assert not patient.ready.done()
