@@ -350,9 +350,11 @@ def test_a_broken_body_is_answered_under_its_correlation_id(body: bytes) -> None
 
 
 def test_a_longest_head_before_a_broken_body_is_understood() -> None:
-    head = [2**63, -(2**63), -(2**31), "x" * MAX_CLIENT_ID_BYTES]
-    frame = b"\xdd\x00\x00\x00\x05" + b"".join(msgpack.packb(part) for part in head) + b"\xc1"
-    assert open_request(frame)[0] == RequestHead(*head)  # type: ignore[arg-type]
+    # Each value in its longest form, which need not be the shortest that holds it.
+    numbers = b"".join(b"\xd3" + n.to_bytes(8, "big", signed=True) for n in (-(2**63), 2, 9))
+    client_id = b"\xdb" + MAX_CLIENT_ID_BYTES.to_bytes(4, "big") + b"x" * MAX_CLIENT_ID_BYTES
+    frame = b"\xdd\x00\x00\x00\x05" + numbers + client_id + b"\xc1"
+    assert open_request(frame)[0] == RequestHead(-(2**63), 2, 9, "x" * MAX_CLIENT_ID_BYTES)
 
 
 def test_an_error_response() -> None:

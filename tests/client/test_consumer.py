@@ -18,6 +18,7 @@ from horolog import (
     NoTimestamps,
     OffsetOutOfRange,
     Producer,
+    RequestTimedOut,
     TimeError,
     UnknownTopicOrPartition,
 )
@@ -299,3 +300,16 @@ async def test_messages_without_a_time(scripted_broker: Any) -> None:
         old, new = await consumer.fetch()
     assert (old.timestamp_ms, old.timestamp_type) == (None, None)
     assert (new.timestamp_ms, new.timestamp_type) == (None, "CreateTime")
+
+
+async def test_the_wait_at_the_broker_is_added_to_the_timeout(scripted_broker: Any) -> None:
+    async def silent(*_: Any) -> None:
+        return None
+
+    async with (
+        scripted_broker(silent) as broker,
+        Consumer(broker.address, request_timeout_ms=30, max_wait_ms=50) as consumer,
+    ):
+        consumer.assign("t", 0, offset=0)
+        with pytest.raises(RequestTimedOut, match="did not answer fetch in 80 ms"):
+            await consumer.fetch()

@@ -158,7 +158,7 @@ async def test_a_topic_that_vanished_is_looked_up_again(address: str) -> None:
         assert (await producer.send("t", b"v")).partition == 0
         with pytest.raises(UnknownTopicOrPartition):
             await producer.send("t", b"v")
-        assert (await producer.send("t", b"v")).partition == 0
+        assert [(await producer.send("t", b"v")).partition for _ in range(3)] == [0, 0, 0]
 
 
 async def test_units_are_checked_unless_told_otherwise(address: str) -> None:
@@ -203,3 +203,17 @@ async def test_p13_a_timed_out_wait_is_an_error(scripted_broker: Any) -> None:
     ):
         with pytest.raises(RequestTimedOut, match="too slow"):
             await producer.send("t", b"v", partition=3)
+
+
+async def test_the_brokers_wait_is_added_to_the_clients(scripted_broker: Any) -> None:
+    async def silent(*_: Any) -> None:
+        return None
+
+    async with (
+        scripted_broker(silent) as broker,
+        Producer(broker.address, request_timeout_ms=30) as producer,
+    ):
+        with pytest.raises(RequestTimedOut, match="did not answer produce in 60 ms"):
+            await producer.send("t", b"v", partition=0)
+        with pytest.raises(RequestTimedOut, match="did not answer produce in 30 ms"):
+            await producer.send_many("t", [NewRecord(b"v")], acks=1)
