@@ -149,9 +149,10 @@ class Producer(Client):
                 )
             ],
         )
+        own_times = [_known(record.timestamp_ms) for record in records]
         if acks == 0:
             (await self._cluster.connection()).submit_unanswered(PRODUCE, request)
-            return [SentRecord(topic, partition, -1, record.timestamp_ms) for record in records]
+            return [SentRecord(topic, partition, -1, time_ms) for time_ms in own_times]
         wait_ms = self._ack_timeout_ms if acks == -1 else 0
         response: ProduceResponse = await self._cluster.request(PRODUCE, request, wait_ms=wait_ms)
         try:
@@ -159,16 +160,15 @@ class Producer(Client):
         except UnknownTopicOrPartition:
             self._cluster.forget(topic)
             raise
-        append_ms = result.log_append_time_ms
+        append_ms = _known(result.log_append_time_ms)
         return [
-            SentRecord(
-                topic,
-                partition,
-                offset,
-                record.timestamp_ms if append_ms == NO_TIMESTAMP else append_ms,
-            )
-            for offset, record in enumerate(records, result.base_offset)
+            SentRecord(topic, partition, offset, time_ms if append_ms is None else append_ms)
+            for offset, time_ms in enumerate(own_times, result.base_offset)
         ]
+
+
+def _known(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
 
 
 def _acks(acks: Acks) -> int:

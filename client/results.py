@@ -13,8 +13,9 @@ class SentRecord:
     partition: int
     offset: int
     """-1 with `acks=0`, where the broker does not say."""
-    timestamp_ms: int
-    """The message's time as stored: the append time on a LogAppendTime topic, else its own."""
+    timestamp_ms: int | None
+    """The message's time as stored: the append time on a LogAppendTime topic, else its own; None
+    when it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,16 @@ async def test_tc57b_without_a_timestamp_the_clock_says(address: str) -> None:
     assert times == [MOMENT_MS, MOMENT_MS + 250, 0]
 
 
+async def test_messages_may_be_sent_without_a_time(address: str) -> None:
+    async with Producer(address, stamp_missing=False) as producer:
+        assert (await producer.send("t", b"a")).timestamp_ms is None
+        assert (await producer.send("t", b"b", timestamp_ms=MOMENT_MS)).timestamp_ms == MOMENT_MS
+        (sent,) = await producer.send_many("t", [NewRecord(b"c")])
+        assert sent.timestamp_ms is None
+    times = [record.timestamp_ms for record in await stored(address, "t", 3)]
+    assert times == [None, MOMENT_MS, None]
+
+
 async def test_a_datetime_for_a_timestamp(address: str) -> None:
     async with Producer(address) as producer:
         sent = await producer.send("clicks", b"a", timestamp=datetime(2020, 1, 1, tzinfo=UTC))
