@@ -69,6 +69,14 @@ class TopicRegistry:
             raise InvalidConfig(settings.message)
         return settings
 
+    def delete_delay_ms(self, entry: TopicEntry) -> int:
+        """How long the files of a topic stay when it is deleted, visible or not."""
+        defaults = self._settings.topic_defaults
+        try:
+            return topic_settings(defaults, entry.overrides).file_delete_delay_ms
+        except InvalidConfig:
+            return topic_settings(defaults, {}).file_delete_delay_ms
+
     def check_settings(self, overrides: Mapping[str, str]) -> dict[str, str]:
         """The overrides by canonical name, if a topic may have them. Raises `InvalidConfig`."""
         checked = check_overrides(overrides)

@@ -1,5 +1,6 @@
 """A data directory: opened, stopped, killed and opened again."""
 
+import json
 import shutil
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from .clock import ManualClock
 from .events import RecordedEvents
+from .logs import timed_set
 
 _MAX_BYTES = 1 << 30
 
@@ -53,6 +55,24 @@ class DataDirectory:
         """Stop cleanly and start again."""
         self.close()
         return self.open()
+
+    def append(self, topic: str, *timestamps_ms: int, partition: int = 0) -> None:
+        """Append one set, with a message for each timestamp."""
+        self.directory.log(topic, partition).append(timed_set(*timestamps_ms))
+
+    def times(self, topic: str, partition: int = 0) -> list[int]:
+        """The timestamps of all messages of a log, in order."""
+        return [message[1] for message in read_messages(self.directory.log(topic, partition))]
+
+    def names(self) -> list[str]:
+        """What is in the directory."""
+        return sorted(path.name for path in self.path.iterdir())
+
+    def topics_file(self) -> dict[str, dict[str, object]]:
+        """What the topics file says of each topic."""
+        document = json.loads((self.path / "topics.json").read_text())
+        topics: dict[str, dict[str, object]] = document["topics"]
+        return topics
 
     def copy(self, path: Path, **settings: object) -> "DataDirectory":
         """What `kill -9` would leave now, in another folder."""

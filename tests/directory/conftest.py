@@ -6,6 +6,7 @@ import pytest
 
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
+from horolog.testing.directories import DataDirectory
 from horolog.testing.events import RecordedEvents
 
 
@@ -27,3 +28,9 @@ def clock() -> ManualClock:
 @pytest.fixture
 def golden() -> Path:
     return Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataDirectory:
+    """A data directory that nobody has opened yet."""
+    return DataDirectory(tmp_path / "data")

@@ -4,9 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from horolog.storage.positions import Position
-from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.logs import timed_set
 from horolog.testing.quick_files import QuickFiles
 
 CHANGING = {
@@ -21,14 +20,6 @@ CHANGING = {
     "truncate",
     "unlink",
 }
-
-
-def append(data: DataDirectory, topic: str, *timestamps_ms: int) -> None:
-    data.directory.log(topic, 0).append(timed_set(*timestamps_ms))
-
-
-def times(data: DataDirectory, topic: str) -> list[int]:
-    return [message[1] for message in read_messages(data.directory.log(topic, 0))]
 
 
 class Crash(BaseException):
@@ -54,7 +45,7 @@ def live_through(data: DataDirectory, done: list[str]) -> None:
     """A short life of a data directory; `done` tells how far it came."""
     directory = data.open()
     done.append("opened")
-    append(data, "kept", 3)
+    data.append("kept", 3)
     directory.log("kept", 0).flush()
     done.append("appended")
     directory.create_topic("new", 2, {"retention.ms": "77"})
@@ -63,7 +54,7 @@ def live_through(data: DataDirectory, done: list[str]) -> None:
     done.append("deleted")
     directory.create_topic("old", 1, {"retention.ms": "88"})
     done.append("created again")
-    append(data, "old", 9)
+    data.append("old", 9)
     data.close()
     done.append("closed")
 
@@ -72,9 +63,9 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
     """What must hold after a crash, with `done` finished before it."""
     directory = data.open()
     topics = directory.topics()
-    assert times(data, "kept") in ([1, 2], [1, 2, 3])
+    assert data.times("kept") in ([1, 2], [1, 2, 3])
     if "appended" in done:
-        assert times(data, "kept") == [1, 2, 3]
+        assert data.times("kept") == [1, 2, 3]
     if "new" in topics:
         assert (topics["new"].partitions, dict(topics["new"].overrides)) == (
             2,
@@ -83,17 +74,17 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
     assert "new" in topics or "created" not in done
     if "old" in topics and not topics["old"].overrides:
         assert "deleted" not in done
-        assert times(data, "old") == [4, 5]
+        assert data.times("old") == [4, 5]
         assert directory.positions.get("job", "old", 0) is not None
     else:
         assert "old" in topics or "created again" not in done
         assert directory.positions.get("job", "old", 0) is None
         if "old" in topics:
-            assert times(data, "old") in ([], [9])
+            assert data.times("old") in ([], [9])
             assert directory.log("old", 0).log_start_offset == 0
         else:
             directory.create_topic("old", 1, {})
-            assert times(data, "old") == []
+            assert data.times("old") == []
     assert not any(entry.gaps for entry in topics.values())
     for stray in data.events.named("stray_file"):
         assert stray.get("reason") in (None, "it is empty and of no known topic")
@@ -106,8 +97,8 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
     directory = before.open()
     directory.create_topic("kept", 1, {})
     directory.create_topic("old", 1, {})
-    append(before, "kept", 1, 2)
-    append(before, "old", 4, 5)
+    before.append("kept", 1, 2)
+    before.append("old", 4, 5)
     directory.positions.commit("job", [Position("old", 0, 1, 2, 3, "")])
     before.close()
     reached: set[str] = set()

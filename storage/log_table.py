@@ -1,0 +1,206 @@
+"""The logs of a data directory, opened when they are needed.
+
+A log that was stopped cleanly is opened at its first use, any other one by `recover`. One that
+cannot be opened answers why to everybody who asks for it, and stops no other.
+"""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import HorologError, InvalidConfig, StorageError
+from .checkpoints import Offsets
+from .log import Log
+from .log_opening import open_log
+from .names import folder_name
+from .seams import Seams
+from .topic_registry import TopicRegistry
+
+Partition = tuple[str, int]
+
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
+"""Reasons for which a log cannot be opened now but perhaps a moment later."""
+
+
+class LogTable:
+    """The logs of the partitions it was told of, by topic and partition."""
+
+    def __init__(
+        self,
+        seams: Seams,
+        directory: Path,
+        registry: TopicRegistry,
+        on_gaps: Callable[[Log], None],
+    ) -> None:
+        """`on_gaps` is handed to every log: it is called when its offsets begin to jump."""
+        self._seams = seams
+        self._directory = directory
+        self._registry = registry
+        self._on_gaps = on_gaps
+        self._logs: dict[Partition, Log] = {}
+        self._failures: dict[Partition, HorologError] = {}
+        self._unclean: set[Partition] = set()
+        self._recovery_points: Offsets = {}
+        self._log_starts: Offsets = {}
+
+    def add(
+        self, key: Partition, *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool
+    ) -> None:
+        """Know a partition whose folder is there. `clean` says that it was stopped cleanly."""
+        self._recovery_points[key] = recovery_point
+        self._log_starts[key] = log_start_offset
+        if not clean:
+            self._unclean.add(key)
+
+    def recover(self) -> None:
+        """Open every log that was not stopped cleanly."""
+        for key in sorted(self._unclean):
+            with suppress(HorologError):
+                self._open(key)
+
+    def find(self, key: Partition) -> Log | None:
+        """The log, if it is open."""
+        return self._logs.get(key)
+
+    def get(self, key: Partition) -> Log:
+        """The log, opened now if it is not; `key` must have been added.
+
+        Raises what opening it raised: `StorageError`, `UnsupportedForMessageFormat`,
+        `InvalidConfig`.
+        """
+        log = self._logs.get(key)
+        if log is not None:
+            return log
+        failure = self._failures.get(key)
+        if failure is not None:
+            # A new one each time: an exception keeps every traceback that it was raised with.
+            raise type(failure)(failure.message)
+        return self._open(key)
+
+    def opened(self) -> list[Log]:
+        """The logs that are open."""
+        return list(self._logs.values())
+
+    def unclean(self) -> frozenset[Partition]:
+        """The partitions that have to be recovered at the next start."""
+        return frozenset(self._unclean)
+
+    def offsets(self) -> tuple[Offsets, Offsets]:
+        """The recovery points and log start offsets of all partitions, for the checkpoints."""
+        recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
+        for key, log in list(self._logs.items()):
+            recovery_points[key] = log.recovery_point
+            log_starts[key] = log.log_start_offset
+        return recovery_points, log_starts
+
+    def set_settings(self, key: Partition, settings: TopicSettings) -> None:
+        """Let a log go by other settings; one that failed for its settings may be opened again."""
+        log = self._logs.get(key)
+        if log is not None:
+            log.set_settings(settings)
+        elif isinstance(self._failures.get(key), InvalidConfig):
+            del self._failures[key]
+
+    def forget(self, key: Partition) -> None:
+        """Let go of a partition whose files are about to be deleted."""
+        log = self._logs.pop(key, None)
+        if log is not None:
+            # How well its files could be closed does not matter any more.
+            with suppress(OSError, HorologError):
+                log.close()
+        self._failures.pop(key, None)
+        self._unclean.discard(key)
+        self._recovery_points.pop(key, None)
+        self._log_starts.pop(key, None)
+
+    def close(self) -> list[str]:
+        """Close every open log; what went wrong, in words. Those logs count as unclean then."""
+        failed = []
+        for (topic, partition), log in list(self._logs.items()):
+            try:
+                log.close()
+            except (OSError, HorologError) as error:
+                self._unclean.add((topic, partition))
+                failed.append(f"{topic}-{partition}: {error}")
+                self._seams.observe(
+                    "log_close_failed", topic=topic, partition=partition, error=str(error)
+                )
+        return failed
+
+    def _open(self, key: Partition) -> Log:
+        """Open a log. A failure that will not pass by itself is kept for those who ask later."""
+        topic, partition = key
+        clean = key not in self._unclean
+        began = self._seams.clock.monotonic()
+        path = self._directory / folder_name(topic, partition)
+        passing = False
+        try:
+            log = self._open_with_checkpoints(key, path, clean)
+        except OSError as error:
+            passing = clean and error.errno in _PASSING
+            failure: HorologError = StorageError(
+                f"{path}: the log cannot be opened: {error}; once that is put right, restart the "
+                "broker"
+            )
+        except HorologError as error:
+            failure = error
+        except Exception as error:
+            # A bug that one log's bytes bring out must not keep all the others from being served.
+            failure = StorageError(f"{path}: the log cannot be opened: {error!r}")
+        else:
+            self._opened(key, log, clean, began)
+            return log
+        if not passing:
+            self._failures[key] = failure
+            self._unclean.add(key)
+        self._seams.observe(
+            "log_open_failed", topic=topic, partition=partition, path=str(path), error=str(failure)
+        )
+        raise type(failure)(failure.message) from failure
+
+    def _open_with_checkpoints(self, key: Partition, path: Path, clean: bool) -> Log:
+        """Open a log as the checkpoints say; they are not believed past the end of the log."""
+        topic, partition = key
+        settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
+        recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
+
+        def opened(recovery_point: int, log_start_offset: int) -> Log:
+            return open_log(
+                path,
+                topic,
+                partition,
+                settings,
+                self._seams,
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                gaps=gaps,
+            )
+
+        log = opened(recovery_point, log_start)
+        if max(log_start, 0 if clean else recovery_point) > log.log_end_offset:
+            self._seams.observe(
+                "checkpoint_ignored",
+                path=str(path),
+                reason=f"the log ends at offset {log.log_end_offset}, before its recovery point "
+                f"{recovery_point} or its log start offset {log_start}",
+            )
+            log.close()
+            log = opened(0, 0)
+        return log
+
+    def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:
+        self._logs[key] = log
+        self._unclean.discard(key)
+        log.on_gaps = self._on_gaps
+        if not clean:
+            self._seams.observe(
+                "log_recovered",
+                topic=log.topic,
+                partition=log.partition,
+                log_end_offset=log.log_end_offset,
+                ms=round((self._seams.clock.monotonic() - began) * 1000),
+            )
