@@ -1,0 +1,218 @@
+"""The two index files by themselves: bytes, lookups, truncation (rules I-*)."""
+
+from pathlib import Path
+
+import pytest
+
+from horolog.storage.files import SystemFiles
+from horolog.storage.index_checksums import Seal, format_seals, parse_seals
+from horolog.storage.offset_index import OffsetIndex
+from horolog.storage.open_files import OpenFiles
+from horolog.storage.time_index import TimeIndex
+
+OPEN_FILES = 4
+
+
+@pytest.fixture
+def time_index(tmp_path: Path) -> TimeIndex:
+    """Base 45; entries (20, 50), (30, 60), (40, 65)."""
+    path = tmp_path / "x.timeindex"
+    path.touch()
+    index = TimeIndex(path, 45, 1200, OpenFiles(SystemFiles(), OPEN_FILES))
+    for entry in [(20, 50), (30, 60), (40, 65)]:
+        index.add(*entry)
+    index.write_from(0)
+    return index
+
+
+@pytest.fixture
+def offset_index(tmp_path: Path) -> OffsetIndex:
+    """Base 50; entries (52, 100), (55, 4096), (60, 5000)."""
+    path = tmp_path / "x.index"
+    path.touch()
+    index = OffsetIndex(path, 50, 1200, OpenFiles(SystemFiles(), OPEN_FILES))
+    for entry in [(52, 100), (55, 4096), (60, 5000)]:
+        index.add(*entry)
+    index.write_from(0)
+    return index
+
+
+def test_bytes_of_a_time_entry_tc91(tmp_path: Path) -> None:
+    index = TimeIndex(tmp_path / "x", 45, 100, OpenFiles(SystemFiles(), OPEN_FILES))
+    index.add(20, 65)
+    assert index.encoded().hex() == "000000000000001400000014"
+
+
+def test_bytes_of_an_offset_entry_tc91(tmp_path: Path) -> None:
+    index = OffsetIndex(tmp_path / "x", 50, 100, OpenFiles(SystemFiles(), OPEN_FILES))
+    index.add(55, 4096)
+    assert index.encoded().hex() == "0000000500001000"
+
+
+def test_files_hold_the_entries_and_nothing_more(
+    time_index: TimeIndex, offset_index: OffsetIndex
+) -> None:
+    assert time_index.path.read_bytes().hex() == (
+        "000000000000001400000005000000000000001e0000000f000000000000002800000014"
+    )
+    assert offset_index.path.read_bytes().hex() == (
+        "000000020000006400000005000010000000000a00001388"
+    )
+
+
+def test_what_was_written_is_loaded(time_index: TimeIndex, offset_index: OffsetIndex) -> None:
+    for index in (time_index, offset_index):
+        again = type(index)(index.path, index.base_offset, 1200, OpenFiles(SystemFiles(), 1))
+        again.load(index.path.read_bytes())
+        assert [again.entry(n) for n in range(3)] == [index.entry(n) for n in range(3)]
+        assert again.checksum() == index.checksum()
+
+
+@pytest.mark.parametrize(
+    ("target_ms", "start"),
+    [
+        pytest.param(19, 45, id="tc101-I-22-below-the-first"),
+        pytest.param(20, 45, id="tc101-decision-2-equal-to-the-first"),
+        pytest.param(21, 50, id="tc101-I-22-just-above"),
+        pytest.param(30, 50, id="tc101-decision-2-equal-is-the-entry-before"),
+        pytest.param(35, 60, id="tc101-I-22-between"),
+        pytest.param(40, 60, id="tc101-decision-2-equal-to-the-last"),
+        pytest.param(41, 65, id="tc101-I-22-above-the-last"),
+        pytest.param(2**63 - 1, 65, id="tc101-largest"),
+    ],
+)
+def test_where_to_look_for_a_time(time_index: TimeIndex, target_ms: int, start: int) -> None:
+    assert time_index.start_for(target_ms) == start
+
+
+@pytest.mark.parametrize(
+    ("offset", "position"),
+    [
+        pytest.param(50, 0, id="tc101-below-the-first"),
+        pytest.param(51, 0, id="tc101-just-below-the-first"),
+        pytest.param(52, 100, id="tc101-equal"),
+        pytest.param(54, 100, id="tc101-between"),
+        pytest.param(55, 4096, id="tc101-equal-to-the-second"),
+        pytest.param(61, 5000, id="tc101-above-the-last"),
+    ],
+)
+def test_where_to_look_for_an_offset(offset_index: OffsetIndex, offset: int, position: int) -> None:
+    assert offset_index.lookup(offset) == position
+
+
+def test_an_empty_index_says_the_beginning(tmp_path: Path) -> None:
+    open_files = OpenFiles(SystemFiles(), OPEN_FILES)
+    assert TimeIndex(tmp_path / "x", 45, 100, open_files).start_for(7) == 45
+    assert TimeIndex(tmp_path / "x", 45, 100, open_files).last_timestamp_ms == -1
+    assert OffsetIndex(tmp_path / "x", 45, 100, open_files).lookup(50) == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "kept"),
+    [
+        pytest.param(60, 1, id="tc102-I-23-at-an-entry"),
+        pytest.param(61, 2, id="tc102-I-23-just-above"),
+        pytest.param(55, 1, id="tc102-between"),
+        pytest.param(45, 0, id="tc102-at-the-base"),
+        pytest.param(99, 3, id="tc102-above-all"),
+    ],
+)
+def test_truncation_of_the_time_index(time_index: TimeIndex, offset: int, kept: int) -> None:
+    time_index.keep(time_index.count_below(offset))
+    assert len(time_index) == kept
+    assert time_index.path.stat().st_size == 12 * kept
+    assert time_index.last_timestamp_ms == [-1, 20, 30, 40][kept]
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "next_offset", "changed", "last"),
+    [
+        pytest.param(41, 70, 3, (41, 70), id="I-18-new-entry"),
+        pytest.param(40, 70, 2, (40, 70), id="I-16-same-time-moves-up"),
+        pytest.param(40, 65, 3, (40, 65), id="tc99-I-16-already-there"),
+        pytest.param(-1, 70, 3, (40, 65), id="I-13-no-time"),
+    ],
+)
+def test_the_closing_entry(
+    time_index: TimeIndex,
+    timestamp_ms: int,
+    next_offset: int,
+    changed: int,
+    last: tuple[int, int],
+) -> None:
+    assert time_index.finish(timestamp_ms, next_offset) == changed
+    assert time_index.entry(len(time_index) - 1) == last
+
+
+def test_a_time_that_is_no_news_gets_no_entry_i13(time_index: TimeIndex) -> None:
+    assert not time_index.add(40, 70)
+    assert not time_index.add(-1, 71)
+    assert time_index.add(41, 72)
+    assert len(time_index) == 4
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "offset_entries", "time_entries"),
+    [
+        pytest.param(100, 12, 8, id="tc92-I-4"),
+        pytest.param(24, 3, 2, id="I-1A"),
+        pytest.param(360, 45, 30, id="tc100-I-19"),
+    ],
+)
+def test_capacity(tmp_path: Path, max_bytes: int, offset_entries: int, time_entries: int) -> None:
+    open_files = OpenFiles(SystemFiles(), OPEN_FILES)
+    offsets = OffsetIndex(tmp_path / "x", 0, max_bytes, open_files)
+    times = TimeIndex(tmp_path / "x", 0, max_bytes, open_files)
+    for number in range(1, 100):
+        if not offsets.full:
+            offsets.add(number, number)
+        if not times.full:
+            times.add(number, number)
+    assert (len(offsets), len(times)) == (offset_entries, time_entries - 1)
+
+
+SEALS = {
+    0: Seal((16, 0xDEADBEEF), (24, 1), ((0, 0), (620, 1))),
+    7: Seal((0, 0), (0, 0), ()),
+    10**15: Seal((8, 2**32 - 1), (12, 5), ((0, 1),)),
+}
+
+
+def test_seals_survive_their_file() -> None:
+    assert parse_seals(format_seals(SEALS)) == SEALS
+
+
+def test_the_text_of_seals() -> None:
+    assert format_seals({7: SEALS[0]}) == b"0\n7 16 3735928559 24 1 0:0,620:1\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "bases"),
+    [
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b"1\n7 16 1 24 1 0:0\n", [], id="later-version"),
+        pytest.param(b"0\nnonsense\n7 16 1 24 1 0:0\n", [7], id="one-bad-line"),
+        pytest.param(b"0\n7 16 1 24\n", [], id="too-few-fields"),
+        pytest.param(b"0\n7 16 1 24 1 0:0\n8 16 1 24 1 0", [7], id="cut-in-a-span"),
+        pytest.param(b"\xff\xfe\x00", [], id="no-text"),
+        pytest.param(b"0\n7 16 1 24 1 0:0:0\n", [], id="bad-span"),
+    ],
+)
+def test_lines_that_make_no_sense_are_left_out(data: bytes, bases: list[int]) -> None:
+    assert list(parse_seals(data)) == bases
+
+
+def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    open_files = OpenFiles(SystemFiles(), 2)
+    first = open_files.use(paths[0])
+    second = open_files.use(paths[1])
+    assert open_files.use(paths[0]) is first
+    open_files.use(paths[2])
+    assert first.pread(1, 0) == b"a"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        second.pread(1, 0)
+    assert open_files.use(paths[1]).pread(1, 0) == b"b"
+    open_files.close()
