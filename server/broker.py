@@ -197,6 +197,7 @@ class Broker:
             work=work,
             rolled=self.maintenance.has_rolled,
         )
+        self.dispatcher = Dispatcher(self.services, HANDLERS)
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)
@@ -248,7 +249,7 @@ class Broker:
             ),
             figures=self.figures,
             observe=self.observe,
-            answer=Dispatcher(self.services, HANDLERS).answer,
+            answer=self.dispatcher.answer,
         )
         cleanups.push_async_callback(self._finish_connections)
         listener = Listener(

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TextIO
 
 from ..clock import Clock
 from ..config.broker import broker_settings
@@ -12,7 +13,11 @@ from ..storage.files import Files
 
 @asynccontextmanager
 async def running_broker(
-    data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
+    data_dir: Path,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    log_stream: TextIO | None = None,
+    **settings: object,
 ) -> AsyncIterator[Broker]:
     """A started broker on `data_dir`; it is stopped cleanly in the end.
 
@@ -30,6 +35,7 @@ async def running_broker(
         ),
         clock=clock,
         files=files,
+        log_stream=log_stream,
     )
     await broker.start()
     try:
