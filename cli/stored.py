@@ -9,12 +9,20 @@ from ..storage.files import SystemFiles
 from ..storage.findings import Finding
 from ..storage.inspect import Dumped, DumpedMessage, DumpedOffsetEntry, DumpedTimeEntry, Remark
 from ..storage.inspect import dump as dump_file
+from ..storage.names import parse_segment_file
 from ..storage.verify import verify as verify_directory
 from .errors import WrongUsage
 from .options import Json
 from .output import emit, json_bytes, json_line, json_time, shown_bytes, shown_time
 
 _LINES_AT_ONCE: Final = 1000
+
+_HEADINGS: Final = {
+    "log": f"{'at byte':>10}  {'offset':>8}  {'time':24}  format   key  value",
+    "index": f"{'at byte':>10}  {'offset':>8}  is found from",
+    "timeindex": f"{'at byte':>10}  {'times later than':24}  are from offset",
+}
+"""Of what is printed for people, by the kind of file."""
 
 
 def dump(
@@ -30,7 +38,7 @@ def dump(
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     wrong = False
-    lines: list[str] = []
+    lines = [] if as_json else [_heading(file)]
     for item in items:
         wrong |= isinstance(item, Remark) and item.error
         wrong |= isinstance(item, DumpedMessage) and not item.crc_ok
@@ -65,6 +73,11 @@ def verify(
         emit([f"{directory}: {f'{wrong} found to be wrong' if wrong else 'nothing is wrong'}"])
     if wrong:
         raise typer.Exit(1)
+
+
+def _heading(file: Path) -> str:
+    name = parse_segment_file(file)
+    return _HEADINGS[name.kind if name is not None else file.suffix.removeprefix(".")]
 
 
 def _item_fields(item: Dumped) -> dict[str, object]:
@@ -107,7 +120,7 @@ def _item_text(item: Dumped) -> str:
             time = shown_time(item.timestamp_ms)
             return f"{where}  {item.offset:>8}  {time:24}  {kind}  {content}"
         case DumpedOffsetEntry():
-            return f"{where}  {item.offset:>8}  at byte {item.log_position}"
+            return f"{where}  {item.offset:>8}  byte {item.log_position}"
         case DumpedTimeEntry():
             return f"{where}  {shown_time(item.timestamp_ms):24}  {item.offset:>8}"
         case Remark():

@@ -1,0 +1,147 @@
+"""The program in processes of its own: a server, and commands that talk to it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+READY: Final = re.compile(r"ready native=(?P<native>\S+:\d+) http=(?P<http>\S+:\d+)\n")
+"""The line that a server prints when it can serve."""
+
+_PROGRAM: Final = (sys.executable, "-m", "horolog")
+_DEADLINE_SECONDS: Final = 30
+
+Process = subprocess.Popen[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[Any]:
+        """Standard output as JSON, an object a line."""
+        return [json.loads(line) for line in self.out.split("\n")[:-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Runs commands. `server` is the broker that they ask, `env` more of their environment;
+    settings in the environment of this process do not reach them.
+    """
+
+    server: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+
+    def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
+        """Run a command to its end."""
+        done = subprocess.run(
+            [*_PROGRAM, *map(str, arguments)],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            env=self._environment(),
+            cwd=self.cwd,
+            timeout=_DEADLINE_SECONDS,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ok(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
+        """Run a command that must succeed; raises `RuntimeError` when it does not."""
+        result = self(*arguments, stdin=stdin)
+        if result.code != 0:
+            raise RuntimeError(f"{arguments}: exit code {result.code}: {result.err}")
+        return result
+
+    @contextmanager
+    def running(self, *arguments: str | Path) -> Iterator[Process]:
+        """A command with its standard streams in the caller's hands; killed in the end."""
+        with subprocess.Popen(
+            [*_PROGRAM, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment(),
+            cwd=self.cwd,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def _environment(self) -> dict[str, str]:
+        server = {} if self.server is None else {"HOROLOG_SERVER": self.server}
+        return _clean_environment() | server | self.env
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A broker in a process of its own."""
+
+    process: Process
+    native: str
+    """Address of the native protocol."""
+    http: str
+    data_dir: Path
+    log: Path
+    """Its standard error."""
+
+    @property
+    def program(self) -> Program:
+        """Commands that ask this server."""
+        return Program(self.native)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal; returns the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_DEADLINE_SECONDS)
+
+
+@contextmanager
+def serving(
+    data_dir: Path,
+    *arguments: str | Path,
+    command: str = "serve",
+    env: dict[str, str] | None = None,
+) -> Iterator[ServerProcess]:
+    """A server on free ports, from its ready line on; killed at the end of the block.
+
+    Raises `RuntimeError` with what it wrote when it does not get ready.
+    """
+    log = data_dir.parent / f"{data_dir.name}.log"
+    places = ["--data-dir", data_dir, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+    with (
+        log.open("a") as stderr,
+        subprocess.Popen(
+            [*_PROGRAM, command, *map(str, places), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=_clean_environment() | (env or {}),
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            match = READY.fullmatch(line)
+            if match is None:
+                raise RuntimeError(f"{line!r} is not a ready line; {log.read_text()}")
+            yield ServerProcess(process, match["native"], match["http"], data_dir, log)
+        finally:
+            process.kill()
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if not name.startswith("HOROLOG_")}

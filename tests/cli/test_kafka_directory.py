@@ -1,0 +1,67 @@
+"""A directory that a real Kafka wrote, opened as it is and asked through the command line."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog.testing.program import Program, ServerProcess, serving
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
+TOPICS = ["v0-lz4", "v1-snappy", "v1-outliers", "v1-append-time-gzip", "mixed-v0-then-v1"]
+
+
+@pytest.fixture(scope="module")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data = tmp_path_factory.mktemp("kafka") / "data"
+    for topic in TOPICS:
+        shutil.copytree(GOLDEN / topic / "clean", data / f"{topic}-0")
+    with serving(data, "--set", "retention.ms=-1") as server:
+        yield server
+        assert server.stop() == 0
+
+
+@pytest.fixture(params=TOPICS)
+def golden_topic(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def expected(golden_topic: str) -> Any:
+    return json.loads((GOLDEN / golden_topic / "expected.json").read_text())
+
+
+@pytest.fixture
+def asking(kafka_server: ServerProcess) -> Program:
+    return kafka_server.program
+
+
+def test_every_message_is_read(asking: Program, golden_topic: str, expected: Any) -> None:
+    read = asking.ok("consume", golden_topic, "--json").objects
+    assert [
+        [
+            one["offset"],
+            -1 if one["timestamp_ms"] is None else one["timestamp_ms"],
+            one["key"],
+            one["value"],
+        ]
+        for one in read
+    ] == expected["messages"]
+
+
+def test_every_time_finds_its_offset(asking: Program, golden_topic: str, expected: Any) -> None:
+    answers = [(target, time, offset) for target, _, time, offset in expected["list_offsets_v1"]]
+    times = [answer for answer in answers if answer[0] >= 0]
+    options = [option for target, _, _ in times for option in ("--at", str(target))]
+    found = asking.ok("offsets", golden_topic, *options, "--any-unit", "--json").objects
+    assert [
+        (
+            int(one["at"]),
+            -1 if one["timestamp_ms"] is None else one["timestamp_ms"],
+            -1 if one["offset"] is None else one["offset"],
+        )
+        for one in found
+    ] == times

@@ -1,0 +1,77 @@
+"""Lines of standard input as messages."""
+
+import pytest
+
+from horolog.cli.lines import BadLine, Message, json_message, looks_like_other_unit, plain_message
+from horolog.protocol.records.sets import NewRecord
+
+NOW_MS = 1479144272509
+
+
+def test_a_plain_line_is_a_value_of_now() -> None:
+    assert plain_message(b"\xff", NOW_MS) == Message(NewRecord(b"\xff", None, NOW_MS))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"value":"a"}', Message(NewRecord(b"a", None, NOW_MS))),
+        ('{"value":null,"key":"k"}', Message(NewRecord(None, b"k", NOW_MS))),
+        ('{"value":{"base64":"/w=="}}', Message(NewRecord(b"\xff", None, NOW_MS))),
+        ('{"value":"\u00e9","key":null}', Message(NewRecord("\u00e9".encode(), None, NOW_MS))),
+        ('{"value":"a","timestamp_ms":0}', Message(NewRecord(b"a", None, 0))),
+        ('{"value":"a","timestamp_ms":null}', Message(NewRecord(b"a", None, -1))),
+        ('{"value":"a","timestamp_ms":-1}', Message(NewRecord(b"a", None, -1))),
+        ('{"value":"a","partition":2}', Message(NewRecord(b"a", None, NOW_MS), 2)),
+        ('{"value":"a","partition":null}', Message(NewRecord(b"a", None, NOW_MS))),
+        (
+            '{"value":"a","offset":5,"timestamp_type":"CreateTime"}',
+            Message(NewRecord(b"a", None, NOW_MS)),
+        ),
+    ],
+)
+def test_a_json_line_is_what_its_fields_say(line: str, message: Message) -> None:
+    assert json_message(line.encode(), 1, NOW_MS) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("not json", "is not JSON"),
+        ("[]", "is not an object"),
+        ("{}", 'has no "value"'),
+        ('{"value":1}', "value must be a string"),
+        ('{"value":"a","key":[]}', "key must be a string"),
+        ('{"value":{"base64":"!"}}', "not valid base64"),
+        ('{"value":"\\ud800"}', "surrogate"),
+        ('{"value":"a","timestamp_ms":"now"}', "timestamp_ms must be a whole number from -1"),
+        ('{"value":"a","timestamp_ms":1.5}', "timestamp_ms must be a whole number"),
+        ('{"value":"a","timestamp_ms":-2}', "not -2"),
+        ('{"value":"a","timestamp_ms":9223372036854775808}', "9223372036854775807"),
+        ('{"value":"a","partition":-1}', "partition must be a whole number from 0"),
+        ('{"value":"a","partition":true}', "partition must be"),
+        ('{"value":"a","timestmap_ms":1}', 'has a field "timestmap_ms"'),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named_with_its_number(line: str, text: str) -> None:
+    with pytest.raises(BadLine) as caught:
+        json_message(line.encode(), 17, NOW_MS)
+    assert str(caught.value).startswith("line 17")
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "other"),
+    [
+        (-1, False),
+        (0, False),
+        (1479144272, True),
+        (10**11 - 1, True),
+        (10**11, False),
+        (10**14, False),
+        (10**14 + 1, True),
+    ],
+)
+def test_other_units_are_known_by_their_size(timestamp_ms: int, other: bool) -> None:
+    assert looks_like_other_unit(timestamp_ms) is other

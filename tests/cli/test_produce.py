@@ -1,0 +1,207 @@
+"""`horolog produce`."""
+
+import json
+import signal
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog.cli.produce import SET_BYTES
+from horolog.testing.program import Process, Program, ServerProcess, serving
+
+
+def send(process: Process, *lines: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write("".join(f"{line}\n" for line in lines))
+    process.stdin.flush()
+
+
+def receive(process: Process) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def consumed(horolog: Program, topic: str) -> list[Any]:
+    return horolog.ok("consume", topic, "--json").objects
+
+
+def test_a_line_is_a_value_with_the_time_it_was_read(horolog: Program, topic: str) -> None:
+    sent = horolog.ok("produce", topic, stdin=b"one\n\n\xff\xfe\r\nlast without an end").objects
+    assert [(one["partition"], one["offset"]) for one in sent] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    read = consumed(horolog, topic)
+    values = ["one", "", {"base64": "//4N"}, "last without an end"]
+    assert [one["value"] for one in read] == values
+    assert [one["timestamp_ms"] for one in read] == [one["timestamp_ms"] for one in sent]
+    assert sent[0]["timestamp_ms"] > 1_700_000_000_000
+    assert all(one["key"] is None for one in read)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4"])
+def test_json_objects_come_out_as_they_went_in(
+    horolog: Program, topic: str, compression: str
+) -> None:
+    given = [
+        {"value": "a", "key": "k", "timestamp_ms": 1479144272509},
+        {"value": {"base64": "/w=="}, "key": {"base64": "gA=="}, "timestamp_ms": 0},
+        {"value": None, "timestamp_ms": 1479144272508},
+        {"value": "no time", "timestamp_ms": None},
+        {"value": "\u2028 \x85 \n", "timestamp_ms": 1479144272510, "partition": 0},
+    ]
+    lines = "\n".join(json.dumps(one) for one in given)
+    sent = horolog.ok("produce", topic, "--json", "--compression", compression, stdin=lines)
+    times = [one["timestamp_ms"] for one in given]
+    assert [one["timestamp_ms"] for one in sent.objects] == times
+    read = consumed(horolog, topic)
+    assert [one["value"] for one in read] == [one["value"] for one in given]
+    assert [one["key"] for one in read] == [one.get("key") for one in given]
+    assert [one["timestamp_ms"] for one in read] == times
+
+
+def test_an_append_time_topic_answers_with_the_brokers_time(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--set", "message.timestamp.type=LogAppendTime")
+    line = json.dumps({"value": "a", "timestamp_ms": 1479144272509})
+    (sent,) = horolog.ok("produce", topic, "--json", stdin=line).objects
+    (read,) = consumed(horolog, topic)
+    assert sent["timestamp_ms"] == read["timestamp_ms"] > 1_700_000_000_000
+    assert read["timestamp_type"] == "LogAppendTime"
+
+
+def test_a_topic_can_be_piped_into_another(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--partitions", "2")
+    horolog.ok("topic", "create", topic + "-copy", "--partitions", "2")
+    horolog.ok("produce", topic, stdin="a\nb\nc\n")
+    printed = horolog.ok("consume", topic, "--json").out
+    horolog.ok("produce", topic + "-copy", "--json", stdin=printed)
+    assert horolog.ok("consume", topic + "-copy", "--json").out == printed
+
+
+def test_partitions_by_option_by_line_by_key_and_in_turns(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--partitions", "3")
+    lines = '{"value":"a"}\n{"value":"b","partition":0}\n'
+    sent = horolog.ok("produce", topic, "--json", "--partition", "2", stdin=lines).objects
+    assert [one["partition"] for one in sent] == [2, 0]
+    sent = horolog.ok("produce", topic, stdin="a\nb\nc\nd\n").objects
+    assert [one["partition"] for one in sent] == [0, 1, 2, 0]
+    lines = '{"value":"a","key":"k"}\n{"value":"b"}\n{"value":"c","key":"k"}\n'
+    sent = horolog.ok("produce", topic, "--json", stdin=lines).objects
+    assert sent[0]["partition"] == sent[2]["partition"]
+
+
+def test_a_refused_set_is_an_error_in_its_place_and_the_next_ones_are_sent(
+    horolog: Program, topic: str
+) -> None:
+    horolog.ok("topic", "create", topic, "--partitions", "2")
+    horolog.ok("topic", "alter", topic, "--set", "max.message.time.difference.ms=60000")
+    lines = (
+        '{"value":"now","partition":0}\n'
+        '{"value":"old","timestamp_ms":1479144272509,"partition":1}\n'
+        '{"value":"with it","partition":1}\n'
+        '{"value":"nowhere","partition":7}\n'
+        '{"value":"now too","partition":0}\n'
+    )
+    result = horolog("produce", topic, "--json", stdin=lines)
+    first, refused, unknown, last = result.objects
+    assert result.code == 1
+    assert (first["offset"], last["offset"]) == (0, 1)
+    assert refused["error"] == "INVALID_TIMESTAMP"
+    assert "1479144272509" in refused["message"]
+    assert "max.message.time.difference.ms" in refused["message"]
+    assert unknown["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert [one["value"] for one in consumed(horolog, topic)] == ["now", "now too"]
+
+
+def test_a_line_that_is_no_message_ends_it_after_those_before_it(
+    horolog: Program, topic: str
+) -> None:
+    lines = '{"value":"before"}\nnot json\n{"value":"after"}\n'
+    result = horolog("produce", topic, "--json", stdin=lines)
+    assert result.code == 1
+    assert [one["offset"] for one in result.objects] == [0]
+    assert result.err.startswith("horolog: line 2 is not JSON")
+    assert result.err.count("\n") == 1
+    assert [one["value"] for one in consumed(horolog, topic)] == ["before"]
+
+
+def test_a_time_that_looks_like_seconds_is_sent_as_it_is_and_remarked_on(
+    horolog: Program, topic: str
+) -> None:
+    lines = '{"value":"a","timestamp_ms":1479144272}\n' * 3
+    result = horolog.ok("produce", topic, "--json", stdin=lines)
+    assert [one["timestamp_ms"] for one in result.objects] == [1479144272] * 3
+    assert result.err.count("line 1: timestamp_ms 1479144272") == result.err.count("\n") == 1
+
+
+def test_each_answer_is_printed_when_it_arrives(horolog: Program, topic: str) -> None:
+    with horolog.running("produce", topic) as process:
+        for offset in range(3):
+            send(process, "a line, and the input stays open")
+            assert receive(process)["offset"] == offset
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_ctrl_c_ends_the_input_and_exits_cleanly(horolog: Program, topic: str) -> None:
+    with horolog.running("produce", topic) as process:
+        send(process, "a")
+        assert receive(process)["offset"] == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_no_set_of_several_messages_is_larger_than_16_kib(tmp_path: Path) -> None:
+    sizes = [1, 100, 5_000, 16_000, 20_000, 300, 16_340, 10, 16_341, 16_400, 2] * 4
+    lines = "".join("x" * size + "\n" for size in sizes)
+    with serving(tmp_path / "data") as server:
+        sent = server.program.ok("produce", "t", "--compression", "gzip", stdin=lines).objects
+        assert [one["offset"] for one in sent] == list(range(len(sizes)))
+        assert server.stop() == 0
+    log = tmp_path / "data" / "t-0" / f"{0:020d}.log"
+    # A compressed set is stored as one entry, so the sets can be told apart.
+    messages = Program().ok("dump", log, "--json").objects
+    assert [len(one["value"]) for one in messages] == sizes
+    sets = [list(group) for _, group in groupby(messages, key=lambda one: one["position"])]
+    assert any(len(one) > 1 for one in sets)
+    for one in sets:
+        uncompressed = sum(34 + len(message["value"]) for message in one)
+        assert len(one) == 1 or uncompressed <= SET_BYTES
+
+
+def test_a_server_that_dies_leaves_its_answers_and_one_line_of_error(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server, server.program.running("produce", "t") as process:
+        send(process, "a")
+        assert receive(process)["offset"] == 0
+        server.stop(signal.SIGKILL)
+        send(process, *["b"] * 1000)
+        out, err = process.communicate()
+    assert process.returncode == 1
+    assert out == ""
+    assert err.startswith("horolog: ")
+    assert server.native in err
+    assert err.count("\n") == 1
+
+
+def test_a_great_many_lines_keep_their_order(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--partitions", "2")
+    values = [f"message {number}" for number in range(20_000)]
+    sent = horolog.ok("produce", topic, stdin="\n".join(values)).objects
+    # Without a key they take turns.
+    assert [(one["partition"], one["offset"]) for one in sent] == [
+        (number % 2, number // 2) for number in range(20_000)
+    ]
+    read = consumed(horolog, topic)
+    assert [one["value"] for one in read] == values[::2] + values[1::2]
+
+
+def test_output_that_nobody_reads_ends_it(server: ServerProcess, topic: str) -> None:
+    with server.program.running("produce", topic) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        send(process, "a")
+        assert process.wait() == 1
+        assert process.stderr is not None
+        assert process.stderr.read().count("\n") == 1

@@ -1,0 +1,125 @@
+"""`horolog topic`, and what every command that asks a server has in common."""
+
+import pytest
+
+from horolog.testing.program import Program, ServerProcess
+
+
+def test_a_topic_from_creation_to_deletion(horolog: Program, topic: str) -> None:
+    options = ("--partitions", "2", "--set", "retention.ms=-1", "--set", "segment.ms=5000")
+    created = horolog.ok("topic", "create", topic, *options, "--json")
+    assert created.objects == [{"topic": topic, "partitions": 2}]
+    assert {"topic": topic, "partitions": 2} in horolog.ok("topic", "list", "--json").objects
+
+    horolog.ok("topic", "alter", topic, "--set", "segment.bytes=4096", "--unset", "segment.ms")
+    horolog.ok("produce", topic, "--partition", "1", stdin="a\nb\n")
+    (found,) = horolog.ok("topic", "describe", topic, "--json").objects
+    assert [(one["partition"], one["log_end_offset"]) for one in found["partitions"]] == [
+        (0, 0),
+        (1, 2),
+    ]
+    assert found["partitions"][1]["size_bytes"] == 2 * 35
+    settings = {one["name"]: (one["value"], one["source"]) for one in found["settings"]}
+    assert settings["retention.ms"] == ("-1", "topic")
+    assert settings["segment.bytes"] == ("4096", "topic")
+    assert settings["segment.ms"] == ("604800000", "default")
+
+    horolog.ok("topic", "delete", topic)
+    assert topic not in horolog.ok("topic", "list").out
+
+
+def test_a_topic_has_one_partition_when_nothing_is_said(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic)
+    horolog.ok("produce", topic + "-by-itself", stdin="a\n")
+    listed = horolog.ok("topic", "list", "--json").objects
+    assert {"topic": topic, "partitions": 1} in listed
+    assert {"topic": topic + "-by-itself", "partitions": 1} in listed
+
+
+def test_people_get_tables(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--set", "retention.ms=77")
+    lines = [line.split() for line in horolog.ok("topic", "describe", topic).out.splitlines()]
+    assert ["0", "0", "0", "0", "0", "B", "1"] in lines
+    assert ["retention.ms", "77", "topic"] in lines
+    listed = horolog.ok("topic", "list").out.splitlines()
+    assert [topic, "1"] in [line.split() for line in listed]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "text"),
+    [
+        (["topic", "create", "taken"], "TOPIC_ALREADY_EXISTS", "taken"),
+        (["topic", "create", "a/b"], "INVALID_TOPIC_EXCEPTION", "a/b"),
+        (["topic", "create", "t", "--set", "segment.bytes=1"], "INVALID_CONFIG", "from 14 to"),
+        (["topic", "create", "t", "--set", "cleanup.policy=compact"], "INVALID_CONFIG", "compact"),
+        (["topic", "alter", "taken", "--set", "listen=x"], "INVALID_CONFIG", "of the broker"),
+        (["topic", "describe", "nowhere"], "UNKNOWN_TOPIC_OR_PARTITION", "nowhere"),
+        (["topic", "delete", "nowhere"], "UNKNOWN_TOPIC_OR_PARTITION", "nowhere"),
+        (["consume", "nowhere"], "UNKNOWN_TOPIC_OR_PARTITION", "nowhere"),
+        (["consume", "taken", "--partition", "1"], "UNKNOWN_TOPIC_OR_PARTITION", "not 1"),
+        (["offsets", "nowhere"], "UNKNOWN_TOPIC_OR_PARTITION", "nowhere"),
+        (["offsets", "taken", "--partition", "1"], "UNKNOWN_TOPIC_OR_PARTITION", "not 1"),
+    ],
+)
+def test_a_refusal_is_one_line_with_the_name_of_the_error(
+    horolog: Program, arguments: list[str], name: str, text: str
+) -> None:
+    horolog("topic", "create", "taken")
+    result = horolog(*arguments)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"horolog: {name}: ")
+    assert text in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_asking_about_a_topic_does_not_create_it(horolog: Program) -> None:
+    for command in (["consume"], ["offsets"], ["topic", "describe"]):
+        assert horolog(*command, "only-asked-about").code == 1
+    assert "only-asked-about" not in horolog.ok("topic", "list").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="no-command"),
+        pytest.param(["bogus"], id="unknown-command"),
+        pytest.param(["consume"], id="no-topic"),
+        pytest.param(["consume", "t", "--bogus"], id="unknown-option"),
+        pytest.param(["consume", "t", "--partition", "x"], id="partition"),
+        pytest.param(["produce", "t", "--compression", "zip"], id="compression"),
+        pytest.param(["topic", "create", "t", "--partitions", "0"], id="no-partitions"),
+        pytest.param(["topic", "create", "t", "--set", "retention.ms"], id="set-without-value"),
+        pytest.param(["topic", "alter", "t"], id="nothing-to-alter"),
+        pytest.param(["topic", "alter", "t", "--set", "a=1", "--unset", "a"], id="set-and-unset"),
+        pytest.param(["topic", "list", "--server", "7070"], id="address"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_whether_or_not_a_server_is_there(arguments: list[str]) -> None:
+    result = Program("127.0.0.1:1")(*arguments)
+    assert result.code == 2
+    assert result.err + result.out
+    assert "Traceback" not in result.err
+
+
+def test_the_server_comes_from_the_option_else_from_the_environment(
+    server: ServerProcess, topic: str
+) -> None:
+    server.program.ok("topic", "create", topic)
+    elsewhere = Program("127.0.0.1:1")
+    assert topic in elsewhere.ok("topic", "list", "--server", server.native).out
+    result = elsewhere("topic", "list")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("horolog: cannot connect to 127.0.0.1:1")
+    assert "--server" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_version() -> None:
+    result = Program().ok("--version")
+    assert result.out.startswith("horolog 0.")
+
+
+def test_help_of_the_program_lists_every_command() -> None:
+    text = Program().ok("--help").out
+    commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line]
+    assert commands == ["serve", "demo", "produce", "consume", "offsets", "dump", "verify", "topic"]
