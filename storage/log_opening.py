@@ -2,8 +2,9 @@
 
 A log that was closed cleanly is taken as it is: only the end of its active segment is read, the
 other segments are looked at when they are used. Otherwise every segment from the recovery point
-on is read whole and its indexes are rebuilt; the first entry there that is not good is where a
-write was torn, and the log ends before it. What is cut off is kept beside it as `.broken`.
+on is read whole and its indexes are rebuilt; the first entry there that is not good, or missing,
+is where a write was torn, and the log ends before it. What is cut off is kept beside it as
+`.broken`.
 """
 
 from itertools import pairwise
@@ -46,6 +47,7 @@ def open_log(
     segments = opening.find_segments(log_start_offset)
     if not segments:
         segments = [Segment.create(path, log_start_offset, settings, seams)]
+        opening.names_changed = True
     elif clean:
         opening.open_active(segments[-1])
         recovery_point = segments[-1].next_offset
@@ -55,6 +57,7 @@ def open_log(
         path, tuple(segments), opening.seals, seams, topic=topic, partition=partition, gaps=gaps
     )
     listed.names_changed = opening.names_changed
+    listed.seals_changed = opening.seals_changed
     log_end_offset = segments[-1].next_offset
     log = Log(
         topic,
@@ -85,6 +88,7 @@ class _Opening:
     ) -> None:
         self.seals: dict[int, Seal] = {}
         self.names_changed = False
+        self.seals_changed = False
         self._path = path
         self._log_name = {"topic": topic, "partition": partition}
         self._settings = settings
@@ -158,9 +162,15 @@ class _Opening:
                     f"{segment.log_path}: holds offsets up to {scan.next_offset - 1}, but the next "
                     f"segment begins at {segment.next_offset}; move one of the two elsewhere"
                 )
-            if scan.problem is not Problem.NONE or not closed:
+            torn = scan.problem is not Problem.NONE
+            if torn or not closed:
                 self._end_at(segment, scan)
-            if scan.problem is not Problem.NONE:
+            elif scan.next_offset < segment.next_offset and not self._gaps:
+                torn = True
+                segment.next_offset = scan.next_offset
+                # Its indexes end here too, not where the next segment begins.
+                segment.rebuild_indexes(gaps=False, check_crc=True, closed=True)
+            if torn:
                 self._set_later_aside(segments[number + 1 :])
                 return segments[: number + 1]
             self._observe(
@@ -171,6 +181,7 @@ class _Opening:
             )
             if closed:
                 self.seals[segment.base_offset] = segment.seal()
+                self.seals_changed = True
         return segments
 
     def _end_at(self, segment: Segment, scan: SegmentScan) -> None:
