@@ -6,6 +6,7 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ from .files import File, Files, replace_file
 from .index_checksums import FILE_NAME
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FlushWork:
     """One sync of one log: everything below `target_offset` will be on stable storage."""
 

@@ -70,6 +70,8 @@ class Log:
         self._seams = seams
         self._last_stamp_ms = last_stamp_ms
         self._watermark = Watermark(self.log_end_offset)
+        self._syncs: list[FlushWork] = []
+        """Handed out and not ended yet."""
 
     @property
     def path(self) -> Path:
@@ -364,9 +366,9 @@ class Log:
 
     def _note_gaps(self) -> None:
         if not self._list.gaps:
-            self._list.gaps = True
             if self.on_gaps is not None:
                 self.on_gaps(self)
+            self._list.gaps = True
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises `OSError`."""
@@ -379,6 +381,9 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        for work in self._syncs:
+            # It knows nothing of what comes in place of what was cut off.
+            work.target_offset = min(work.target_offset, offset)
         self._watermark.cut(offset)
         self._observe("log_truncated", offset=offset)
         self._advance()
@@ -399,10 +404,12 @@ class Log:
             self._observe("sync_not_started", error=str(error))
             return None
         self.unflushed_since_ms = None
+        self._syncs.append(work)
         return work
 
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
         """Take in how `work` went. A failed sync is final: it is never tried again."""
+        self._syncs.remove(work)
         if error is not None:
             self._fail(
                 StorageError(
@@ -411,8 +418,7 @@ class Log:
                 )
             )
             return
-        synced = min(work.target_offset, self.log_end_offset)
-        self.recovery_point = max(self.recovery_point, synced)
+        self.recovery_point = max(self.recovery_point, work.target_offset)
         self._list.release_synced(self.recovery_point)
         self._watermark.synced(self.recovery_point)
         self._advance()

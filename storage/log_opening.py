@@ -134,13 +134,15 @@ class _Opening:
 
     def open_active(self, active: Segment) -> None:
         """Take the last segment of a log that was closed cleanly."""
-        seal = self.seals.pop(active.base_offset, None)
+        seal = self.seals.get(active.base_offset)
         if active.load_indexes(seal):
             tail = active.scan_tail()
             active.next_offset = max(tail.next_offset, active.base_offset)
             return
+        self.seals.pop(active.base_offset, None)
         scan = active.rebuild_indexes(gaps=self._gaps, check_crc=True, closed=False)
-        self._report_rebuilt(active, "no checksum" if seal is None else "checksum does not fit")
+        if active.size_bytes:
+            self._report_rebuilt(active, "no checksum" if seal is None else "checksum does not fit")
         self._end_at(active, scan)
 
     def _report_rebuilt(self, segment: Segment, reason: str) -> None:

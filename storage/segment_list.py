@@ -115,8 +115,14 @@ class SegmentList:
         self._seams.observe(event, **self._log_name, **fields)
 
     def _note_seal(self, segment: Segment) -> None:
-        self._seals[segment.base_offset] = segment.seal()
-        self.seals_changed = True
+        seal = segment.seal()
+        if self._seals.get(segment.base_offset) != seal:
+            self._seals[segment.base_offset] = seal
+            self.seals_changed = True
+
+    def _forget_seal(self, segment: Segment) -> None:
+        if self._seals.pop(segment.base_offset, None) is not None:
+            self.seals_changed = True
 
     def flush_work(self, recovery_point: int, target_offset: int) -> FlushWork:
         """The work that makes everything from `recovery_point` to the end safe."""
@@ -159,7 +165,11 @@ class SegmentList:
     def seal_active(self) -> None:
         """Bring the active segment's indexes to their closed form and note their checksums."""
         self.active.close_indexes()
-        self._note_seal(self.active)
+        if self.active.size_bytes:
+            self._note_seal(self.active)
+        else:
+            # An empty segment's indexes are made anew as quickly as they are checked.
+            self._forget_seal(self.active)
 
     def last_stamp_ms(self) -> int:
         """Append time of the last message if a broker stamped it, else -1. Raises `OSError`."""
@@ -213,8 +223,7 @@ class SegmentList:
         """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
         due_ms = self._seams.clock.now_ms() + settings.file_delete_delay_ms
         for segment in dropped:
-            if self._seals.pop(segment.base_offset, None) is not None:
-                self.seals_changed = True
+            self._forget_seal(segment)
             self.names_changed = True
             self._seams.deletions.add(segment.set_aside(), due_ms)
 
@@ -228,8 +237,7 @@ class SegmentList:
         self._closed_max_ms = None
         self._set_aside(dropped, settings)
         self.active.truncate(offset)
-        if self._seals.pop(self.active.base_offset, None) is not None:
-            self.seals_changed = True
+        self._forget_seal(self.active)
 
     def restart_at(self, offset: int, settings: TopicSettings) -> None:
         """Drop all segments; one empty segment at `offset` is left."""

@@ -28,7 +28,7 @@ def unclean(folder: LogFolder) -> None:
 
 def clean_without_checksums(folder: LogFolder) -> None:
     folder.log.close()
-    (folder.path / "index-checksums").unlink()
+    (folder.path / "index-checksums").unlink(missing_ok=True)
     folder.open()
 
 
@@ -92,7 +92,7 @@ def test_a_lost_time_index_starts_the_clock_anew(folder: LogFolder) -> None:
     folder.open()
     folder.log.append(untimed_set())
     folder.log.close()
-    (folder.path / "00000000000000000000.timeindex").unlink()
+    (folder.path / "00000000000000000000.timeindex").unlink(missing_ok=True)
     folder.clock.advance(50)
     folder.open()
     assert folder.log.segments[-1].created_ms == NOW + 50
@@ -105,7 +105,7 @@ def test_a_closed_segment_keeps_its_creation_time_through_a_rebuild(folder: LogF
     folder.append(5, 7)
     folder.log.roll()
     folder.log.close()
-    (folder.path / "index-checksums").unlink()
+    (folder.path / "index-checksums").unlink(missing_ok=True)
     folder.clock.advance(50)
     folder.open().prepare()
     assert folder.log.segments[0].created_ms == NOW
