@@ -79,7 +79,7 @@ def clean_after_roll(folder: LogFolder) -> None:
 def clean_after_roll_without_indexes(folder: LogFolder) -> None:
     folder.log.roll()
     folder.log.close()
-    (folder.path / "index-checksums").unlink()
+    (folder.path / "index-checksums").unlink(missing_ok=True)
     folder.open()
 
 

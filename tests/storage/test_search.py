@@ -112,7 +112,7 @@ def restart(folder: LogFolder, again: str) -> None:
     elif again == "no-indexes":
         folder.log.close()
         for name in [*folder.names("index"), "index-checksums"]:
-            (folder.path / name).unlink()
+            (folder.path / name).unlink(missing_ok=True)
         folder.open()
 
 
