@@ -47,7 +47,7 @@ def reachable(address: str) -> str:
 
 def _shortest(path: Path) -> str:
     absolute = path.absolute()
-    try:
-        return str(absolute.relative_to(Path.cwd()))
-    except ValueError:
+    if not absolute.is_relative_to(Path.cwd()):
         return str(absolute)
+    relative = str(absolute.relative_to(Path.cwd()))
+    return relative if "/" in relative else f"./{relative}"

@@ -1,11 +1,15 @@
 """The real program, as a user runs it: subprocesses, real sockets, a real data directory."""
 
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, ServerProcess, serving
+from horolog.cli.main import run as run_command
+from horolog.testing.program import Program, Result, ServerProcess, serving
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +24,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def horolog(server: ServerProcess) -> Program:
     """The program, asking the module's server."""
     return server.program
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """`run(*arguments, code=0)` is a command in this process: for tables of many commands, which
+    a process each would make slow. Fails when the exit code is another.
+    """
+
+    def run(*arguments: str | Path, code: int = 0) -> Result:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            got = run_command([str(argument) for argument in arguments])
+        result = Result(got, out.getvalue(), err.getvalue())
+        assert result.code == code, result
+        return result
+
+    return run
+
+
+@pytest.fixture
+def ask(
+    run: Callable[..., Result], server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """As `run`, asking the module's server."""
+    monkeypatch.setenv("HOROLOG_SERVER", server.native)
+    return run
 
 
 @pytest.fixture

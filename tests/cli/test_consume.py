@@ -2,11 +2,14 @@
 
 import json
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from horolog.testing.program import Process, Program, ServerProcess
+from horolog.testing.program import Process, Program, Result, ServerProcess
+
+Run = Callable[..., Result]
 
 BASE_MS = 1479144272000
 TIMES = [100, 300, 200, None, 300, 500, 400]
@@ -60,17 +63,17 @@ def clicks(server: ServerProcess) -> str:
     ],
 )
 def test_where_it_begins_and_ends(
-    horolog: Program, clicks: str, options: list[str], offsets: range
+    ask: Run, clicks: str, options: list[str], offsets: range
 ) -> None:
-    result = horolog.ok("consume", clicks, "--partition", "0", "--json", *options)
+    result = ask("consume", clicks, "--partition", "0", "--json", *options)
     assert [one["offset"] for one in result.objects] == list(offsets)
     assert [one["value"] for one in result.objects] == [str(offset) for offset in offsets]
     assert result.err == ""
 
 
-def test_a_message_has_these_fields(horolog: Program, clicks: str) -> None:
+def test_a_message_has_these_fields(ask: Run, clicks: str) -> None:
     options = ("--partition", "0", "--from", "offset:2", "--until", "offset:4", "--json")
-    with_time, without = horolog.ok("consume", clicks, *options).objects
+    with_time, without = ask("consume", clicks, *options).objects
     assert list(with_time.items()) == [
         ("partition", 0),
         ("offset", 2),
@@ -82,8 +85,8 @@ def test_a_message_has_these_fields(horolog: Program, clicks: str) -> None:
     assert without["timestamp_ms"] is None
 
 
-def test_partitions_come_one_after_the_other(horolog: Program, clicks: str) -> None:
-    read = horolog.ok("consume", clicks, "--from", at(300), "--json").objects
+def test_partitions_come_one_after_the_other(ask: Run, clicks: str) -> None:
+    read = ask("consume", clicks, "--from", at(300), "--json").objects
     expected = [(0, offset) for offset in range(1, 7)] + [(1, 1)]
     assert [(one["partition"], one["offset"]) for one in read] == expected
 
@@ -101,20 +104,18 @@ def test_people_get_a_line_with_time_place_key_and_value(horolog: Program, topic
     ids=["end-before-start", "start-found-behind-end"],
 )
 def test_a_window_whose_end_is_found_first_is_empty_and_says_why(
-    horolog: Program, clicks: str, positions: tuple[str, str]
+    ask: Run, clicks: str, positions: tuple[str, str]
 ) -> None:
     start, until = positions
     options = ("--partition", "0", "--from", start, "--until", until)
-    result = horolog.ok("consume", clicks, *options)
+    result = ask("consume", clicks, *options)
     assert result.out == ""
     assert "--from is offset 5 and --until offset 1" in result.err
 
 
-def test_an_offset_that_is_not_there_is_refused_with_those_that_are(
-    horolog: Program, clicks: str
-) -> None:
-    result = horolog("consume", clicks, "--partition", "0", "--from", "offset:8")
-    assert (result.code, result.out) == (1, "")
+def test_an_offset_that_is_not_there_is_refused_with_those_that_are(ask: Run, clicks: str) -> None:
+    result = ask("consume", clicks, "--partition", "0", "--from", "offset:8", code=1)
+    assert result.out == ""
     assert "OFFSET_OUT_OF_RANGE" in result.err
     assert "the next one is 7" in result.err
 
@@ -128,9 +129,11 @@ def test_an_offset_that_is_not_there_is_refused_with_those_that_are(
         (["offsets", "clicks", "--at", "offset:1"], "earliest, latest, largest"),
     ],
 )
-def test_a_time_that_would_be_a_guess_is_wrong_usage(command: list[str], text: str) -> None:
-    result = Program("127.0.0.1:1")(*command)
-    assert (result.code, result.out) == (2, "")
+def test_a_time_that_would_be_a_guess_is_wrong_usage(
+    run: Run, command: list[str], text: str
+) -> None:
+    result = run(*command, "--server", "127.0.0.1:1", code=2)
+    assert result.out == ""
     assert text in result.err
     assert result.err.count("\n") == 1
 
@@ -214,10 +217,10 @@ def test_ctrl_c_without_follow_says_nothing(server: ServerProcess, topic: str) -
     ],
 )
 def test_which_offset_it_was(
-    horolog: Program, clicks: str, position: str, offset: int | None, after_ms: int | None
+    ask: Run, clicks: str, position: str, offset: int | None, after_ms: int | None
 ) -> None:
     options = ("--partition", "0", "--at", position, "--json")
-    (found,) = horolog.ok("offsets", clicks, *options).objects
+    (found,) = ask("offsets", clicks, *options).objects
     assert list(found.items()) == [
         ("partition", 0),
         ("at", position),
@@ -226,10 +229,10 @@ def test_which_offset_it_was(
     ]
 
 
-def test_offsets_has_a_line_for_each_partition_and_each_at(horolog: Program, clicks: str) -> None:
+def test_offsets_has_a_line_for_each_partition_and_each_at(ask: Run, clicks: str) -> None:
     positions = ("latest", at(300), "earliest")
     options = [option for one in positions for option in ("--at", one)]
-    found = horolog.ok("offsets", clicks, *options, "--json").objects
+    found = ask("offsets", clicks, *options, "--json").objects
     assert [(one["partition"], one["at"], one["offset"]) for one in found] == [
         (0, "latest", 7),
         (0, at(300), 1),

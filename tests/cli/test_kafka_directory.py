@@ -2,13 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from horolog.testing.program import Program, ServerProcess, serving
+from horolog.testing.program import Result, ServerProcess, serving
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
 TOPICS = ["v0-lz4", "v1-snappy", "v1-outliers", "v1-append-time-gzip", "mixed-v0-then-v1"]
@@ -35,12 +35,17 @@ def expected(golden_topic: str) -> Any:
 
 
 @pytest.fixture
-def asking(kafka_server: ServerProcess) -> Program:
-    return kafka_server.program
+def ask(
+    run: Callable[..., Result], kafka_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    monkeypatch.setenv("HOROLOG_SERVER", kafka_server.native)
+    return run
 
 
-def test_every_message_is_read(asking: Program, golden_topic: str, expected: Any) -> None:
-    read = asking.ok("consume", golden_topic, "--json").objects
+def test_every_message_is_read(
+    ask: Callable[..., Result], golden_topic: str, expected: Any
+) -> None:
+    read = ask("consume", golden_topic, "--json").objects
     assert [
         [
             one["offset"],
@@ -52,11 +57,13 @@ def test_every_message_is_read(asking: Program, golden_topic: str, expected: Any
     ] == expected["messages"]
 
 
-def test_every_time_finds_its_offset(asking: Program, golden_topic: str, expected: Any) -> None:
+def test_every_time_finds_its_offset(
+    ask: Callable[..., Result], golden_topic: str, expected: Any
+) -> None:
     answers = [(target, time, offset) for target, _, time, offset in expected["list_offsets_v1"]]
     times = [answer for answer in answers if answer[0] >= 0]
     options = [option for target, _, _ in times for option in ("--at", str(target))]
-    found = asking.ok("offsets", golden_topic, *options, "--any-unit", "--json").objects
+    found = ask("offsets", golden_topic, *options, "--any-unit", "--json").objects
     assert [
         (
             int(one["at"]),

@@ -42,7 +42,7 @@ def test_a_line_is_a_value_with_the_time_it_was_read(horolog: Program, topic: st
 def test_json_objects_come_out_as_they_went_in(
     horolog: Program, topic: str, compression: str
 ) -> None:
-    given = [
+    given: list[dict[str, Any]] = [
         {"value": "a", "key": "k", "timestamp_ms": 1479144272509},
         {"value": {"base64": "/w=="}, "key": {"base64": "gA=="}, "timestamp_ms": 0},
         {"value": None, "timestamp_ms": 1479144272508},

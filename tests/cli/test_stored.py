@@ -2,19 +2,17 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, serving
+from horolog.testing.program import Program, Result, serving
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
+Run = Callable[..., Result]
+
 FIRST = f"{0:020d}"
-
-
-@pytest.fixture
-def horolog() -> Program:
-    return Program()
 
 
 @pytest.fixture
@@ -23,9 +21,9 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GOLDEN / "v1-outliers" / "clean", tmp_path / "v1-outliers-0"))
 
 
-def test_dump_of_a_log_has_every_message(horolog: Program, folder: Path) -> None:
+def test_dump_of_a_log_has_every_message(run: Run, folder: Path) -> None:
     expected = json.loads((GOLDEN / "v1-outliers" / "expected.json").read_text())["messages"]
-    found = horolog.ok("dump", folder / f"{FIRST}.log", "--json").objects
+    found = run("dump", folder / f"{FIRST}.log", "--json").objects
     assert [
         [one["offset"], one["timestamp_ms"], one["key"], one["value"]] for one in found
     ] == expected[: len(found)]
@@ -33,68 +31,65 @@ def test_dump_of_a_log_has_every_message(horolog: Program, folder: Path) -> None
     assert found[1]["position"] == found[0]["size_bytes"]
 
 
-def test_dump_of_the_indexes_has_their_entries(horolog: Program, folder: Path) -> None:
-    messages = horolog.ok("dump", folder / f"{FIRST}.log", "--json").objects
+def test_dump_of_the_indexes_has_their_entries(run: Run, folder: Path) -> None:
+    messages = run("dump", folder / f"{FIRST}.log", "--json").objects
     position_of = {one["offset"]: one["position"] for one in messages}
-    entries = horolog.ok("dump", folder / f"{FIRST}.index", "--json").objects
+    entries = run("dump", folder / f"{FIRST}.index", "--json").objects
     assert len(entries) > 10
     assert all(position_of[one["offset"]] == one["log_position"] for one in entries)
-    times = horolog.ok("dump", folder / f"{FIRST}.timeindex", "--json").objects
+    times = run("dump", folder / f"{FIRST}.timeindex", "--json").objects
     assert times
     for one in times:
         older = [m["timestamp_ms"] for m in messages if m["offset"] <= one["offset"]]
         assert max(older) == one["timestamp_ms"]
 
 
-def test_dump_for_people_is_a_line_for_each_entry(horolog: Program, folder: Path) -> None:
+def test_dump_for_people_is_a_line_for_each_entry(run: Run, folder: Path) -> None:
     for kind in ("log", "index", "timeindex"):
-        objects = horolog.ok("dump", folder / f"{FIRST}.{kind}", "--json").objects
-        heading, *lines = horolog.ok("dump", folder / f"{FIRST}.{kind}").out.splitlines()
+        objects = run("dump", folder / f"{FIRST}.{kind}", "--json").objects
+        heading, *lines = run("dump", folder / f"{FIRST}.{kind}").out.splitlines()
         assert "offset" in heading
         assert [line.split()[0] for line in lines] == [str(one["position"]) for one in objects]
 
 
-def test_dump_of_damage_shows_what_can_be_read_and_fails(horolog: Program, folder: Path) -> None:
+def test_dump_of_damage_shows_what_can_be_read_and_fails(run: Run, folder: Path) -> None:
     log = folder / f"{FIRST}.log"
-    before = horolog.ok("dump", log, "--json").objects
+    before = run("dump", log, "--json").objects
     with log.open("r+b") as file:
         file.seek(before[5]["position"] + 40)
         file.write(b"\xff\xff")
         file.truncate(before[9]["position"] + 5)
-    result = horolog("dump", log, "--json")
-    assert result.code == 1
+    result = run("dump", log, "--json", code=1)
     assert [one["crc_ok"] for one in result.objects[:-1]] == [i != 5 for i in range(9)]
     assert result.objects[-1]["error"] is True
     assert result.objects[-1]["position"] == before[9]["position"]
 
 
 @pytest.mark.parametrize("topic", ["v1-outliers", "v0-gzip", "mixed-v0-then-v1"])
-def test_verify_finds_nothing_wrong_with_what_kafka_wrote(horolog: Program, topic: str) -> None:
-    result = horolog.ok("verify", GOLDEN / topic / "clean", "--json")
+def test_verify_finds_nothing_wrong_with_what_kafka_wrote(run: Run, topic: str) -> None:
+    result = run("verify", GOLDEN / topic / "clean", "--json")
     assert not any(one["error"] for one in result.objects)
 
 
-def test_verify_of_a_data_directory_cleanly_stopped(horolog: Program, tmp_path: Path) -> None:
+def test_verify_of_a_data_directory_cleanly_stopped(run: Run, tmp_path: Path) -> None:
     with serving(tmp_path / "data") as server:
         server.program.ok("produce", "t", "--compression", "lz4", stdin="a\nb\n")
         assert server.stop() == 0
-    assert horolog.ok("verify", tmp_path / "data").out == f"{tmp_path / 'data'}: nothing is wrong\n"
-    assert horolog.ok("verify", tmp_path / "data", "--json").objects == []
+    assert run("verify", tmp_path / "data").out == f"{tmp_path / 'data'}: nothing is wrong\n"
+    assert run("verify", tmp_path / "data", "--json").objects == []
 
 
-def test_verify_names_what_is_wrong_and_fails(horolog: Program, folder: Path) -> None:
+def test_verify_names_what_is_wrong_and_fails(run: Run, folder: Path) -> None:
     log = folder / f"{FIRST}.log"
     with log.open("r+b") as file:
         file.seek(5000)
         file.write(b"\xff\xff")
-    result = horolog("verify", folder, "--json")
-    assert result.code == 1
+    result = run("verify", folder, "--json", code=1)
     wrong = [one for one in result.objects if one["error"]]
     assert {one["path"] for one in wrong} == {str(log)}
     assert all(one["rule"] and one["advice"] for one in wrong)
     assert 4000 < wrong[0]["position"] <= 5000
-    people = horolog("verify", folder)
-    assert people.code == 1
+    people = run("verify", folder, code=1)
     assert people.out.startswith(f"wrong  {log} at byte {wrong[0]['position']}: ")
 
 

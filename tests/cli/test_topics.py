@@ -1,8 +1,18 @@
 """`horolog topic`, and what every command that asks a server has in common."""
 
+from collections.abc import Callable
+
 import pytest
 
-from horolog.testing.program import Program, ServerProcess
+from horolog.testing.program import Program, Result, ServerProcess
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def taken(server: ServerProcess) -> str:
+    server.program.ok("topic", "create", "taken")
+    return "taken"
 
 
 def test_a_topic_from_creation_to_deletion(horolog: Program, topic: str) -> None:
@@ -36,12 +46,12 @@ def test_a_topic_has_one_partition_when_nothing_is_said(horolog: Program, topic:
     assert {"topic": topic + "-by-itself", "partitions": 1} in listed
 
 
-def test_people_get_tables(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--set", "retention.ms=77")
-    lines = [line.split() for line in horolog.ok("topic", "describe", topic).out.splitlines()]
+def test_people_get_tables(ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "retention.ms=77")
+    lines = [line.split() for line in ask("topic", "describe", topic).out.splitlines()]
     assert ["0", "0", "0", "0", "0", "B", "1"] in lines
     assert ["retention.ms", "77", "topic"] in lines
-    listed = horolog.ok("topic", "list").out.splitlines()
+    listed = ask("topic", "list").out.splitlines()
     assert [topic, "1"] in [line.split() for line in listed]
 
 
@@ -62,20 +72,19 @@ def test_people_get_tables(horolog: Program, topic: str) -> None:
     ],
 )
 def test_a_refusal_is_one_line_with_the_name_of_the_error(
-    horolog: Program, arguments: list[str], name: str, text: str
+    ask: Run, taken: str, arguments: list[str], name: str, text: str
 ) -> None:
-    horolog("topic", "create", "taken")
-    result = horolog(*arguments)
-    assert (result.code, result.out) == (1, "")
+    result = ask(*arguments, code=1)
+    assert result.out == ""
     assert result.err.startswith(f"horolog: {name}: ")
     assert text in result.err
     assert result.err.count("\n") == 1
 
 
-def test_asking_about_a_topic_does_not_create_it(horolog: Program) -> None:
+def test_asking_about_a_topic_does_not_create_it(ask: Run) -> None:
     for command in (["consume"], ["offsets"], ["topic", "describe"]):
-        assert horolog(*command, "only-asked-about").code == 1
-    assert "only-asked-about" not in horolog.ok("topic", "list").out
+        ask(*command, "only-asked-about", code=1)
+    assert "only-asked-about" not in ask("topic", "list").out
 
 
 @pytest.mark.parametrize(
@@ -94,9 +103,10 @@ def test_asking_about_a_topic_does_not_create_it(horolog: Program) -> None:
         pytest.param(["topic", "list", "--server", "7070"], id="address"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_whether_or_not_a_server_is_there(arguments: list[str]) -> None:
-    result = Program("127.0.0.1:1")(*arguments)
-    assert result.code == 2
+def test_wrong_usage_is_exit_code_2_whether_or_not_a_server_is_there(
+    run: Run, arguments: list[str]
+) -> None:
+    result = run(*arguments, code=2)
     assert result.err + result.out
     assert "Traceback" not in result.err
 
