@@ -218,6 +218,8 @@ class Log:
                 # Where offsets jump far, the new segment begins just near enough to index them.
                 nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
                 self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
+                # An empty first segment has given its place to one that begins later.
+                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
                 found = self._walk_for(self._list.active, data)
             self._list.active.append(data, found)
         except OSError as error:
