@@ -271,7 +271,8 @@ class Segment:
         self.time_index.load(b"")
         self._add_marks(scan.marks, 0)
         if closed:
-            whole = scan.problem is Problem.NONE
+            # Behind a far jump the next segment's base offset is beyond what an entry can hold.
+            whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
             self.time_index.finish(scan.largest_ms, self.next_offset if whole else scan.next_offset)
         self._first_timestamp_ms = scan.first_timestamp_ms
         for path, data in (
