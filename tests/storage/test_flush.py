@@ -1,0 +1,270 @@
+"""Syncs: what they cover, in which order, what they let consumers see (decisions 20, 23, 29)."""
+
+import errno
+
+import pytest
+
+from horolog.protocol.errors import StorageError
+from horolog.storage.log import Log
+from horolog.testing.logs import LogFolder, timed_set
+
+NOW = 1_479_144_272_509
+
+
+def append_waiting(log: Log, *timestamps_ms: int) -> int:
+    return log.append(timed_set(*timestamps_ms), wait_for_sync=True).first_offset
+
+
+def test_nothing_to_sync(folder: LogFolder) -> None:
+    log = folder.open()
+    log.flush()
+    assert log.begin_flush() is None
+    folder.append(1)
+    log.flush()
+    assert log.begin_flush() is None
+    assert log.recovery_point == 1
+
+
+def test_what_is_not_synced_is_counted(folder: LogFolder) -> None:
+    log = folder.open()
+    assert (log.unflushed_messages, log.unflushed_since_ms) == (0, None)
+    folder.append(1, 2)
+    folder.clock.advance(500)
+    folder.append(3)
+    assert (log.unflushed_messages, log.unflushed_since_ms) == (3, NOW)
+    work = log.begin_flush()
+    assert work is not None
+    folder.clock.advance(500)
+    folder.append(4)
+    assert (log.unflushed_messages, log.unflushed_since_ms) == (4, NOW + 1000)
+    work.run()
+    log.end_flush(work)
+    assert (log.recovery_point, log.unflushed_messages) == (3, 1)
+    assert log.unflushed_since_ms == NOW + 1000
+    log.flush()
+    assert (log.recovery_point, log.unflushed_since_ms) == (4, None)
+
+
+def test_order_s39(folder: LogFolder) -> None:
+    log = folder.open(index_interval_bytes=0)
+    folder.append(1, 2)
+    log.roll()
+    folder.append(3)
+    folder.files.operations.clear()
+    log.flush()
+    done = [
+        (kind, name)
+        for kind, name in folder.files.operations
+        if kind in ("sync", "sync_directory", "rename")
+    ]
+    logs = [("sync", f"{base:020d}.log") for base in (0, 2)]
+    indexes = [("sync", f"{0:020d}.{kind}") for kind in ("index", "timeindex")]
+    assert done[:2] == logs
+    assert set(done[2 : done.index(("sync_directory", "t-0"))]) >= set(indexes)
+    assert done[-3:] == [
+        ("sync", "index-checksums.tmp"),
+        ("rename", "index-checksums.tmp"),
+        ("sync_directory", "t-0"),
+    ]
+
+
+def test_a_sync_covers_all_earlier_segments_decision_20(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39)
+    folder.append(1, 2, 3)
+    folder.files.operations.clear()
+    log.flush()
+    assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2)] == [1, 1, 1]
+    folder.append(4)
+    folder.files.operations.clear()
+    log.flush()
+    assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2, 3)] == [0, 0, 0, 1]
+
+
+def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39)
+    folder.append(*range(6))
+    held = folder.files.open_count
+    log.flush()
+    assert held - folder.files.open_count == 5
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_the_high_watermark_waits_for_the_sync_decision_29(
+    folder: LogFolder, waiting: bool
+) -> None:
+    log = folder.open()
+    log.append(timed_set(1, 2), wait_for_sync=waiting)
+    assert log.high_watermark == (0 if waiting else 2)
+    log.flush()
+    assert log.high_watermark == 2
+
+
+def test_sets_around_a_waiting_one(folder: LogFolder) -> None:
+    log = folder.open()
+    advanced: list[int] = []
+    log.on_advance = lambda log: advanced.append(log.high_watermark)
+    folder.append(1)
+    append_waiting(log, 2, 3)
+    folder.append(4)
+    assert (log.high_watermark, log.log_end_offset) == (1, 4)
+    assert folder.times() == [(0, 1)]
+    assert log.read(2, 1000).size == 0
+    assert folder.found(2) == [None]
+    log.flush()
+    assert log.high_watermark == 4
+    assert folder.found(2) == [(2, 1)]
+    assert advanced == [1, 4]
+
+
+def test_sets_appended_during_a_sync_wait_for_the_next(folder: LogFolder) -> None:
+    log = folder.open()
+    append_waiting(log, 1)
+    first = log.begin_flush()
+    assert first is not None
+    append_waiting(log, 2)
+    folder.append(3)
+    first.run()
+    log.end_flush(first)
+    assert (log.high_watermark, log.recovery_point) == (1, 1)
+    log.flush()
+    assert (log.high_watermark, log.recovery_point) == (3, 3)
+
+
+def test_a_held_watermark_stays_where_it_is_held(folder: LogFolder) -> None:
+    log = folder.open()
+    folder.append(1, 2, 3)
+    log.hold_high_watermark(1)
+    assert log.high_watermark == 1
+    append_waiting(log, 4)
+    log.flush()
+    assert log.high_watermark == 1
+    advanced: list[int] = []
+    log.on_advance = lambda log: advanced.append(log.high_watermark)
+    log.hold_high_watermark(2)
+    log.hold_high_watermark(None)
+    assert advanced == [2, 4]
+
+
+def test_truncation_takes_waiting_sets_away(folder: LogFolder) -> None:
+    log = folder.open()
+    append_waiting(log, 1)
+    append_waiting(log, 2)
+    log.truncate(1)
+    assert log.high_watermark == 0
+    log.flush()
+    assert log.high_watermark == 1
+    log.truncate(0)
+    folder.append(9)
+    assert (log.high_watermark, folder.times()) == (1, [(0, 9)])
+
+
+def test_a_restart_shows_everything_that_is_there(folder: LogFolder) -> None:
+    log = folder.open()
+    append_waiting(log, 1)
+    log = folder.kill_and_restart()
+    assert (log.high_watermark, folder.times()) == (1, [(0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param("sync", ".log", id="log"),
+        pytest.param("sync", "index", id="index"),
+        pytest.param("sync_directory", "", id="directory"),
+        pytest.param("sync", ".tmp", id="checksums"),
+        pytest.param("rename", ".tmp", id="checksums-in-place"),
+    ],
+)
+def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: str) -> None:
+    log = folder.open()
+    folder.append(1)
+    log.roll()
+    append_waiting(log, 2)
+    folder.files.fail(kind, errno.EIO, name=name)
+    told: list[StorageError | None] = []
+    log.on_advance = lambda log: told.append(log.failure)
+    with pytest.raises(StorageError, match="restarted"):
+        log.flush()
+    assert [failure is not None for failure in told] == [True], "whoever waits is told"
+    assert (log.recovery_point, log.high_watermark) == (0, 1)
+    before = folder.content()
+    with pytest.raises(StorageError, match="restarted") as refused:
+        folder.append(3)
+    assert refused.value.code == 56
+    with pytest.raises(StorageError, match="restarted"):
+        log.append_stored(timed_set(3, base_offset=2))
+    assert folder.content() == before
+    assert folder.times() == [(0, 1)], "reads go on"
+    # It is never tried again: what the first attempt lost cannot be seen by a second one.
+    folder.files.operations.clear()
+    assert log.begin_flush() is None
+    with pytest.raises(StorageError):
+        log.flush()
+    with pytest.raises(StorageError):
+        log.close()
+    assert folder.files.did("sync") == folder.files.did("sync_directory") == 0
+    log = folder.kill_and_restart()
+    assert folder.times() == [(0, 1), (1, 2)]
+    assert folder.append(3) == [2]
+
+
+def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39)
+    folder.append(1, 2, 3)
+    folder.files.fail("duplicate", errno.EMFILE, passing=2)
+    held = folder.files.open_count
+    assert log.begin_flush() is None
+    assert folder.files.open_count == held
+    assert log.unflushed_since_ms == NOW
+    assert len(folder.events.named("sync_not_started")) == 1
+    log.flush()
+    assert log.recovery_point == 3
+    assert log.segment_count == 3
+    sealed = (folder.path / "index-checksums").read_bytes()
+    assert len(sealed.splitlines()) == 3
+
+
+@pytest.mark.parametrize("remove", [False, True], ids=["renamed", "removed"])
+def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove: bool) -> None:
+    log = folder.open(segment_bytes=39, retention_bytes=39, retention_ms=-1)
+    folder.append(1, 2, 3)
+    work = log.begin_flush()
+    assert work is not None
+    log.maintain(NOW)
+    assert folder.bases() == [2]
+    if remove:
+        folder.deletions.run_due(NOW + 60_000)
+    work.run()
+    log.end_flush(work)
+    assert (log.failure, log.recovery_point) == (None, 3)
+    assert folder.append(4) == [3]
+
+
+def test_a_roll_during_a_sync(folder: LogFolder) -> None:
+    log = folder.open()
+    folder.append(1)
+    work = log.begin_flush()
+    assert work is not None
+    log.roll()
+    folder.append(2)
+    work.run()
+    log.end_flush(work)
+    assert log.recovery_point == 1
+    log.flush()
+    assert log.recovery_point == 2
+    assert (folder.path / "index-checksums").read_bytes().splitlines()[1].startswith(b"0 ")
+
+
+def test_a_close_syncs_everything_s3(folder: LogFolder) -> None:
+    log = folder.open(index_interval_bytes=0)
+    folder.append(1, 2)
+    log.roll()
+    folder.append(3, 4)
+    folder.files.operations.clear()
+    log.close()
+    assert [folder.files.did("sync", f"{base}.log") for base in (0, 2)] == [1, 1]
+    assert folder.files.did("sync", "0.timeindex") == folder.files.did("sync", "2.timeindex") == 1
+    assert (log.recovery_point, log.high_watermark) == (4, 4)
+    lines = (folder.path / "index-checksums").read_bytes().splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [b"0", b"2"]
+    assert folder.files.open_count == 0

@@ -1,0 +1,209 @@
+"""Group commit: many logs, one sync at a time, nobody forgotten."""
+
+import errno
+import queue
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from horolog.storage.flush import GroupCommit
+from horolog.storage.log import Log
+from horolog.testing.clock import ManualClock
+from horolog.testing.logs import LogFolder, timed_set
+
+
+class HandDriven(Executor):
+    """Runs what was submitted when a test says so."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Callable[[], Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        self.submitted.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run_one(self) -> None:
+        self.submitted.pop(0)()
+
+
+class Loop:
+    """Stands for the event loop: keeps what is to be called in its thread."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.calls.put(call)
+
+    def run_one(self) -> None:
+        self.calls.get(timeout=30)()
+
+
+class Commits:
+    """A group commit whose thread and loop are driven by hand."""
+
+    def __init__(self) -> None:
+        self.executor = HandDriven()
+        self.loop = Loop()
+        self.clock = ManualClock()
+        self.seconds: list[float] = []
+        self.group = GroupCommit(
+            self.executor, self.loop.call_soon, self.clock, self.seconds.append
+        )
+
+    def round(self) -> None:
+        """Let the round that is under way happen and end."""
+        self.executor.run_one()
+        self.loop.run_one()
+
+
+@pytest.fixture
+def commits() -> Commits:
+    return Commits()
+
+
+@pytest.fixture
+def folders(folder: LogFolder) -> Iterator[list[LogFolder]]:
+    """Three open logs."""
+    made = [folder, *(LogFolder(folder.path.with_name(f"{name}-0")) for name in "uv")]
+    for one in made:
+        one.open()
+    yield made
+    for one in made[1:]:
+        one.files.heal()
+        one.let_go()
+
+
+def append_waiting(log: Log) -> None:
+    log.append(timed_set(1), wait_for_sync=True)
+
+
+def test_a_request_syncs(folder: LogFolder, commits: Commits) -> None:
+    log = folder.open()
+    append_waiting(log)
+    commits.group.request(log)
+    assert (commits.group.busy, log.high_watermark, folder.files.did("sync")) == (True, 0, 0)
+    commits.executor.run_one()
+    assert (folder.files.did("sync", ".log"), log.high_watermark) == (1, 0)
+    commits.loop.run_one()
+    assert (commits.group.busy, log.high_watermark, log.recovery_point) == (False, 1, 1)
+
+
+def test_requests_during_a_round_share_the_next(folder: LogFolder, commits: Commits) -> None:
+    log = folder.open()
+    append_waiting(log)
+    commits.group.request(log)
+    for _ in range(10):
+        append_waiting(log)
+        commits.group.request(log)
+    assert len(commits.executor.submitted) == 1
+    commits.round()
+    assert log.high_watermark == 1
+    commits.round()
+    assert log.high_watermark == 11
+    assert folder.files.did("sync", ".log") == 2
+    assert commits.executor.submitted == []
+
+
+def test_several_logs_share_a_round(folders: list[LogFolder], commits: Commits) -> None:
+    for one in folders:
+        append_waiting(one.log)
+        commits.group.request(one.log)
+    commits.round()
+    assert [one.log.high_watermark for one in folders] == [1, 0, 0]
+    commits.round()
+    assert [one.log.high_watermark for one in folders] == [1, 1, 1]
+    assert not commits.group.busy
+
+
+def test_a_log_that_fails_does_not_keep_the_others(
+    folders: list[LogFolder], commits: Commits
+) -> None:
+    first, bad, good = folders
+    append_waiting(first.log)
+    commits.group.request(first.log)
+    for one in (bad, good):
+        append_waiting(one.log)
+        commits.group.request(one.log)
+    bad.files.fail("sync", errno.EIO, name=".log")
+    commits.round()
+    commits.round()
+    assert bad.log.failure is not None
+    assert (bad.log.high_watermark, good.log.high_watermark) == (0, 1)
+    commits.group.request(bad.log)
+    assert not commits.group.busy
+    append_waiting(good.log)
+    commits.group.request(good.log)
+    commits.round()
+    assert good.log.high_watermark == 2
+
+
+def test_nothing_to_do_starts_nothing(folder: LogFolder, commits: Commits) -> None:
+    log = folder.open()
+    log.flush()
+    commits.group.request(log)
+    assert (commits.group.busy, commits.executor.submitted) == (False, [])
+
+
+def test_a_request_from_within_an_advance_is_not_lost(folder: LogFolder, commits: Commits) -> None:
+    log = folder.open()
+
+    def ask_again(log: Log) -> None:
+        if log.log_end_offset < 3:
+            append_waiting(log)
+            commits.group.request(log)
+
+    log.on_advance = ask_again
+    append_waiting(log)
+    commits.group.request(log)
+    for _ in range(3):
+        commits.round()
+    assert (log.high_watermark, commits.group.busy) == (3, False)
+
+
+def test_when_idle(folders: list[LogFolder], commits: Commits) -> None:
+    calls: list[str] = []
+    commits.group.when_idle(lambda: calls.append("at once"))
+    append_waiting(folders[0].log)
+    append_waiting(folders[1].log)
+    commits.group.request(folders[0].log)
+    commits.group.request(folders[1].log)
+    commits.group.when_idle(lambda: calls.append("later"))
+    commits.round()
+    assert calls == ["at once"]
+    commits.round()
+    assert calls == ["at once", "later"]
+
+
+class Ticking(ManualClock):
+    """A second passes whenever it is looked at."""
+
+    def monotonic(self) -> float:
+        self.advance(1000)
+        return super().monotonic()
+
+
+def test_seconds_are_told(folder: LogFolder, commits: Commits) -> None:
+    group = GroupCommit(commits.executor, commits.loop.call_soon, Ticking(), commits.seconds.append)
+    append_waiting(folder.open())
+    group.request(folder.log)
+    assert commits.seconds == []
+    commits.round()
+    assert commits.seconds == [1.0]
+
+
+def test_with_a_real_thread(folders: list[LogFolder]) -> None:
+    loop = Loop()
+    with ThreadPoolExecutor(1) as executor:
+        group = GroupCommit(executor, loop.call_soon, ManualClock())
+        for _ in range(20):
+            for one in folders:
+                append_waiting(one.log)
+                group.request(one.log)
+        while group.busy:
+            loop.run_one()
+    assert [one.log.high_watermark for one in folders] == [20, 20, 20]
+    assert [one.log.recovery_point for one in folders] == [20, 20, 20]
+    assert all(one.files.did("sync", ".log") <= 20 for one in folders)
