@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import StorageError, UnsupportedForMessageFormat
+from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem
 from .index_checksums import FILE_NAME, Seal, parse_seals
 from .log import Log
@@ -20,9 +20,6 @@ from .seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
 from .segment_scan import SegmentScan
-
-_MAGIC_AT = 16
-_OLDEST_UNREADABLE_MAGIC = 2
 
 
 def open_log(
@@ -189,23 +186,8 @@ class _Opening:
     def _end_at(self, segment: Segment, scan: SegmentScan) -> None:
         """Take what a scan found as the segment's end; what is not good is cut off and kept."""
         if scan.problem is not Problem.NONE:
-            self._refuse_unreadable(segment, scan)
             self._cut(segment, scan)
         segment.next_offset = scan.next_offset
-
-    def _refuse_unreadable(self, segment: Segment, scan: SegmentScan) -> None:
-        """A whole entry of a later format is no torn write."""
-        if scan.problem is not Problem.MAGIC:
-            return
-        head = segment.file.pread(_MAGIC_AT + 1, scan.good_bytes)
-        offset = int.from_bytes(head[:8], "big", signed=True)
-        end = scan.good_bytes + 12 + int.from_bytes(head[8:12], "big", signed=True)
-        in_place = offset >= scan.next_offset and segment.fits(offset)
-        if head[_MAGIC_AT] == _OLDEST_UNREADABLE_MAGIC and in_place and end <= segment.size_bytes:
-            raise UnsupportedForMessageFormat(
-                f"{segment.log_path}: at byte {scan.good_bytes} there is a record batch of format "
-                "v2 (magic 2), which this version cannot read; the partition is left as it is"
-            )
 
     def _cut(self, segment: Segment, scan: SegmentScan) -> None:
         files = self._seams.files

@@ -9,7 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import StorageError
+from ..protocol.errors import StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem, Walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD, NO_TIMESTAMP
 from ..protocol.records.scans import NOT_FOUND, scan_offset
@@ -18,7 +18,7 @@ from .index_checksums import Seal
 from .index_file import RELATIVE_OFFSET_MAX
 from .offset_index import OffsetIndex
 from .seams import Seams
-from .segment_scan import SegmentScan, scan_log_file
+from .segment_scan import SegmentScan, later_format_at_end, scan_log_file
 from .time_index import TimeIndex
 
 LOG_SUFFIX = ".log"
@@ -251,7 +251,8 @@ class Segment:
         """Read the whole log and make both indexes fit it, in memory and on disk.
 
         `closed` adds the closing time entry. Nothing of the log is changed; the scan tells how
-        far it is good. Raises `OSError`.
+        far it is good. Raises `OSError`, and `UnsupportedForMessageFormat`, with the indexes as
+        they were, where messages of a later format begin.
         """
         files = self._seams.files
         file = files.open(self.log_path)
@@ -265,6 +266,11 @@ class Segment:
                 gaps=gaps,
                 check_crc=check_crc,
             )
+            if later_format_at_end(file, scan, self.size_bytes):
+                raise UnsupportedForMessageFormat(
+                    f"{self.log_path}: at byte {scan.good_bytes} there is a record batch of format "
+                    "v2 (magic 2), which this version cannot read; the partition is left as it is"
+                )
         finally:
             file.close()
         self.offset_index.load(b"")

@@ -86,7 +86,8 @@ class SegmentList:
     def prepare(self) -> None:
         """Load the indexes of all segments; rebuild those that do not fit their checksums.
 
-        May run in a thread of its own: closed segments do not change.
+        May run in a thread of its own: closed segments do not change. Raises `OSError`, and
+        `UnsupportedForMessageFormat` as `Segment.rebuild_indexes`.
         """
         for segment in self.segments:
             if not segment.indexed:

@@ -8,6 +8,8 @@ from ..protocol.records.layout import ENTRY_OVERHEAD
 from .files import File
 
 _CHUNK_BYTES = 1 << 20
+_MAGIC_AT = 16
+_OLDEST_UNREADABLE_MAGIC = 2
 _OFFSET_SIZE = struct.Struct(">qi")
 
 
@@ -94,3 +96,13 @@ def _entry_bytes(data: bytes, position: int) -> int:
         return ENTRY_OVERHEAD
     size: int = _OFFSET_SIZE.unpack_from(data, position)[1]
     return ENTRY_OVERHEAD + size
+
+
+def later_format_at_end(file: File, scan: SegmentScan, size_bytes: int) -> bool:
+    """Whether the scan stopped at a whole entry of a later format, which is no torn write."""
+    if scan.problem is not Problem.MAGIC:
+        return False
+    head = file.pread(_MAGIC_AT + 1, scan.good_bytes)
+    offset = int.from_bytes(head[:8], "big", signed=True)
+    whole = scan.good_bytes + _entry_bytes(head, 0) <= size_bytes
+    return head[_MAGIC_AT] == _OLDEST_UNREADABLE_MAGIC and offset >= scan.next_offset and whole
