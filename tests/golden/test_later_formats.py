@@ -1,0 +1,57 @@
+"""Data in a format that this version cannot read is refused by name and stays as it is."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.errors import UnsupportedForMessageFormat
+from horolog.testing.directories import DataDirectory
+from horolog.testing.logs import LogFolder, timed_set
+
+GOLDEN = Path(__file__).parent / "kafka-2.1" / "v2-plain"
+STATES = ["clean", "killed"]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["after-clean-stop", "after-kill"])
+@pytest.mark.parametrize("state", STATES)
+def test_record_batches_are_refused_by_name(state: str, clean: bool, tmp_path: Path) -> None:
+    path = tmp_path / "v2-plain-0"
+    shutil.copytree(GOLDEN / state, path)
+    folder = LogFolder(path)
+    before = folder.content()
+    with pytest.raises(UnsupportedForMessageFormat, match="magic 2") as refusal:
+        folder.open(clean=clean, gaps=True)
+    assert refusal.value.code == 43
+    assert folder.content() == before
+
+
+def test_record_batches_in_closed_segments_are_found_in_time(tmp_path: Path) -> None:
+    """Kafka had begun a new segment: the active one is empty, and those before it are not read."""
+    path = tmp_path / "v2-plain-0"
+    shutil.copytree(GOLDEN / "clean", path)
+    for suffix in ("log", "index", "timeindex"):
+        (path / f"{500:020}.{suffix}").touch()
+    folder = LogFolder(path)
+    before = folder.content()
+    with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+        folder.open(clean=True, gaps=True).prepare()
+    folder.let_go()
+    assert folder.content() == before
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_other_topics_are_served_beside_record_batches(state: str, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "v2-plain-0"
+    shutil.copytree(GOLDEN / state, path)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    data = DataDirectory(tmp_path / "data")
+    directory = data.open()
+    for _ in range(2):
+        with pytest.raises(UnsupportedForMessageFormat):
+            directory.log("v2-plain", 0)
+        directory = data.restart()
+    directory.create_topic("other", 1, {})
+    assert directory.log("other", 0).append(timed_set(1)).first_offset == 0
+    data.close()
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
