@@ -1,22 +1,17 @@
 """Filling a log and its model side by side, and reading all of it back."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
 from horolog.protocol.records.message import records
+from horolog.storage.appended import Appended
 from horolog.storage.log import Log
 from horolog.testing.logs import LogFolder
 
-from .model import LOG_APPEND_TIME, Message, Model, SentSet, sent_as_stored
+from .logs import date_files
+from .model import Message, Model, SentSet, StoredEntries, sent_as_stored
 
 MAX_DECOMPRESSED_BYTES = 1 << 20
-
-
-def next_stamp(folder: LogFolder, model: Model) -> int:
-    """The append time that the next set gets on a LogAppendTime topic."""
-    last = model.messages[-1] if model.messages else None
-    stamped_ms = last.timestamp_ms if last is not None and last.kind == LOG_APPEND_TIME else -1
-    return max(folder.clock.now_ms(), stamped_ms)
 
 
 def produce(
@@ -24,24 +19,44 @@ def produce(
 ) -> list[Message]:
     """Append `sent` to both; returns what was stored, nothing when it is larger than a segment."""
     log = folder.log
-    first_offset = log.log_end_offset
-    stamp_ms = next_stamp(folder, model)
-    expected = sent_as_stored(sent, log.settings, first_offset, stamp_ms)
-    before = folder.content()
-    try:
-        appended = log.append(sent.encoded(), wait_for_sync=wait_for_sync)
-    except RecordListTooLarge:
-        assert folder.content() == before
-        assert log.log_end_offset == first_offset
+    stamp_ms = max(folder.clock.now_ms(), model.last_stamp_ms)
+    expected = sent_as_stored(sent, log.settings, log.log_end_offset, stamp_ms)
+    appended = _append(folder, lambda: log.append(sent.encoded(), wait_for_sync=wait_for_sync))
+    if appended is None:
         return []
-    stamps = log.settings.stamps_append_time
-    assert appended.first_offset == first_offset
+    assert appended.first_offset == expected[0].offset
     assert appended.last_offset == expected[-1].offset
     assert appended.count == len(expected)
-    assert appended.append_time_ms == (stamp_ms if stamps else -1)
-    assert log.log_end_offset == appended.last_offset + 1
+    assert appended.append_time_ms == (stamp_ms if log.settings.stamps_append_time else -1)
     model.messages += expected
+    model.last_stamp_ms = appended.append_time_ms
     return expected
+
+
+def append_stored(folder: LogFolder, model: Model, stored: Iterable[StoredEntries]) -> None:
+    """Append `stored` to both as it is, unless it is larger than a segment."""
+    data = bytearray()
+    expected: list[Message] = []
+    following = folder.log.log_end_offset
+    for one in stored:
+        data += one.encoded(following)
+        expected += one.messages(following)
+        following = expected[-1].offset + 1
+    if _append(folder, lambda: folder.log.append_stored(data)) is not None:
+        model.messages += expected
+        model.look_for_last_stamp()
+
+
+def _append(folder: LogFolder, append: Callable[[], Appended]) -> Appended | None:
+    """Call `append`; when it refuses the set for its size, nothing may have changed."""
+    before = folder.content()
+    end_offset = folder.log.log_end_offset
+    try:
+        return append()
+    except RecordListTooLarge:
+        assert folder.content() == before
+        assert folder.log.log_end_offset == end_offset
+        return None
 
 
 def fill(folder: LogFolder, sets: Iterable[SentSet]) -> Model:
@@ -49,6 +64,7 @@ def fill(folder: LogFolder, sets: Iterable[SentSet]) -> Model:
     model = Model()
     for sent in sets:
         produce(folder, model, sent)
+        date_files(folder)
         folder.clock.advance(1)
     model.high_watermark = folder.log.high_watermark
     return model

@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.message import entries
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
 
@@ -96,6 +96,66 @@ class SentSet:
         return next((part.codec for part in reversed(self.parts) if part.codec), Codec.NONE)
 
 
+@dataclass(frozen=True)
+class StoredEntries:
+    """Messages as another log may have stored them, with holes between their offsets."""
+
+    magic: int
+    codec: Codec
+    records: tuple[NewRecord, ...]
+    holes: tuple[int, ...]
+    """For each record, how many offsets are missing before it."""
+    append_time: bool
+
+    def offsets(self, next_offset: int) -> list[int]:
+        """The records' offsets, from `next_offset` on."""
+        steps = (hole + 1 for hole in self.holes)
+        return list(accumulate(steps, initial=next_offset - 1))[1:]
+
+    @property
+    def stamped(self) -> bool:
+        return self.append_time and self.magic == 1
+
+    @property
+    def stamp_ms(self) -> int:
+        """The append time that a wrapper of them has, and then all of them."""
+        return max(0, *(record.timestamp_ms for record in self.records))
+
+    def encoded(self, next_offset: int) -> bytearray:
+        offsets = self.offsets(next_offset)
+        first = offsets[0] if self.codec and self.magic else 0
+        plain = bytearray()
+        for offset, record in zip(offsets, self.records, strict=True):
+            entry = build_set([record], magic=self.magic, base_offset=offset - first)
+            if self.stamped and not self.codec:
+                set_append_time(entry, 0, len(entry) - ENTRY_OVERHEAD, self.stamp_ms)
+            plain += entry
+        if not self.codec:
+            return plain
+        largest_ms = max(record.timestamp_ms for record in self.records)
+        return build_wrapper(
+            plain,
+            offset=offsets[-1],
+            timestamp_ms=self.stamp_ms if self.stamped else largest_ms,
+            magic=self.magic,
+            codec=self.codec,
+            append_time=self.stamped,
+        )
+
+    def messages(self, next_offset: int) -> list[Message]:
+        kind = (LOG_APPEND_TIME if self.stamped else CREATE_TIME) if self.magic else None
+        return [
+            Message(
+                offset,
+                self.stamp_ms if self.stamped else record.timestamp_ms,
+                kind,
+                record.key,
+                record.value,
+            )
+            for offset, record in zip(self.offsets(next_offset), self.records, strict=True)
+        ]
+
+
 def sent_as_stored(
     sent: SentSet, settings: TopicSettings, first_offset: int, stamp_ms: int
 ) -> list[Message]:
@@ -123,6 +183,14 @@ class Model:
     messages: list[Message] = field(default_factory=list)
     log_start_offset: int = 0
     high_watermark: int = 0
+    last_stamp_ms: int = -1
+    """What the next append time may not go below."""
+
+    def look_for_last_stamp(self) -> None:
+        """The append time of the last message if it has one, as a log finds it at start."""
+        last = self.messages[-1] if self.messages else None
+        stamped = last is not None and last.kind == LOG_APPEND_TIME
+        self.last_stamp_ms = last.timestamp_ms if last is not None and stamped else -1
 
     @property
     def visible(self) -> list[Message]:

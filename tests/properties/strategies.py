@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.sets import NewRecord
 
-from .model import Part, Quirk, SentSet
+from .model import Part, Quirk, SentSet, StoredEntries
 
 NOW_MS = 1_479_144_272_509
 """Where the clock of `LogFolder` starts."""
@@ -28,10 +28,14 @@ contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=20), st.just(b"
 
 
 @st.composite
-def parts(draw: st.DrawFn, only_v1: bool = False, max_records: int = 5) -> Part:
+def parts(
+    draw: st.DrawFn, magic: int | None = None, codec: Codec | None = None, max_records: int = 5
+) -> Part:
     """Messages of one format, plain or in one wrapper."""
-    magic = 1 if only_v1 else draw(st.sampled_from([0, 1, 1, 1]))
-    codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, *Codec]))
+    if magic is None:
+        magic = draw(st.sampled_from([0, 1, 1, 1]))
+    if codec is None:
+        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, *Codec]))
     size = draw(st.integers(1, max_records))
     records = tuple(
         NewRecord(draw(contents), draw(contents), draw(times) if magic else -1) for _ in range(size)
@@ -47,8 +51,20 @@ sent_sets = st.one_of(
 )
 """Mostly all plain or one wrapper, as clients send them; sometimes a mixture."""
 
-timed_sets = st.builds(SentSet, st.tuples(parts(only_v1=True)))
-"""Of format v1 only."""
+
+far_holes = st.sampled_from([*[0] * 9, 1, 2, 5, 2**31 - 20, 2**31])
+"""Offsets missing at the front: none, a few, or more than one segment's indexes can span."""
+
+
+@st.composite
+def stored_entries(
+    draw: st.DrawFn, first_holes: st.SearchStrategy[int] = far_holes
+) -> StoredEntries:
+    """What a log got from another one."""
+    part = draw(parts())
+    inner = st.integers(0, 2) if part.magic or not part.codec else st.just(0)
+    holes = (draw(first_holes), *(draw(inner) for _ in part.records[1:]))
+    return StoredEntries(part.magic, part.codec, part.records, holes, draw(st.booleans()))
 
 
 def _texts(*values: int) -> st.SearchStrategy[str]:
