@@ -33,6 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         # The interpreter flushes standard output once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as stop:  # the parsers' way to end after --help or wrong usage
+        return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except WrongUsage as error:
@@ -56,10 +58,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
             return demo(rest)
     from .app import app
 
-    try:
-        app(args=list(arguments), prog_name="horolog")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
+    app(args=list(arguments), prog_name="horolog")
     return 0
 
 

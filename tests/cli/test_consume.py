@@ -91,10 +91,12 @@ def test_partitions_come_one_after_the_other(ask: Run, clicks: str) -> None:
     assert [(one["partition"], one["offset"]) for one in read] == expected
 
 
-def test_people_get_a_line_with_time_place_key_and_value(horolog: Program, topic: str) -> None:
+def test_people_get_a_line_with_time_place_key_and_value(
+    horolog: Program, ask: Run, topic: str
+) -> None:
     line = json.dumps({"value": "a\nb", "key": "k", "timestamp_ms": BASE_MS + 509})
     horolog.ok("produce", topic, "--json", stdin=line)
-    out = horolog.ok("consume", topic).out
+    out = ask("consume", topic).out
     assert out.split() == ["2016-11-14T17:24:32.509Z", "0:0", "k", "a\\nb"]
 
 
@@ -138,8 +140,8 @@ def test_a_time_that_would_be_a_guess_is_wrong_usage(
     assert result.err.count("\n") == 1
 
 
-def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--partitions", "2")
+def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--partitions", "2")
     horolog.ok("produce", topic, "--partition", "1", stdin="before\n")
     with horolog.running("consume", topic, "--follow", "--json") as process:
         assert receive(process)["value"] == "before"
@@ -243,20 +245,24 @@ def test_offsets_has_a_line_for_each_partition_and_each_at(ask: Run, clicks: str
     ]
 
 
-def test_offsets_tells_people_why_there_is_none(horolog: Program, clicks: str, topic: str) -> None:
-    late = horolog.ok("offsets", clicks, "--partition", "0", "--at", at(501)).out
+def test_offsets_tells_people_why_there_is_none(
+    horolog: Program, ask: Run, clicks: str, topic: str
+) -> None:
+    late = ask("offsets", clicks, "--partition", "0", "--at", at(501)).out
     assert "no message is as late as that (the next offset is 7)" in late
     horolog.ok("produce", topic, "--json", stdin='{"value":"a","timestamp_ms":null}\n')
-    without = horolog.ok("offsets", topic, "--at", at(0), "--at", "largest").out
+    without = ask("offsets", topic, "--at", at(0), "--at", "largest").out
     assert without.count("no message has a time") == 2
-    result = horolog.ok("consume", topic, "--from", at(0))
+    result = ask("consume", topic, "--from", at(0))
     assert result.out == ""
     assert "no message with a time" in result.err
 
 
-def test_numbers_in_another_unit_are_taken_when_asked_to(horolog: Program, topic: str) -> None:
+def test_numbers_in_another_unit_are_taken_when_asked_to(
+    horolog: Program, ask: Run, topic: str
+) -> None:
     horolog.ok("produce", topic, "--json", stdin='{"value":"a","timestamp_ms":1479144272}\n')
     options = ("--at", "1479144272", "--any-unit", "--json")
-    (found,) = horolog.ok("offsets", topic, *options).objects
+    (found,) = ask("offsets", topic, *options).objects
     assert (found["offset"], found["timestamp_ms"]) == (0, 1479144272)
-    assert len(horolog.ok("consume", topic, "--from", "5", "--any-unit", "--json").objects) == 1
+    assert len(ask("consume", topic, "--from", "5", "--any-unit", "--json").objects) == 1

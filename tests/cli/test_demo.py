@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, ServerProcess, serving
+from horolog.testing.program import Program, Result, ServerProcess, serving
 
 OLD_MS = 1479144272509
 LAST_WORDS = "The broker runs until Ctrl-C."
@@ -182,7 +182,7 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_a_wrong_setting_is_wrong_usage() -> None:
-    result = Program()("demo", "--set", "retention.ms=soon")
-    assert (result.code, result.out) == (2, "")
+def test_a_wrong_setting_is_wrong_usage(run: Callable[..., Result]) -> None:
+    result = run("demo", "--set", "retention.ms=soon", code=2)
+    assert result.out == ""
     assert "retention.ms" in result.err

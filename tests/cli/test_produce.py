@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from horolog.cli.produce import SET_BYTES
-from horolog.testing.program import Process, Program, ServerProcess, serving
+from horolog.testing.program import Process, Program, Result, ServerProcess, serving
+
+Run = Callable[..., Result]
 
 
 def send(process: Process, *lines: str) -> None:
@@ -23,14 +26,16 @@ def receive(process: Process) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def consumed(horolog: Program, topic: str) -> list[Any]:
-    return horolog.ok("consume", topic, "--json").objects
+def consumed(ask: Run, topic: str) -> list[Any]:
+    return ask("consume", topic, "--json").objects
 
 
-def test_a_line_is_a_value_with_the_time_it_was_read(horolog: Program, topic: str) -> None:
+def test_a_line_is_a_value_with_the_time_it_was_read(
+    horolog: Program, ask: Run, topic: str
+) -> None:
     sent = horolog.ok("produce", topic, stdin=b"one\n\n\xff\xfe\r\nlast without an end").objects
     assert [(one["partition"], one["offset"]) for one in sent] == [(0, 0), (0, 1), (0, 2), (0, 3)]
-    read = consumed(horolog, topic)
+    read = consumed(ask, topic)
     values = ["one", "", {"base64": "//4N"}, "last without an end"]
     assert [one["value"] for one in read] == values
     assert [one["timestamp_ms"] for one in read] == [one["timestamp_ms"] for one in sent]
@@ -40,7 +45,7 @@ def test_a_line_is_a_value_with_the_time_it_was_read(horolog: Program, topic: st
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4"])
 def test_json_objects_come_out_as_they_went_in(
-    horolog: Program, topic: str, compression: str
+    horolog: Program, ask: Run, topic: str, compression: str
 ) -> None:
     given: list[dict[str, Any]] = [
         {"value": "a", "key": "k", "timestamp_ms": 1479144272509},
@@ -53,32 +58,36 @@ def test_json_objects_come_out_as_they_went_in(
     sent = horolog.ok("produce", topic, "--json", "--compression", compression, stdin=lines)
     times = [one["timestamp_ms"] for one in given]
     assert [one["timestamp_ms"] for one in sent.objects] == times
-    read = consumed(horolog, topic)
+    read = consumed(ask, topic)
     assert [one["value"] for one in read] == [one["value"] for one in given]
     assert [one["key"] for one in read] == [one.get("key") for one in given]
     assert [one["timestamp_ms"] for one in read] == times
 
 
-def test_an_append_time_topic_answers_with_the_brokers_time(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--set", "message.timestamp.type=LogAppendTime")
+def test_an_append_time_topic_answers_with_the_brokers_time(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic, "--set", "message.timestamp.type=LogAppendTime")
     line = json.dumps({"value": "a", "timestamp_ms": 1479144272509})
     (sent,) = horolog.ok("produce", topic, "--json", stdin=line).objects
-    (read,) = consumed(horolog, topic)
+    (read,) = consumed(ask, topic)
     assert sent["timestamp_ms"] == read["timestamp_ms"] > 1_700_000_000_000
     assert read["timestamp_type"] == "LogAppendTime"
 
 
-def test_a_topic_can_be_piped_into_another(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--partitions", "2")
-    horolog.ok("topic", "create", topic + "-copy", "--partitions", "2")
+def test_a_topic_can_be_piped_into_another(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--partitions", "2")
+    ask("topic", "create", topic + "-copy", "--partitions", "2")
     horolog.ok("produce", topic, stdin="a\nb\nc\n")
-    printed = horolog.ok("consume", topic, "--json").out
+    printed = ask("consume", topic, "--json").out
     horolog.ok("produce", topic + "-copy", "--json", stdin=printed)
-    assert horolog.ok("consume", topic + "-copy", "--json").out == printed
+    assert ask("consume", topic + "-copy", "--json").out == printed
 
 
-def test_partitions_by_option_by_line_by_key_and_in_turns(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--partitions", "3")
+def test_partitions_by_option_by_line_by_key_and_in_turns(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic, "--partitions", "3")
     lines = '{"value":"a"}\n{"value":"b","partition":0}\n'
     sent = horolog.ok("produce", topic, "--json", "--partition", "2", stdin=lines).objects
     assert [one["partition"] for one in sent] == [2, 0]
@@ -90,10 +99,10 @@ def test_partitions_by_option_by_line_by_key_and_in_turns(horolog: Program, topi
 
 
 def test_a_refused_set_is_an_error_in_its_place_and_the_next_ones_are_sent(
-    horolog: Program, topic: str
+    horolog: Program, ask: Run, topic: str
 ) -> None:
-    horolog.ok("topic", "create", topic, "--partitions", "2")
-    horolog.ok("topic", "alter", topic, "--set", "max.message.time.difference.ms=60000")
+    ask("topic", "create", topic, "--partitions", "2")
+    ask("topic", "alter", topic, "--set", "max.message.time.difference.ms=60000")
     lines = (
         '{"value":"now","partition":0}\n'
         '{"value":"old","timestamp_ms":1479144272509,"partition":1}\n'
@@ -109,11 +118,11 @@ def test_a_refused_set_is_an_error_in_its_place_and_the_next_ones_are_sent(
     assert "1479144272509" in refused["message"]
     assert "max.message.time.difference.ms" in refused["message"]
     assert unknown["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert [one["value"] for one in consumed(horolog, topic)] == ["now", "now too"]
+    assert [one["value"] for one in consumed(ask, topic)] == ["now", "now too"]
 
 
 def test_a_line_that_is_no_message_ends_it_after_those_before_it(
-    horolog: Program, topic: str
+    horolog: Program, ask: Run, topic: str
 ) -> None:
     lines = '{"value":"before"}\nnot json\n{"value":"after"}\n'
     result = horolog("produce", topic, "--json", stdin=lines)
@@ -121,7 +130,7 @@ def test_a_line_that_is_no_message_ends_it_after_those_before_it(
     assert [one["offset"] for one in result.objects] == [0]
     assert result.err.startswith("horolog: line 2 is not JSON")
     assert result.err.count("\n") == 1
-    assert [one["value"] for one in consumed(horolog, topic)] == ["before"]
+    assert [one["value"] for one in consumed(ask, topic)] == ["before"]
 
 
 def test_a_time_that_looks_like_seconds_is_sent_as_it_is_and_remarked_on(
@@ -185,15 +194,15 @@ def test_a_server_that_dies_leaves_its_answers_and_one_line_of_error(tmp_path: P
     assert err.count("\n") == 1
 
 
-def test_a_great_many_lines_keep_their_order(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic, "--partitions", "2")
+def test_a_great_many_lines_keep_their_order(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--partitions", "2")
     values = [f"message {number}" for number in range(20_000)]
     sent = horolog.ok("produce", topic, stdin="\n".join(values)).objects
     # Without a key they take turns.
     assert [(one["partition"], one["offset"]) for one in sent] == [
         (number % 2, number // 2) for number in range(20_000)
     ]
-    read = consumed(horolog, topic)
+    read = consumed(ask, topic)
     assert [one["value"] for one in read] == values[::2] + values[1::2]
 
 

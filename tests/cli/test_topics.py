@@ -15,15 +15,15 @@ def taken(server: ServerProcess) -> str:
     return "taken"
 
 
-def test_a_topic_from_creation_to_deletion(horolog: Program, topic: str) -> None:
+def test_a_topic_from_creation_to_deletion(horolog: Program, ask: Run, topic: str) -> None:
     options = ("--partitions", "2", "--set", "retention.ms=-1", "--set", "segment.ms=5000")
-    created = horolog.ok("topic", "create", topic, *options, "--json")
+    created = ask("topic", "create", topic, *options, "--json")
     assert created.objects == [{"topic": topic, "partitions": 2}]
-    assert {"topic": topic, "partitions": 2} in horolog.ok("topic", "list", "--json").objects
+    assert {"topic": topic, "partitions": 2} in ask("topic", "list", "--json").objects
 
-    horolog.ok("topic", "alter", topic, "--set", "segment.bytes=4096", "--unset", "segment.ms")
+    ask("topic", "alter", topic, "--set", "segment.bytes=4096", "--unset", "segment.ms")
     horolog.ok("produce", topic, "--partition", "1", stdin="a\nb\n")
-    (found,) = horolog.ok("topic", "describe", topic, "--json").objects
+    (found,) = ask("topic", "describe", topic, "--json").objects
     assert [(one["partition"], one["log_end_offset"]) for one in found["partitions"]] == [
         (0, 0),
         (1, 2),
@@ -34,14 +34,16 @@ def test_a_topic_from_creation_to_deletion(horolog: Program, topic: str) -> None
     assert settings["segment.bytes"] == ("4096", "topic")
     assert settings["segment.ms"] == ("604800000", "default")
 
-    horolog.ok("topic", "delete", topic)
-    assert topic not in horolog.ok("topic", "list").out
+    ask("topic", "delete", topic)
+    assert topic not in ask("topic", "list").out
 
 
-def test_a_topic_has_one_partition_when_nothing_is_said(horolog: Program, topic: str) -> None:
-    horolog.ok("topic", "create", topic)
+def test_a_topic_has_one_partition_when_nothing_is_said(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic)
     horolog.ok("produce", topic + "-by-itself", stdin="a\n")
-    listed = horolog.ok("topic", "list", "--json").objects
+    listed = ask("topic", "list", "--json").objects
     assert {"topic": topic, "partitions": 1} in listed
     assert {"topic": topic + "-by-itself", "partitions": 1} in listed
 
