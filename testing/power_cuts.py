@@ -1,0 +1,256 @@
+"""What a power cut can leave of a recorded directory.
+
+Everything that was not synced when the power went may be there or not, each thing by itself:
+
+- a write lands in pieces, one for each 512-byte sector that it touches, any subset of them; the
+  length that it gave to the file may land without its bytes, which then are zeros;
+- a new length by truncation landed or not;
+- a name that came, changed or went did so or not. A rename is one step: the file is under the old
+  name or under the new one. A file whose new name did not land is gone, synced or not.
+
+File systems that are used for data keep more order than that; what survives this survives them.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from .recording import (
+    Image,
+    Link,
+    Operation,
+    RecordingFiles,
+    Rename,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    Unlink,
+    Write,
+)
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes at once."""
+
+_PIECES_MAX = 8
+"""A longer write is torn at this many places at most, chosen at random."""
+
+Part = tuple[int, int]
+"""Number of an operation, and number of a part of it that can land by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One directory that a power cut may leave."""
+
+    operations_done: int
+    """How many operations had been asked for when the power went."""
+    tree: dict[str, bytes | None]
+    """Content by path; `None` is a directory."""
+    lost: tuple[str, ...]
+    """What of them did not land, in words."""
+
+    def make(self, path: Path) -> None:
+        """Make the directory at `path`, which does not exist."""
+        path.mkdir()
+        for name, content in self.tree.items():
+            if content is None:
+                (path / name).mkdir()
+            else:
+                (path / name).write_bytes(content)
+
+
+class PowerCuts:
+    """The states of one recording."""
+
+    def __init__(
+        self, recording: RecordingFiles, random: Random, *, exhaustive_max: int, samples: int
+    ) -> None:
+        """After each operation up to `exhaustive_max` states are all tried.
+
+        Where there are more, what is tried is: nothing landed, all landed, all but one part, one
+        part alone, everything up to one part, and `samples` random choices.
+        """
+        self._recording = recording
+        self._operations = recording.operations
+        self._random = random
+        self._exhaustive_max = exhaustive_max
+        self._samples = samples
+        self._pieces = self._tear()
+        self._safe_from = self._sync_places()
+        self.exhaustive = 0
+        """After how many operations every state was tried."""
+        self.sampled = 0
+        """After how many operations only some were."""
+
+    def _tear(self) -> list[list[tuple[int, int]]]:
+        """For each operation the stretches of a write that land by themselves.
+
+        `(start, end)` of bytes in it; a last, empty one is the file's new length. Other
+        operations have one stretch.
+        """
+        sizes = {node: len(content) for node, content in self._recording.start.contents.items()}
+        pieces: list[list[tuple[int, int]]] = []
+        for operation in self._operations:
+            parts = [(0, 0)]
+            if isinstance(operation, Write):
+                parts = self._sectors(operation)
+                end = operation.position + len(operation.data)
+                if end > sizes.get(operation.node, 0):
+                    parts.append((len(operation.data), len(operation.data)))
+                    sizes[operation.node] = end
+            elif isinstance(operation, Truncate):
+                sizes[operation.node] = operation.size
+            pieces.append(parts)
+        return pieces
+
+    def _sectors(self, write: Write) -> list[tuple[int, int]]:
+        length = len(write.data)
+        first = SECTOR_BYTES - write.position % SECTOR_BYTES
+        cuts = list(range(first, length, SECTOR_BYTES))
+        if len(cuts) >= _PIECES_MAX:
+            cuts = sorted(self._random.sample(cuts, _PIECES_MAX - 1))
+        return list(zip([0, *cuts], [*cuts, length], strict=True))
+
+    def _sync_places(self) -> list[int]:
+        """For each operation, after how many operations it is safe; past the end: never."""
+        never = len(self._operations) + 1
+        safe_from = [never] * len(self._operations)
+        contents: dict[int, int] = {}
+        names: dict[int, int] = {}
+        for number in reversed(range(len(self._operations))):
+            operation = self._operations[number]
+            match operation:
+                case Sync():
+                    contents[operation.node] = number + 1
+                case SyncDirectory():
+                    names[operation.node] = number + 1
+                case Write() | Truncate():
+                    safe_from[number] = contents.get(operation.node, never)
+                case Link() | Unlink():
+                    safe_from[number] = names.get(operation.directory, never)
+                case Rename():
+                    safe_from[number] = max(
+                        names.get(operation.directory, never),
+                        names.get(operation.target_directory, never),
+                    )
+        return safe_from
+
+    def states(self, again_at: Collection[int] = ()) -> Iterator[State]:
+        """The states after each operation, from none on; each is given once.
+
+        Those that an earlier cut could have left too are passed over, but not after as many
+        operations as are in `again_at`: there more is promised than before.
+        """
+        seen: set[int] = set()
+        for count in range(len(self._operations) + 1):
+            again = count == 0 or count in again_at
+            if again:
+                seen.clear()
+            yield from self._states_after(count, seen, again)
+
+    def _states_after(self, count: int, seen: set[int], again: bool) -> Iterator[State]:
+        parts = [
+            (number, part)
+            for number in range(count)
+            if self._safe_from[number] > count and not self._is_sync(number)
+            for part in range(len(self._pieces[number]))
+        ]
+        fresh = {part for part in parts if part[0] == count - 1}
+        if not again and not fresh:
+            return
+        settled = self._build(parts[0][0] if parts else count, count, frozenset())
+        first = parts[0][0] if parts else count
+        for chosen in self._choices(parts):
+            if not again and fresh.isdisjoint(chosen):
+                continue
+            image = self._build(count, count, chosen, (first, settled))
+            tree = image.tree()
+            key = hash(tuple(tree.items()))
+            if key not in seen:
+                seen.add(key)
+                lost = tuple(self._in_words(part) for part in parts if part not in chosen)
+                yield State(count, tree, lost)
+
+    def _is_sync(self, number: int) -> bool:
+        return isinstance(self._operations[number], Sync | SyncDirectory)
+
+    def _choices(self, parts: list[Part]) -> Iterator[frozenset[Part]]:
+        """Which parts land: every subset, or some when these are too many."""
+        if 1 << len(parts) <= self._exhaustive_max:
+            self.exhaustive += 1
+            for mask in range(1 << len(parts)):
+                yield frozenset(part for bit, part in enumerate(parts) if mask >> bit & 1)
+            return
+        self.sampled += 1
+        every = frozenset(parts)
+        yield frozenset()
+        yield every
+        for number, part in enumerate(parts):
+            yield every - {part}
+            yield frozenset({part})
+            yield frozenset(parts[:number])
+        for _ in range(self._samples):
+            share = self._random.choice((0.2, 0.5, 0.8))
+            yield frozenset(part for part in parts if self._random.random() < share)
+
+    def _build(
+        self,
+        end: int,
+        count: int,
+        chosen: frozenset[Part],
+        before: tuple[int, Image] | None = None,
+    ) -> Image:
+        """The image after the first `end` of `count` operations, `chosen` of them landed.
+
+        `before` is the image after some of them, to go on from.
+        """
+        start, image = before or (0, self._recording.start)
+        image = image.copy()
+        for number in range(start, end):
+            safe = self._safe_from[number] <= count
+            parts = [
+                piece
+                for part, piece in enumerate(self._pieces[number])
+                if safe or (number, part) in chosen
+            ]
+            self._apply(image, self._operations[number], parts)
+        return image
+
+    def _apply(self, image: Image, operation: Operation, pieces: list[tuple[int, int]]) -> None:
+        match operation:
+            case Write(node, position, data):
+                content = image.contents[node]
+                for start, end in pieces:
+                    if len(content) < position + end:
+                        content.extend(bytes(position + end - len(content)))
+                    content[position + start : position + end] = data[start:end]
+            case Truncate(node, size) if pieces:
+                content = image.contents[node]
+                content.extend(bytes(max(0, size - len(content))))
+                del content[size:]
+            case Link(directory, name, node):
+                if node in self._recording.directories:
+                    image.directories[node] = {}
+                else:
+                    image.contents[node] = bytearray()
+                if pieces:
+                    image.directories[directory][name] = node
+            case Rename(directory, name, target_directory, target_name, node) if pieces:
+                if image.directories[directory].get(name) == node:
+                    del image.directories[directory][name]
+                image.directories[target_directory][target_name] = node
+            case Unlink(directory, name, node) if pieces:
+                if image.directories[directory].get(name) == node:
+                    del image.directories[directory][name]
+
+    def _in_words(self, part: Part) -> str:
+        number, piece = part
+        operation = self._operations[number]
+        if not isinstance(operation, Write):
+            return f"{number}: {operation}"
+        start, end = self._pieces[number][piece]
+        what = f"bytes {start}-{end}" if start < end else "the new length"
+        path = self._recording.paths[operation.node]
+        return f"{number}: {what} of {len(operation.data)} at {operation.position} in {path}"

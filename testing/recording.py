@@ -1,0 +1,310 @@
+"""Files that note everything that changes a directory, so that a power cut can be played.
+
+`RecordingFiles` does its work in a real directory and keeps a list of operations on *nodes*: a
+node is a file or a directory whatever its name, as a renamed file is still the same file. What a
+power cut could leave of them is told by `power_cuts`.
+
+Times of files are neither noted nor restored: after a power cut they may be anything.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from ..storage.files import Buffer, File, Files
+
+ROOT: Final = 0
+"""The node of the directory that is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bytes were written."""
+
+    node: int
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """The length was set."""
+
+    node: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """All that was done to the content of a file before this is safe."""
+
+    node: int
+    site: str
+    """Who asked for it, as `SyncSite.name` says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A new file or directory got its name."""
+
+    directory: int
+    name: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A file or directory got another name, in one step, in place of what had it before."""
+
+    directory: int
+    name: str
+    target_directory: int
+    target_name: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink:
+    """A file or directory lost its name."""
+
+    directory: int
+    name: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDirectory:
+    """All names that came, changed or went in a directory before this are safe."""
+
+    node: int
+    site: str
+
+
+DataOperation = Write | Truncate
+NameOperation = Link | Rename | Unlink
+Operation = DataOperation | NameOperation | Sync | SyncDirectory
+
+
+class Image:
+    """What a directory holds: names in directories, and the content of files."""
+
+    def __init__(self) -> None:
+        self.directories: dict[int, dict[str, int]] = {ROOT: {}}
+        self.contents: dict[int, bytearray] = {}
+
+    def copy(self) -> "Image":
+        image = Image()
+        image.directories = {node: dict(names) for node, names in self.directories.items()}
+        image.contents = {node: bytearray(content) for node, content in self.contents.items()}
+        return image
+
+    def tree(self) -> dict[str, bytes | None]:
+        """Content by path below the root, in order of paths; `None` is a directory."""
+        found: dict[str, bytes | None] = {}
+        self._add(ROOT, "", found)
+        return found
+
+    def _add(self, directory: int, prefix: str, found: dict[str, bytes | None]) -> None:
+        for name, node in sorted(self.directories[directory].items()):
+            if node in self.directories:
+                found[prefix + name] = None
+                self._add(node, f"{prefix}{name}/", found)
+            else:
+                found[prefix + name] = bytes(self.contents[node])
+
+
+class RecordingFiles:
+    """`Files` on other `Files` that keep `operations` of everything below `root`.
+
+    What is below `root` at the beginning counts as safe. `without` names a sync that is done but
+    not noted, as if the line that asks for it had been removed.
+    """
+
+    def __init__(self, files: Files, root: Path, *, without: str | None = None) -> None:
+        self._files = files
+        self._root = root
+        self._without = without
+        self.operations: list[Operation] = []
+        self.start = Image()
+        """What was there at the beginning."""
+        self.sites: set[str] = set()
+        """Who asked for a sync, `without` included."""
+        self.directories = {ROOT}
+        """The nodes that are directories."""
+        self.paths = {ROOT: "."}
+        """The first path of each node, for people to read."""
+        if files.exists(root):
+            self._take(root, ROOT)
+        self._names = {node: dict(names) for node, names in self.start.directories.items()}
+
+    def _take(self, path: Path, directory: int) -> None:
+        """Note what is in a directory now."""
+        for name in self._files.names(path):
+            node = self._new_node(path / name)
+            self.start.directories[directory][name] = node
+            if self._files.is_directory(path / name):
+                self.directories.add(node)
+                self.start.directories[node] = {}
+                self._take(path / name, node)
+            else:
+                self.start.contents[node] = bytearray(self._files.read_bytes(path / name))
+
+    def _new_node(self, path: Path) -> int:
+        node = len(self.paths)
+        self.paths[node] = str(path.relative_to(self._root))
+        return node
+
+    def _place(self, path: Path) -> tuple[int, str]:
+        """The directory's node, and the name in it."""
+        node = ROOT
+        *parents, name = path.relative_to(self._root).parts
+        for parent in parents:
+            node = self._names[node][parent]
+        return node, name
+
+    def _node(self, path: Path) -> int:
+        if path == self._root:
+            return ROOT
+        directory, name = self._place(path)
+        return self._names[directory][name]
+
+    def _link(self, path: Path) -> int:
+        directory, name = self._place(path)
+        node = self._new_node(path)
+        self._names[directory][name] = node
+        self.operations.append(Link(directory, name, node))
+        return node
+
+    def _note_sync(self, node: int, kind: str, path: Path) -> None:
+        site = sync_site(sys._getframe(2), kind, path)
+        self.sites.add(site)
+        if site != self._without:
+            done = Sync(node, site) if kind == "sync" else SyncDirectory(node, site)
+            self.operations.append(done)
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        existed = self._files.exists(path)
+        file = self._files.open(path, create=create, read_only=read_only)
+        node = self._node(path) if existed else self._link(path)
+        return _RecordedFile(file, path, node, self)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return self._files.read_bytes(path)
+
+    def exists(self, path: Path) -> bool:
+        return self._files.exists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        return self._files.is_directory(path)
+
+    def names(self, directory: Path) -> list[str]:
+        return self._files.names(directory)
+
+    def size(self, path: Path) -> int:
+        return self._files.size(path)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._files.modified_ms(path)
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._files.set_modified_ms(path, modified_ms)
+
+    def make_directory(self, path: Path) -> None:
+        missing = [
+            folder
+            for folder in (path, *path.parents)
+            if folder.is_relative_to(self._root) and not self._files.exists(folder)
+        ]
+        self._files.make_directory(path)
+        for folder in reversed(missing):
+            if folder != self._root:
+                node = self._link(folder)
+                self.directories.add(node)
+                self._names[node] = {}
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._files.rename(source, target)
+        directory, name = self._place(source)
+        target_directory, target_name = self._place(target)
+        node = self._names[directory].pop(name)
+        self._names[target_directory][target_name] = node
+        self.operations.append(Rename(directory, name, target_directory, target_name, node))
+
+    def unlink(self, path: Path) -> None:
+        self._files.unlink(path)
+        self._unlinked(path)
+
+    def remove_directory(self, path: Path) -> None:
+        self._files.remove_directory(path)
+        self._unlinked(path)
+
+    def _unlinked(self, path: Path) -> None:
+        directory, name = self._place(path)
+        self.operations.append(Unlink(directory, name, self._names[directory].pop(name)))
+
+    def sync_directory(self, path: Path) -> None:
+        self._files.sync_directory(path)
+        self._note_sync(self._node(path), "sync_directory", path)
+
+    def lock(self, path: Path) -> File:
+        existed = self._files.exists(path)
+        file = self._files.lock(path)
+        node = self._node(path) if existed else self._link(path)
+        return _RecordedFile(file, path, node, self)
+
+
+class _RecordedFile:
+    """`File` on another `File`, its changes noted."""
+
+    def __init__(self, file: File, path: Path, node: int, files: RecordingFiles) -> None:
+        self._file = file
+        self._path = path
+        self._node = node
+        self._files = files
+        self.pread = file.pread
+        self.size = file.size
+        self.fileno = file.fileno
+        self.close = file.close
+
+    pread: Callable[[int, int], bytes]
+    size: Callable[[], int]
+    fileno: Callable[[], int]
+    close: Callable[[], None]
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._file.pwrite(data, position)
+        if len(data):
+            self._files.operations.append(Write(self._node, position, bytes(data)))
+
+    def truncate(self, size: int) -> None:
+        if size != self._file.size():
+            self._file.truncate(size)
+            self._files.operations.append(Truncate(self._node, size))
+
+    def sync(self) -> None:
+        self._file.sync()
+        self._files._note_sync(self._node, "sync", self._path)
+
+    def duplicate(self) -> File:
+        return _RecordedFile(self._file.duplicate(), self._path, self._node, self._files)
+
+
+def sync_site(frame: FrameType | None, kind: str, path: Path) -> str:
+    """Which line of code a sync belongs to, in words that survive other lines moving.
+
+    `flush.FlushWork.run: sync *.log`; a helper that syncs for others is named with its caller,
+    as in `topics.write_topics > files.replace_file: sync topics.json.tmp`.
+    """
+    callers: list[str] = []
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", "")).rpartition(".")[2]
+        callers.insert(0, f"{module}.{frame.f_code.co_qualname}")
+        if module != "files":
+            break
+        frame = frame.f_back
+    name = f"*{path.suffix}" if path.name[:1].isdigit() else path.name
+    where = "" if kind == "sync_directory" else f" {name}"
+    return f"{' > '.join(callers)}: {kind}{where}"
