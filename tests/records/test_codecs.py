@@ -255,6 +255,11 @@ def test_snappy_lengths_that_are_wrong(value: bytes, text: str) -> None:
         xerial.decompress(value, 9999)
 
 
+def test_snappy_blocks_of_nothing_are_read() -> None:
+    value = xerial.compress(b"") + b"\0\0\0\x01\0" + b"\0\0\0\x07\x05\x10hello"
+    assert xerial.decompress(value, 5) == b"hello"
+
+
 # lz4
 
 

@@ -1,5 +1,6 @@
 """Cut, flipped and random bytes: a named problem or an error of ours, never anything else."""
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -268,14 +269,25 @@ def test_later_formats_are_refused_by_name(magic: int, text: str) -> None:
         list(entries(data))
 
 
-def test_problems_are_told_with_their_values() -> None:
-    data = build_set(TWO)
-    walked = walk(data, 0, 70)
-    assert problem_error(data, walked, 70).message == (
-        "the message at byte 38 is incomplete: 32 bytes of it are there"
-    )
-    set_offset(data, 38, 4)
-    walked = walk(data, 0, len(data), offsets=Offsets.CONTIGUOUS)
-    error = problem_error(data, walked, len(data))
+def told(data: bytearray, end: int, offsets: Offsets = Offsets.ANY) -> str:
+    error = problem_error(data, walk(data, 0, end, offsets=offsets), end)
     assert isinstance(error, CorruptMessage)
-    assert error.message == "the message at byte 38 has offset 4, which does not follow 0"
+    return error.message
+
+
+def test_problems_are_told_with_their_values() -> None:
+    """About the second message of two, at byte 38."""
+    data = build_set(TWO)
+    assert told(data, 70) == "the message at byte 38 is incomplete: 32 bytes of it are there"
+
+    set_offset(data, 38, -4)
+    assert told(data, 75, Offsets.CONTIGUOUS) == (
+        "the message at byte 38 has offset -4, which does not follow 0"
+    )
+    data[38 + 33] = 2
+    stored, computed = data[50:54].hex(), f"{zlib.crc32(data[54:]):08x}"
+    assert told(data, 75) == (
+        f"the message at byte 38 has CRC {stored}, but its content gives {computed}"
+    )
+    renewed_crcs(data)
+    assert told(data, 75) == "the message at byte 38: key and value do not add up to its 25 bytes"

@@ -189,6 +189,13 @@ def test_last_append_time_is_only_that_of_the_last_entry() -> None:
 # Latencies
 
 
+def test_the_latency_buckets() -> None:
+    seconds = (1, 2, 5, 10, 30, 60, 300, 3_600, 86_400)
+    milliseconds = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    assert (*milliseconds, *(1000 * bound for bound in seconds)) == LATENCY_BUCKETS_MS
+    assert LatencyCounts() == LatencyCounts([0] * 19, skewed=0, untimed=0, sum_ms=0, max_ms=0)
+
+
 @pytest.mark.parametrize("bound", LATENCY_BUCKETS_MS)
 def test_latency_bounds_are_inclusive(bound: int) -> None:
     data = build_set([NewRecord(b"v", None, 100_000_000 - bound - more) for more in (0, 1)])
