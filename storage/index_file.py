@@ -27,6 +27,8 @@ class IndexFile(ABC):
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_BYTES
         self._open_files = open_files
+        self._failed_from: int | None = None
+        """First entry that a write that failed may have left wrong in the file."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -53,10 +55,19 @@ class IndexFile(ABC):
         data = self.encoded()
         return len(data), crc32(data)
 
-    def write_from(self, first: int) -> None:
-        """Write the entries from number `first` on to their places in the file."""
-        if first < len(self):
-            self._open_files.use(self.path).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
+    def write_from(self, first: int) -> bool:
+        """Write the entries from number `first` on to their places in the file, if there are any.
+
+        What an earlier write did not bring there is written again. Returns whether anything was.
+        """
+        if self._failed_from is not None:
+            first = min(first, self._failed_from)
+        if first >= len(self):
+            return False
+        self._failed_from = first
+        self._open_files.use(self.path).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
+        self._failed_from = None
+        return True
 
     def keep(self, count: int) -> None:
         """Drop all entries but the first `count`, in memory and in the file."""

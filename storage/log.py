@@ -5,7 +5,8 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..config.topic import TopicSettings
@@ -233,9 +234,16 @@ class Log:
         return reason
 
     def roll(self, reason: str = "asked") -> None:
-        """Close the active segment and begin the next one; an empty one stays. Raises `OSError`."""
+        """Close the active segment and begin the next one; an empty one stays.
+
+        Raises `OSError`, `StorageError`.
+        """
         if self._list.active.size_bytes:
-            self._list.roll(self.log_end_offset, self.settings, reason)
+            try:
+                self._list.roll(self.log_end_offset, self.settings, reason)
+            except StorageError as failure:
+                self._fail(failure)
+                raise
 
     def _publish(self, now_ms: int, wait_from: int | None) -> None:
         self.log_end_offset = self._list.active.next_offset
@@ -351,7 +359,7 @@ class Log:
         """Remove the messages from `offset` on; beyond the log end nothing happens.
 
         A wrapper that holds `offset` goes as a whole. Raises `ValueError` for a negative offset,
-        `OSError`, `StorageError`.
+        `StorageError`: then nothing is appended any more until a restart.
         """
         if offset < 0:
             raise ValueError(f"a log cannot be cut at offset {offset}; it must be 0 or more")
@@ -360,11 +368,28 @@ class Log:
         if offset < self._list.first.base_offset:
             self.truncate_fully(offset)
             return
-        self._list.truncate(offset, self.settings)
-        self._last_stamp_ms = self._list.last_stamp_ms()
-        self._ends_at(offset)
-        if self._list.active.scan_tail().next_offset < offset:
-            self._note_gaps()  # A wrapper went whose first messages were below `offset`.
+        with self._all_or_fail("truncated"):
+            self._list.truncate(offset, self.settings)
+            self._last_stamp_ms = self._list.last_stamp_ms()
+            self._ends_at(offset)
+            if self._list.active.scan_tail().next_offset < offset:
+                self._note_gaps()  # A wrapper went whose first messages were below `offset`.
+
+    @contextmanager
+    def _all_or_fail(self, done: str) -> Iterator[None]:
+        """What is begun here and not finished ends all appends."""
+        try:
+            yield
+        except OSError as error:
+            failure = StorageError(
+                f"{self.path}: the log could not be {done} ({error}); appends to this partition "
+                "are refused until the broker has been restarted"
+            )
+            self._fail(failure)
+            raise failure from error
+        except StorageError as failure:
+            self._fail(failure)
+            raise
 
     def _note_gaps(self) -> None:
         if not self._list.gaps:
@@ -373,8 +398,9 @@ class Log:
             self._list.gaps = True
 
     def truncate_fully(self, offset: int) -> None:
-        """Remove all messages; the log goes on at `offset`. Raises `OSError`."""
-        self._list.restart_at(offset, self.settings)
+        """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
+        with self._all_or_fail("emptied"):
+            self._list.restart_at(offset, self.settings)
         self._last_stamp_ms = NO_TIMESTAMP
         self.log_start_offset = offset
         self._ends_at(offset)

@@ -72,14 +72,36 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> "Segment":
-        """A new, empty segment with its three files. Raises `OSError`."""
+        """A new, empty segment with its three files.
+
+        Raises `OSError`, and `StorageError` when some of the files were made and stay: if the
+        log went on without them, they would hide what comes behind their offset.
+        """
         segment = cls(directory, base_offset, settings, seams)
-        for path in segment.paths:
-            file = seams.files.open(path, create=True)
-            file.truncate(0)
-            file.close()
-        segment._keep_creation_time()
+        try:
+            for path in segment.paths:
+                file = seams.files.open(path, create=True)
+                try:
+                    file.truncate(0)
+                finally:
+                    file.close()
+            segment._keep_creation_time()
+        except OSError:
+            segment._unmake()
+            raise
         return segment
+
+    def _unmake(self) -> None:
+        try:
+            for path in self.paths:
+                if self._seams.files.exists(path):
+                    self._seams.files.unlink(path)
+        except OSError as error:
+            raise StorageError(
+                f"{self.log_path}: the files of a segment that could not be begun cannot be "
+                f"removed ({error}); appends to this partition are refused until the broker has "
+                "been restarted"
+            ) from error
 
     @classmethod
     def existing(
@@ -192,8 +214,7 @@ class Segment:
             self.time_index.add(largest_ms, following)
 
     def _write_time_entries(self, first: int) -> None:
-        if first < len(self.time_index):
-            self.time_index.write_from(first)
+        if self.time_index.write_from(first):
             self._keep_creation_time()
 
     def _keep_creation_time(self) -> None:
@@ -374,14 +395,14 @@ class Segment:
         self.cuts += 1
         if position < self.size_bytes:
             self.hold_open().truncate(position)
+        self.size_bytes = position
+        self.next_offset = offset
         entries_kept = min(
             self.offset_index.count_below(offset), self.offset_index.count_before(position)
         )
         self.offset_index.keep(entries_kept)
         self.time_index.keep(self.time_index.count_below(offset))
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]
-        self.size_bytes = position
-        self.next_offset = offset
         if not position:
             self.created_ms = self._seams.clock.now_ms()
             self._first_timestamp_ms = None

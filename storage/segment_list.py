@@ -230,13 +230,14 @@ class SegmentList:
 
     def truncate(self, offset: int, settings: TopicSettings) -> None:
         """Remove everything from `offset` on; the segment that holds it becomes active."""
-        kept = [segment for segment in self.segments if segment.base_offset <= offset]
-        dropped = self.segments[len(kept) :]
-        if not kept[-1].indexed:
-            self._prepare_segment(kept[-1])
-        self.segments = tuple(kept)
-        self._closed_max_ms = None
-        self._set_aside(dropped, settings)
+        becomes_active = self.holding(offset)
+        if not becomes_active.indexed:
+            self._prepare_segment(becomes_active)
+        while self.active is not becomes_active:
+            # The newest first: a crash in between leaves no hole.
+            self._set_aside(self.segments[-1:], settings)
+            self.segments = self.segments[:-1]
+            self._closed_max_ms = None
         self.active.truncate(offset)
         self._forget_seal(self.active)
 

@@ -10,12 +10,16 @@ from ..storage.files import Buffer, File, Files
 
 T = TypeVar("T")
 
+_NEVER_FAIL = ("exists", "is_directory")
+"""The operating system's answer no instead."""
+
 
 @dataclass(slots=True)
 class Fault:
     """What is to fail: the operation `kind` on files whose names end in `name`."""
 
     kind: str
+    """Empty for all that can fail."""
     error: int
     """The `errno` that it fails with."""
     passing: int
@@ -28,7 +32,8 @@ class Fault:
 
     def strikes(self, kind: str, path: Path) -> bool:
         """Whether the operation that is about to happen fails. Counts it."""
-        if kind != self.kind or not path.name.endswith(self.name) or not self.times:
+        meant = kind == self.kind or (not self.kind and kind not in _NEVER_FAIL)
+        if not meant or not path.name.endswith(self.name) or not self.times:
             return False
         if self.passing:
             self.passing -= 1
@@ -65,9 +70,11 @@ class FaultyFiles:
         """Let operations fail; see `Fault`."""
         self._faults.append(Fault(kind, error, passing, times, name, written))
 
-    def heal(self) -> None:
-        """Let everything work again."""
+    def heal(self) -> bool:
+        """Let everything work again; say whether anything that was to fail did not yet."""
+        waiting = any(fault.times > 0 for fault in self._faults)
         self._faults.clear()
+        return waiting
 
     def did(self, kind: str, name: str = "") -> int:
         """How often `kind` was done, or tried, on files whose names end in `name`."""
