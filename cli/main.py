@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import HorologError
 from .errors import CommandFailed, OutputClosed, WrongUsage
 
@@ -40,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     except WrongUsage as error:
         sys.stderr.write(f"horolog: {_explained(error)}\n")
         return WRONG_USAGE
-    except (CommandFailed, HorologError, OSError) as error:
+    except (CommandFailed, HorologError, ProtocolError, OSError) as error:
         sys.stderr.write(f"horolog: {_explained(error)}\n")
         return 1
 

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -14,7 +13,7 @@ import typer
 from ..client.producer import Producer
 from ..client.results import SentRecord
 from ..clock import Clock, SystemClock
-from ..protocol.errors import HorologError
+from ..protocol.errors import HorologError, RequestTimedOut
 from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from .errors import CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
@@ -136,17 +135,22 @@ class _Sending:
                 await asyncio.wait({printing, reading}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     return printing.result()  # it ends before the reading only by raising
-                refused = await printing
-                reading.result()
+                failure = reading.exception()
+                if failure is None or isinstance(failure, CommandFailed):
+                    refused = await printing
+                if failure is not None:
+                    raise failure
                 return refused
             finally:
-                for task in (printing, reading):
-                    task.cancel()
-                    with suppress(asyncio.CancelledError, Exception):
-                        await task
+                printing.cancel()
+                reading.cancel()
+                await asyncio.gather(printing, reading, return_exceptions=True)
 
     async def _send_all(self) -> None:
-        """Send the input to its end, or to the line that is no message, and say that it ended."""
+        """Send the input to its end, or to the line that is no message, and say that it ended.
+
+        Raises CommandFailed when all that was read before is on its way, anything else at once.
+        """
         failure: CommandFailed | None = None
         try:
             await self._send_input()
@@ -241,6 +245,8 @@ class _Sending:
                         lines.clear()
                     try:
                         answers[partition] = iter(await batch.answers[partition])
+                    except RequestTimedOut:
+                        raise  # no refusal: it may have been appended
                     except HorologError as error:
                         any_refused = True
                         answers[partition] = iter(())

@@ -194,6 +194,16 @@ def test_a_server_that_dies_leaves_its_answers_and_one_line_of_error(tmp_path: P
     assert err.count("\n") == 1
 
 
+def test_a_server_that_dies_before_the_first_line_is_an_error(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server, server.program.running("produce", "t") as process:
+        server.program.ok("topic", "list")  # by now the other one is connected, too
+        server.stop(signal.SIGKILL)
+        out, err = process.communicate("a\n")
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith("horolog: ")
+    assert err.count("\n") == 1
+
+
 def test_a_great_many_lines_keep_their_order(horolog: Program, ask: Run, topic: str) -> None:
     ask("topic", "create", topic, "--partitions", "2")
     values = [f"message {number}" for number in range(20_000)]

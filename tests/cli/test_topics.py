@@ -126,6 +126,13 @@ def test_the_server_comes_from_the_option_else_from_the_environment(
     assert result.err.count("\n") == 1
 
 
+def test_a_port_that_speaks_something_else_is_named(run: Run, server: ServerProcess) -> None:
+    result = run("topic", "list", "--server", server.http, code=1)
+    assert result.out == ""
+    assert result.err.startswith(f"horolog: {server.http}: ")
+    assert result.err.count("\n") == 1
+
+
 def test_version() -> None:
     result = Program().ok("--version")
     assert result.out.startswith("horolog 0.")
