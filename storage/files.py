@@ -5,6 +5,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -191,6 +192,21 @@ class SystemFiles:
             file.close()
             raise
         return file
+
+
+def make_directory_safely(files: Files, path: Path) -> None:
+    """Make `path` and its missing parents, their names on stable storage; raises `OSError`.
+
+    The name of a directory that exists is synced too: whoever made it may not have.
+    """
+    made = [path]
+    while not files.exists(made[-1].parent):
+        made.append(made[-1].parent)
+    files.make_directory(path)
+    for directory in reversed(made):
+        # A parent that may be passed through and not read cannot be synced by us.
+        with suppress(PermissionError):
+            files.sync_directory(directory.parent)
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:

@@ -22,7 +22,7 @@ from .checkpoints import Checkpoints
 from .clean_shutdown import leave_marker, take_marker
 from .deletion import DeletionQueue
 from .events import Observer
-from .files import Files
+from .files import Files, make_directory_safely
 from .lock import DirectoryLock
 from .log import Log
 from .log_table import LogTable, Partition
@@ -71,7 +71,7 @@ class LogDirectory:
         """
         path = settings.data_dir
         try:
-            files.make_directory(path)
+            make_directory_safely(files, path)
             lock = DirectoryLock(files, path)
         except OSError as error:
             raise _unusable(path, error) from error
