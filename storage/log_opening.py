@@ -54,7 +54,8 @@ def open_log(
         path, tuple(segments), opening.seals, seams, topic=topic, partition=partition, gaps=gaps
     )
     listed.names_changed = opening.names_changed
-    listed.seals_changed = opening.seals_changed
+    listed.seals_changed = bool(opening.new_seals)
+    listed.unsynced_indexes = opening.new_seals
     log_end_offset = segments[-1].next_offset
     log = Log(
         topic,
@@ -85,7 +86,7 @@ class _Opening:
     ) -> None:
         self.seals: dict[int, Seal] = {}
         self.names_changed = False
-        self.seals_changed = False
+        self.new_seals: set[int] = set()
         self._path = path
         self._log_name = {"topic": topic, "partition": partition}
         self._settings = settings
@@ -167,9 +168,10 @@ class _Opening:
             elif scan.next_offset < segment.next_offset and not self._gaps:
                 torn = True
                 segment.next_offset = scan.next_offset
-                # Its indexes end here too, not where the next segment begins.
-                segment.rebuild_indexes(gaps=False, check_crc=True, closed=True)
             if torn:
+                if closed:
+                    # It takes appends now, so its indexes have no closing entry.
+                    segment.rebuild_indexes(gaps=self._gaps, check_crc=False, closed=False)
                 self._set_later_aside(segments[number + 1 :])
                 return segments[: number + 1]
             self._observe(
@@ -180,7 +182,7 @@ class _Opening:
             )
             if closed:
                 self.seals[segment.base_offset] = segment.seal()
-                self.seals_changed = True
+                self.new_seals.add(segment.base_offset)
         return segments
 
     def _end_at(self, segment: Segment, scan: SegmentScan) -> None:

@@ -43,6 +43,8 @@ class SegmentList:
         self._seals = seals
         self.seals_changed = False
         """Whether `index-checksums` has to be written anew."""
+        self.unsynced_indexes: set[int] = set()
+        """Base offsets of the segments whose checksums are new: their indexes are not synced."""
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: list[int] | None = None
@@ -120,6 +122,7 @@ class SegmentList:
         if self._seals.get(segment.base_offset) != seal:
             self._seals[segment.base_offset] = seal
             self.seals_changed = True
+            self.unsynced_indexes.add(segment.base_offset)
 
     def _forget_seal(self, segment: Segment) -> None:
         if self._seals.pop(segment.base_offset, None) is not None:
@@ -134,8 +137,8 @@ class SegmentList:
             files=self._seams.files,
             index_paths=[
                 path
-                for segment in dirty
-                if segment is not self.active or self.seals_changed
+                for segment in self.segments
+                if segment.base_offset in self.unsynced_indexes
                 for path in segment.paths[1:]
             ],
             seals=format_seals(self._seals) if self.seals_changed else None,
@@ -148,6 +151,7 @@ class SegmentList:
             work.close()
             raise
         self.seals_changed = self.names_changed = False
+        self.unsynced_indexes = set()
         return work
 
     def release_synced(self, recovery_point: int) -> None:
