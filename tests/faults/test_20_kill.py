@@ -1,0 +1,176 @@
+"""`kill -9` on a real server under load: nothing acknowledged is lost, moved or doubled."""
+
+import asyncio
+import random
+import shutil
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from horolog.client.admin import Admin
+from horolog.client.consumer import Consumer
+from horolog.client.errors import ConnectionFailed
+from horolog.client.producer import Acks, Compression, Producer
+from horolog.client.results import Found, SentRecord
+from horolog.protocol.records.sets import NewRecord
+from horolog.storage.files import SystemFiles
+from horolog.storage.verify import verify
+from horolog.testing.logs import LogFolder
+from horolog.testing.program import ServerProcess, serving
+
+ROUNDS = 10
+WRITERS_PER_TOPIC = 3
+SEGMENTS = {"segment.bytes": "8000", "index.interval.bytes": "300", "retention.ms": "-1"}
+SEGMENT_FILES = (".log", ".index", ".timeindex")
+NOW_MS = 1_479_144_272_509
+
+Stored = tuple[int, int | None, bytes | None]
+"""Offset, timestamp, value."""
+
+
+@dataclass
+class Topic:
+    """A topic, how it is written to, and what its writers were told."""
+
+    name: str
+    acks: Acks
+    compression: Compression
+    kind: str = "CreateTime"
+    acknowledged: list[Stored] = field(default_factory=list)
+    sent: int = 0
+
+    def next_set(self, rng: random.Random) -> list[NewRecord]:
+        """Messages with values never sent before and times out of order."""
+        records = []
+        for _ in range(rng.randrange(1, 8)):
+            self.sent += 1
+            value = b"%s %d " % (self.name.encode(), self.sent) + b"." * rng.randrange(80)
+            timestamp_ms = NOW_MS + rng.randrange(-1_000_000, 1_000_000)
+            records.append(NewRecord(value, timestamp_ms=timestamp_ms))
+        return records
+
+    def acknowledge(self, records: list[NewRecord], answers: list[SentRecord]) -> None:
+        """Keep what the server has promised to have."""
+        self.acknowledged += [
+            (answer.offset, answer.timestamp_ms, record.value)
+            for record, answer in zip(records, answers, strict=True)
+        ]
+
+
+def topics() -> list[Topic]:
+    return [
+        Topic("acks-1", 1, "none"),
+        Topic("acks-all", "all", "none"),
+        Topic("acks-all-gzip", "all", "gzip"),
+        Topic("append-time", "all", "lz4", "LogAppendTime"),
+        Topic("append-time-acks-1", 1, "none", "LogAppendTime"),
+    ]
+
+
+async def write_until_killed(
+    server: ServerProcess, topic: Topic, rng: random.Random, load: "Load"
+) -> None:
+    """Send set after set; what is not answered was not promised, and is not sent again."""
+    async with Producer(server.native, acks=topic.acks, compression=topic.compression) as producer:
+        while True:
+            records = topic.next_set(rng)
+            try:
+                answers = await producer.send_many(topic.name, records)
+            except ConnectionFailed:
+                return
+            topic.acknowledge(records, answers)
+            load.answered()
+
+
+@dataclass
+class Load:
+    """Counts answers, and kills the server in the middle of the load."""
+
+    server: ServerProcess
+    answers_left: int
+
+    def answered(self) -> None:
+        self.answers_left -= 1
+        if self.answers_left == 0:
+            self.server.process.send_signal(signal.SIGKILL)
+
+
+async def read_all(server: ServerProcess, topic: Topic) -> list[Stored]:
+    async with Consumer(server.native) as consumer:
+        consumer.assign(topic.name, offset=0)
+        read: list[Stored] = []
+        while records := await consumer.fetch(max_wait_ms=0):
+            read += [(record.offset, record.timestamp_ms, record.value) for record in records]
+        return read
+
+
+async def assert_nothing_lost(server: ServerProcess, topic: Topic, rng: random.Random) -> None:
+    stored = await read_all(server, topic)
+    assert [offset for offset, *_ in stored] == list(range(len(stored)))
+    for offset, timestamp_ms, value in topic.acknowledged:
+        assert stored[offset] == (offset, timestamp_ms, value)
+    assert max(Counter(value for *_, value in stored).values(), default=1) == 1
+    times = [timestamp_ms for _, timestamp_ms, _ in stored if timestamp_ms is not None]
+    assert len(times) == len(stored)
+    if topic.kind == "LogAppendTime":
+        assert times == sorted(times)
+    async with Admin(server.native) as admin:
+        for target_ms in rng.sample(times, min(len(times), 5)):
+            first = next(offset for offset, at_ms in enumerate(times) if at_ms >= target_ms)
+            found = await admin.find_offset(topic.name, 0, timestamp_ms=target_ms)
+            assert found == Found(first, times[first])
+
+
+def assert_indexes_are_as_rebuilt(data_dir: Path, topic: Topic, scratch: Path) -> None:
+    copy = scratch / f"{topic.name}-0"
+    shutil.copytree(data_dir / copy.name, copy)
+    folder = LogFolder(copy)
+    before = folder.content(SEGMENT_FILES)
+    folder.settings |= SEGMENTS
+    folder.open(clean=False)
+    folder.let_go()
+    assert folder.content(SEGMENT_FILES) == before
+    shutil.rmtree(copy)
+
+
+async def create(server: ServerProcess, written: list[Topic]) -> None:
+    async with Admin(server.native) as admin:
+        for topic in written:
+            settings = SEGMENTS | {"message.timestamp.type": topic.kind}
+            await admin.create_topic(topic.name, settings=settings)
+
+
+async def one_life(server: ServerProcess, written: list[Topic], rng: random.Random) -> None:
+    """Check what the last kill left, write, and be killed."""
+    for topic in written:
+        await assert_nothing_lost(server, topic, rng)
+    load = Load(server, rng.randrange(1, 150))
+    async with asyncio.TaskGroup() as writers:
+        for topic in written:
+            for _ in range(WRITERS_PER_TOPIC):
+                writers.create_task(write_until_killed(server, topic, rng, load))
+
+
+def test_20_ten_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"random.Random({seed})")  # noqa: T201  pytest shows it when the test fails
+    rng = random.Random(seed)
+    written = topics()
+    data_dir = tmp_path / "data"
+    with serving(data_dir) as server:
+        asyncio.run(create(server, written))
+    for _ in range(ROUNDS):
+        with serving(data_dir) as server:
+            for topic in written:
+                assert_indexes_are_as_rebuilt(data_dir, topic, tmp_path / "copy")
+            asyncio.run(one_life(server, written, rng))
+            assert server.process.wait() == -signal.SIGKILL
+    with serving(data_dir) as server:
+        for topic in written:
+            asyncio.run(assert_nothing_lost(server, topic, rng))
+        assert server.stop() == 0
+    assert not [found for found in verify(SystemFiles(), data_dir) if found.error]
+    for topic in written:
+        assert len(topic.acknowledged) > ROUNDS, "there was no load to speak of"
+        assert len(list((data_dir / f"{topic.name}-0").glob("*.log"))) > 1
