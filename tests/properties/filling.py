@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
-from horolog.protocol.records.message import records
+from horolog.protocol.records.message import entries, records
 from horolog.storage.appended import Appended
 from horolog.storage.log import Log
 from horolog.testing.logs import LogFolder
@@ -80,6 +80,7 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
         )
         if not found:
             break
+        assert len({entry.magic for entry in entries(data)}) == 1, "formats are mixed in a slice"
         assert log.readable_bytes(offset) >= len(data)
         read += [
             Message(

@@ -340,7 +340,7 @@ def test_the_log_behaves_like_a_list() -> None:
     run_state_machine_as_test(
         LogMachine,
         settings=settings(
-            max_examples=profile.max_examples*10,
+            max_examples=profile.max_examples,
             stateful_step_count=30 if profile.max_examples <= 100 else profile.stateful_step_count,
             phases=[phase for phase in Phase if phase is not Phase.explain],
         ),
