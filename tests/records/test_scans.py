@@ -85,3 +85,19 @@ def test_a_wrapper_is_found_by_its_own_time_and_last_offset() -> None:
     assert scan_timestamp(data, 0, len(data), 10) == (NOT_FOUND, len(data))
     assert scan_offset(data, 0, len(data), 1) == (0, 0)
     assert scan_offset(data, 0, len(data), 2) == (NOT_FOUND, len(data))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_smallest_messages_are_passed(magic: int) -> None:
+    data = build_set([NewRecord(None)] * 2, magic=magic)
+    assert scan_offset(data, 0, len(data), 9) == (NOT_FOUND, len(data))
+    assert scan_timestamp(data, 0, len(data), 9) == (NOT_FOUND, len(data))
+
+
+def test_a_head_of_exactly_12_bytes_is_enough_for_its_offset_and_its_size() -> None:
+    head = stored((7, 1))[:12]
+    assert scan_offset(head, 0, 12, 7) == (0, 0)
+    assert scan_offset(head, 0, 11, 7) == (NOT_FOUND, 0)
+    pack_into(">i", head, 8, 13)
+    assert scan_timestamp(head, 0, 12, 1) == (BAD_SIZE, 0)
+    assert scan_timestamp(head, 0, 11, 1) == (NOT_FOUND, 0)
