@@ -6,7 +6,6 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
