@@ -14,7 +14,8 @@ def sample() -> bytes:
     """Load averages over 1, 5 and 15 minutes, and memory where the system tells; as JSON."""
     values: dict[str, float] = {}
     with suppress(OSError):
-        values |= zip(("load_1m", "load_5m", "load_15m"), os.getloadavg(), strict=True)
+        for name, load in zip(("load_1m", "load_5m", "load_15m"), os.getloadavg(), strict=True):
+            values[name] = round(load, 2)
     with suppress(OSError):
         for line in _MEMORY.read_text("ascii", "replace").splitlines():
             name, _, rest = line.partition(":")

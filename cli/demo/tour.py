@@ -26,6 +26,13 @@ LOAD_TOPIC: Final = "demo-load"
 STRICT_TOPIC: Final = "demo-strict"
 _STRICT_MS: Final = 60_000
 
+_HISTORY_SETTINGS: Final = {
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",
+    # Times that jump to and fro by years would begin a segment at every jump.
+    "segment.ms": str(100 * 365 * 86_400_000),
+}
+
 _READ_MAXIMUM: Final = 200_000
 _REPLAYED_MESSAGES: Final = 12
 _LINES_SHOWN: Final = 6
@@ -81,8 +88,7 @@ class Tour:
     async def _feed(self, history: History) -> list[ConsumerRecord]:
         """Send what is not there yet; returns all that is stored, as a consumer reads it."""
         topic = history.topic
-        settings = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
-        await ensure_topic(self._admin, topic, settings)
+        await ensure_topic(self._admin, topic, _HISTORY_SETTINGS)
         stored = await self._read_on(topic, [])
         earlier = len(stored)
         rest = not_yet_stored(history.records, stored)

@@ -42,7 +42,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"{number % 4}" / f"file-{number}"
         path.parent.mkdir(exist_ok=True)
         path.touch()
-        time_ns = (OLD_MS + number * 7919 % 41 * 1000) * 1_000_000
+        time_ns = (OLD_MS + number * 7919 % 41 * 86_400_000) * 1_000_000
         os.utime(path, ns=(time_ns, time_ns))
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "left-out").touch()
@@ -70,6 +70,8 @@ def test_the_files_times_are_in_the_topic(demo: Demo, tree: Path) -> None:
     assert f"{late} of them are older than a message before them" in unwrapped(tour)
     described = server.program.ok("topic", "describe", "demo-files").out
     assert re.search(r"retention\.ms +-1 +topic", described)
+    # Weeks of times there and back are no reason to begin a segment.
+    assert len(list((server.data_dir / "demo-files-0").glob("*.log"))) == 1
 
 
 def test_the_tour_shows_each_thing_once(demo: Demo) -> None:
