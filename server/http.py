@@ -39,9 +39,11 @@ class HttpServer:
         application = web.Application(client_max_size=1024)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=1.0
+        )
         await self._runner.setup()
-        await web.SockSite(self._runner, listening, shutdown_timeout=1.0).start()
+        await web.SockSite(self._runner, listening).start()
 
     async def stop(self) -> None:
         if self._runner is not None:

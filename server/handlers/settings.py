@@ -56,7 +56,7 @@ def _describer(resource_type: int) -> Callable[[Services, str], list[DescribedCo
 def _describe_topic(services: Services, name: str) -> list[DescribedConfig]:
     overrides = services.logs.topic(name).overrides
     return [
-        DescribedConfig(name=setting, value=value, is_default=source != "topic", source=source)
+        DescribedConfig(name=setting, value=value, is_default=source == "default", source=source)
         for setting, value, source in effective(services.settings.topic_defaults, overrides)
     ]
 

@@ -1,0 +1,206 @@
+"""Background tasks over real logs: retention, rolling, deletion, flushing, checkpoints, faults."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from horolog.server.broker import Broker
+from horolog.storage.files import SystemFiles
+from horolog.testing.broker import running_broker
+from horolog.testing.clock import ManualClock
+from horolog.testing.files import FaultyFiles
+from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.waiting import until
+from horolog.testing.wire import Wire, wire
+
+NOW = ManualClock().now_ms()
+ENTRY_BYTES = 39
+
+
+async def run(broker: Broker, task: str) -> None:
+    await broker.maintenance.tasks[task].run_now()
+
+
+async def synced(broker: Broker) -> None:
+    """Return when no sync is under way or asked for."""
+    done = asyncio.Event()
+    broker.services.commits.when_idle(done.set)
+    await done.wait()
+
+
+async def test_an_idle_topic_expires(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    """Decision 17: nothing is appended any more, and still the messages go in time."""
+    await client.call(create_topic("a", retention_ms=1000))
+    await client.call(produce("a", message_set(NOW, NOW - 300)))
+    log = broker.directory.log("a", 0)
+    clock.advance(1000)
+    await run(broker, "retention")
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+    clock.advance(1)
+    await run(broker, "retention")
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    assert broker.figures.topic("a").rolls == {"retention": 1}
+    assert broker.figures.topic("a").deleted_segments == 1
+
+
+async def test_files_go_after_their_delay(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    """tc130, RT-10."""
+    await client.call(create_topic("a", retention_ms=1000, file_delete_delay_ms=500))
+    await client.call(produce("a", message_set(NOW)))
+    folder = broker.settings.data_dir / "a-0"
+    clock.advance(2000)
+    await run(broker, "retention")
+    await run(broker, "deletion")
+    assert len(list(folder.glob("*.deleted"))) == 3
+    got = result(await client.call(fetch("a", (0, 0))))
+    assert got.error_code == 1
+    clock.advance(500)
+    await run(broker, "deletion")
+    assert not list(folder.glob("*.deleted"))
+
+
+async def test_the_first_pass_comes_after_the_initial_delay(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Logs that nobody has used since the start are looked at too."""
+    async with (
+        running_broker(tmp_path, clock, http_listen="off", retention_ms=10) as broker,
+        wire(broker.addresses.native) as client,
+    ):
+        await client.call(produce("a", message_set(NOW)))
+    clock.advance(1000)
+    async with running_broker(
+        tmp_path, clock, http_listen="off", retention_ms=10, log_initial_task_delay_ms=1
+    ) as broker:
+        assert broker.settings.log_retention_check_interval_ms > 60_000
+        await until(lambda: [log.log_start_offset for log in broker.logs()] == [1])
+
+
+async def test_flush_ms(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    await client.call(create_topic("a", flush_ms=1000))
+    await client.call(produce("a", message_set(NOW)))
+    log = broker.directory.log("a", 0)
+    clock.advance(999)
+    await run(broker, "flush")
+    await synced(broker)
+    assert log.recovery_point == 0
+    clock.advance(1)
+    await run(broker, "flush")
+    await synced(broker)
+    assert log.recovery_point == 1
+    assert sum(broker.figures.fsync.counts) == 1
+
+
+def recovery_points(broker: Broker) -> str:
+    path = broker.settings.data_dir / "recovery-point-offset-checkpoint"
+    return path.read_text() if path.exists() else ""
+
+
+async def test_recovery_points_are_written_after_syncs(broker: Broker, client: Wire) -> None:
+    await client.call(produce("a", message_set(NOW, NOW)))
+    await run(broker, "recovery_points")
+    assert "a 0 2" not in recovery_points(broker)
+    await client.call(produce("a", message_set(NOW), acks=-1))
+    await run(broker, "recovery_points")
+    assert "a 0 3" in recovery_points(broker)
+
+
+async def test_log_starts_are_written(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    await client.call(create_topic("a", retention_ms=10))
+    await client.call(produce("a", message_set(NOW)))
+    clock.advance(100)
+    await run(broker, "retention")
+    await run(broker, "checkpoints")
+    path = broker.settings.data_dir / "log-start-offset-checkpoint"
+    assert "a 0 1" in path.read_text()
+
+
+@pytest.fixture
+def files() -> FaultyFiles:
+    return FaultyFiles(SystemFiles())
+
+
+@pytest.fixture
+async def faulty(tmp_path: Path, clock: ManualClock, files: FaultyFiles) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, clock, files, http_listen="off") as started:
+        yield started
+
+
+async def test_one_log_that_fails_does_not_keep_the_others(
+    faulty: Broker, files: FaultyFiles, clock: ManualClock
+) -> None:
+    async with wire(faulty.addresses.native) as client:
+        for topic in ("a", "b", "c"):
+            await client.call(create_topic(topic, retention_ms=1000))
+            await client.call(produce(topic, message_set(NOW)))
+        clock.advance(5000)
+        files.fail("open", errno.EMFILE)
+        await run(faulty, "retention")
+        starts = {log.topic: log.log_start_offset for log in faulty.logs()}
+        assert sorted(starts.values()) == [0, 1, 1]
+        assert faulty.figures.failed_passes == {"retention": 1}
+        await run(faulty, "retention")
+        assert all(log.log_start_offset == 1 for log in faulty.logs())
+        assert faulty.figures.failed_passes == {"retention": 1}
+        for topic in ("a", "b", "c"):
+            assert result(await client.call(produce(topic, message_set(NOW)))).error_code == 0
+
+
+async def test_a_failing_checkpoint_is_tried_again(faulty: Broker, files: FaultyFiles) -> None:
+    async with wire(faulty.addresses.native) as client:
+        await client.call(produce("a", message_set(NOW), acks=-1))
+        files.fail("rename", errno.ENOSPC, name="recovery-point-offset-checkpoint")
+        files.fail("rename", errno.ENOSPC, name="recovery-point-offset-checkpoint.tmp")
+        await run(faulty, "recovery_points")
+        assert faulty.figures.failed_passes == {"recovery_points": 1}
+        assert "a 0 1" not in recovery_points(faulty)
+        files.heal()
+        await run(faulty, "recovery_points")
+        assert "a 0 1" in recovery_points(faulty)
+
+
+async def test_a_sync_that_could_not_begin_is_begun_again(
+    faulty: Broker, files: FaultyFiles
+) -> None:
+    """Whoever waits for it is not left to time out."""
+    async with wire(faulty.addresses.native) as client:
+        await client.call(produce("a", message_set(NOW)))
+        log = faulty.directory.log("a", 0)
+        files.fail("duplicate", errno.EMFILE)
+        waiting = asyncio.ensure_future(client.call(produce("a", message_set(NOW), acks=-1)))
+        await until(lambda: len(faulty.services.produces))
+        await synced(faulty)
+        assert log.high_watermark == 1
+        files.heal()
+        await run(faulty, "flush")
+        assert result(await waiting).error_code == 0
+        assert log.high_watermark == 2
+
+
+async def test_retention_beside_a_sync(faulty: Broker, clock: ManualClock) -> None:
+    """Files that retention takes away while they are being synced are no failed sync."""
+    async with wire(faulty.addresses.native) as client:
+        await client.call(create_topic("a", retention_ms=1000, segment_bytes=2 * ENTRY_BYTES))
+        log = faulty.directory.log("a", 0)
+        for _ in range(7):
+            log.append(message_set(NOW))
+        work = log.begin_flush()
+        assert work is not None
+        clock.advance(5000)
+        await run(faulty, "retention")
+        assert log.log_start_offset == 7
+        work.run()
+        log.end_flush(work)
+        assert log.failure is None
+        assert result(await client.call(produce("a", message_set(NOW), acks=-1))).error_code == 0
+
+
+async def test_a_topic_deleted_during_a_pass(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a", partitions=50))
+    passing = asyncio.ensure_future(run(broker, "retention"))
+    broker.directory.delete_topic("a")
+    await passing
+    assert not broker.figures.failed_passes

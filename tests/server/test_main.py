@@ -1,0 +1,168 @@
+"""The server as a process: the ready line, signals, errors in one line, few descriptors."""
+
+import asyncio
+import contextlib
+import json
+import re
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.api.metadata import MetadataRequest
+from horolog.testing.requests import fetch, message_set, produce, result
+from horolog.testing.wire import Wire, wire
+
+PROGRAM = """
+import json, sys
+from horolog.config.broker import broker_settings
+from horolog.server.main import serve
+sys.exit(serve(broker_settings(json.loads(sys.argv[1]))))
+"""
+
+
+@asynccontextmanager
+async def process(
+    data_dir: Path, *, open_files: int | None = None, **settings: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A server process, killed in the end if it still runs."""
+    given = {"data.dir": str(data_dir), "listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
+    given |= {name.replace("_", "."): value for name, value in settings.items()}
+
+    def limit_files() -> None:
+        if open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
+    started = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        json.dumps(given),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=limit_files,
+    )
+    try:
+        yield started
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            started.kill()
+        await started.wait()
+
+
+async def ready(started: asyncio.subprocess.Process) -> str:
+    """Wait for the ready line; returns the native address."""
+    assert started.stdout is not None
+    line = (await started.stdout.readline()).decode()
+    match = re.fullmatch(r"ready native=(127\.0\.0\.1:\d+) http=127\.0\.0\.1:\d+\n", line)
+    assert match is not None, line
+    return match[1]
+
+
+@pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_signal_stops_it_cleanly(
+    tmp_path: Path, event_loop: str, number: signal.Signals
+) -> None:
+    async with process(tmp_path, event_loop=event_loop, log_format="json") as started:
+        address = await ready(started)
+        async with wire(address) as client:
+            assert result(await client.call(produce("a", message_set(5)))).error_code == 0
+        started.send_signal(number)
+        rest, log = await started.communicate()
+        assert started.returncode == 0
+        assert rest == b"", "one line on standard output"
+        assert b"broker_started" in log
+        assert b"broker_stopped" in log
+        assert b"Traceback" not in log
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_more_signals_change_nothing(tmp_path: Path) -> None:
+    async with process(tmp_path, retention_ms="-1") as started:
+        address = await ready(started)
+        async with wire(address) as client:
+            for _ in range(50):
+                await client.call(produce("a", message_set(5)))
+            for _ in range(5):
+                started.send_signal(signal.SIGTERM)
+                started.send_signal(signal.SIGINT)
+            assert await started.wait() == 0
+    async with (
+        process(tmp_path, retention_ms="-1") as started,
+        wire(await ready(started)) as client,
+    ):
+        assert result(await client.call(fetch("a", (0, 0)))).high_watermark == 50
+
+
+async def test_no_http_port(tmp_path: Path) -> None:
+    async with process(tmp_path, http_listen="off") as started:
+        assert started.stdout is not None
+        line = (await started.stdout.readline()).decode()
+        assert re.fullmatch(r"ready native=127\.0\.0\.1:\d+\n", line)
+
+
+async def refusal(started: asyncio.subprocess.Process) -> str:
+    """What a process that cannot start says."""
+    out, log = await started.communicate()
+    assert started.returncode == 1
+    assert out == b""
+    lines = log.decode().splitlines()
+    assert len(lines) == 1, log
+    return lines[0]
+
+
+async def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path) -> None:
+    async with process(tmp_path / "one") as first:
+        address = await ready(first)
+        async with process(tmp_path / "two", listen=address) as second:
+            line = await refusal(second)
+            assert address in line
+            assert "listen" in line
+            assert "in use" in line
+        async with process(tmp_path / "one") as third:
+            line = await refusal(third)
+            assert str(tmp_path / "one") in line
+            assert str(first.pid) in line
+    (tmp_path / "file").write_text("not a directory")
+    async with process(tmp_path / "file") as fourth:
+        assert str(tmp_path / "file") in await refusal(fourth)
+
+
+@pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
+async def test_few_descriptors_and_many_clients(tmp_path: Path, event_loop: str) -> None:
+    """fault18: 150 clients of a process that may open 64 files."""
+    async with process(
+        tmp_path, open_files=64, event_loop=event_loop, log_format="json"
+    ) as started:
+        address = await ready(started)
+        clients = [await Wire.open(address) for _ in range(150)]
+        served = 0
+        for client in clients:
+            client.writer.write(b"")
+            try:
+                await client.call(MetadataRequest())
+                served += 1
+            except (ConnectionError, asyncio.IncompleteReadError):
+                pass
+        assert 8 <= served < 64
+        for client in clients:
+            client.close()
+        while True:
+            async with wire(address) as client:
+                try:
+                    got = result(await client.call(produce("a", message_set(5), acks=-1)))
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    continue  # the broker has not noticed yet that the others are gone
+                assert got.error_code == 0
+                break
+        started.terminate()
+        _, log = await started.communicate()
+        assert started.returncode == 0
+        assert b"limits_lowered" in log
+        assert b"connection_refused" in log
+        assert log.count(b"\n") < 100
