@@ -218,7 +218,7 @@ class Broker:
         cleanups.push_async_callback(asyncio.wait, [late])
 
     async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
-        """What a client of the native port need not wait for: the log and the HTTP port."""
+        """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(None, _import_late)
@@ -232,6 +232,9 @@ class Broker:
                 await server.start(listening)
         except Exception as error:
             self.observe("http_failed", error=error)
+            if listening is not None:
+                listening.close()
+        await self.maintenance.open_logs()
 
     def _start_connections(
         self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack

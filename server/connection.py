@@ -80,7 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         self._local_address = transport.get_extra_info("sockname")[:2]
         peer = transport.get_extra_info("peername")
         self.peer = "{}:{}".format(*peer[:2]) if peer else "unknown"
-        transport.set_write_buffer_limits(high=self._limits.buffer_bytes)
+        high = self._limits.buffer_bytes
+        transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1
         if self._finishing:
             self._close()
@@ -111,8 +112,8 @@ class Connection(asyncio.BufferedProtocol):
             self._limits.deadline_seconds,
             self._drop,
             "slow_reader",
-            f"more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
-            f"were not read for {self._limits.deadline_seconds:g} s (request.deadline.ms)",
+            f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
+            f"not half were read in {self._limits.deadline_seconds:g} s (request.deadline.ms)",
         )
 
     def resume_writing(self) -> None:
@@ -156,6 +157,10 @@ class Connection(asyncio.BufferedProtocol):
             self._drop("protocol", error.cause)
         except CloseConnection as error:
             self._drop("acks_0", str(error))
+        except Exception as error:
+            # A bug. Half-handled requests leave no connection to go on with.
+            self._host.observe("connection_failed", peer=self.peer, error=error)
+            self._drop("failed", "the broker met something unexpected")
         else:
             self._after_work()
         finally:

@@ -40,7 +40,7 @@ class Connections:
     def admit(self) -> Connection | None:
         """A protocol for a new connection, or `None` when there are enough."""
         if len(self._open) >= self._capacity:
-            self.refused(f"there are {self._capacity} connections already (max.connections)")
+            self.refused("max_connections")
             return None
         connection = Connection(self, self._loop)
         self._open[connection] = None
@@ -49,8 +49,13 @@ class Connections:
 
     def refused(self, reason: str) -> None:
         """Take note of a connection that was closed at once."""
-        count(self.figures.connections_refused, "refused")
-        self._observe("connection_refused", reason=reason, open=len(self._open))
+        count(self.figures.connections_refused, reason)
+        self._observe(
+            "connection_refused",
+            reason=reason,
+            connections=len(self._open),
+            max_connections=self._capacity,
+        )
 
     def observe(self, event: str, /, **fields: object) -> None:
         self._observe(event, **fields)
@@ -68,12 +73,16 @@ class Connections:
         """Answer what was received and close everything, by force after `seconds`."""
         for connection in list(self._open):
             connection.finish()
+        if not await self._all_gone(seconds):
+            for connection in list(self._open):
+                connection.abort()
+            # Transports tell their protocols in the next turn of the loop.
+            await self._all_gone(seconds)
+
+    async def _all_gone(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         except TimeoutError:
-            for connection in list(self._open):
-                connection.abort()
-            # Transports tell their protocols in the next turn of the loop.
-            async with asyncio.timeout(seconds):
-                await self._empty.wait()
+            return False
+        return True

@@ -60,8 +60,8 @@ class Dispatcher:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
-        except CloseConnection:
-            self._count(api.name, -1)
+        except CloseConnection as closing:
+            self._count(api.name, closing.code)
             raise
         except Exception as error:
             code, message = self._services.outcomes.of(error, api=api.name)

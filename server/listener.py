@@ -90,8 +90,8 @@ class Listener:
     """Accepts connections on one socket until closed.
 
     `admit` gives the protocol of a new connection, or `None` to have it closed at once; `failed`
-    is told of an admitted protocol whose transport could not be made, and `refused` why a
-    connection was closed, or none could be taken, though nobody decided so.
+    is told of an admitted protocol whose transport could not be made, and `refused` the reason for
+    which a connection was closed, or could not be taken, though nobody decided so.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Listener:
                     continue
                 if error.errno in OUT_OF_DESCRIPTORS and self._close_surplus():
                     return
-                self._rest(error)
+                self._rest()
                 return
             self._take(connection)
 
@@ -172,7 +172,7 @@ class Listener:
             for _ in range(ACCEPTS_A_TURN):
                 connection, _ = self._socket.accept()
                 connection.close()
-                self._refused("no file descriptors are left")
+                self._refused("no_descriptors")
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
@@ -181,9 +181,9 @@ class Listener:
             self._spare = _open_spare()
         return True
 
-    def _rest(self, error: OSError) -> None:
+    def _rest(self) -> None:
         """Leave the backlog alone for a while: the loop would call again at once, for ever."""
-        self._refused(f"accept failed: {error.strerror}")
+        self._refused("accept_failed")
         self._loop.remove_reader(self._socket.fileno())
         self._pause = self._loop.call_later(ACCEPT_REST_SECONDS, self._accept)
 

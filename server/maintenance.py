@@ -4,11 +4,12 @@ Every pass treats each log by itself: one that fails is reported, and the others
 waiting. A pass in which something failed ends in `PassFailed`, so that it is tried again soon.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
-from ..protocol.errors import UnknownTopicOrPartition
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from ..storage.events import Observer
 from ..storage.flush import GroupCommit
 from ..storage.log_directory import LogDirectory
@@ -74,6 +75,15 @@ class Maintenance:
     async def stop(self) -> None:
         for task in self.tasks.values():
             await task.stop()
+
+    async def open_logs(self) -> None:
+        """Open every log, so that the metrics have them all and what is wrong with one is told
+        early. Takes turns with the requests, which open what they need themselves."""
+        turns = Turns(self._work.time)
+        for topic, partition in list(self._directory.partitions()):
+            with contextlib.suppress(HorologError, OSError):  # told by the directory
+                self._logs.find(topic, partition)
+            await turns.give_way()
 
     def has_rolled(self, topic: str, partition: int) -> None:
         """A log began a new segment: sync the old one, and see what retention says, soon."""

@@ -19,6 +19,11 @@ Outcome = tuple[int, str]
 class CloseConnection(Exception):
     """There is no way to answer: the connection is to be closed. The text says why."""
 
+    def __init__(self, cause: str, code: int) -> None:
+        super().__init__(cause)
+        self.code = code
+        """The error that could not be told."""
+
 
 class Outcomes:
     """Turns what a handler raised into what the client is told."""

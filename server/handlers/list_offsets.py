@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from ...protocol.api.list_offsets import (
     EARLIEST,
@@ -22,7 +23,8 @@ from .base import Call, Later, Services
 CONSUMER = -1
 """`replica_id` of those who see nothing above the high watermark."""
 
-Steps = Iterator[None]
+Steps = Iterator[Log | None]
+"""A search in bounded pieces of work; a log that comes out has to be prepared before the next."""
 
 
 def handle(
@@ -33,22 +35,23 @@ def handle(
     listing = _Listing(services, request, call.version)
     steps = listing.steps()
     turns = Turns(services.work.time)
-    if not listing.unprepared:
-        while not turns.over:
-            if next(steps, _DONE) is _DONE:
-                return listing.response
-    task = services.work.start(_finish(services, listing, steps))
+    waits_for = None
+    while waits_for is None and not turns.over:
+        try:
+            waits_for = next(steps)
+        except StopIteration:
+            return listing.response
+    task = services.work.start(_finish(services, listing, steps, waits_for))
     return Later(task, task.result)
 
 
-_DONE = object()
-
-
-async def _finish(services: Services, listing: "_Listing", steps: Steps) -> ListOffsetsResponse:
-    if listing.unprepared:
-        await services.logs.prepare(listing.unprepared)
+async def _finish(
+    services: Services, listing: "_Listing", steps: Steps, waits_for: Log | None
+) -> ListOffsetsResponse:
     turns = Turns(services.work.time)
-    for _ in steps:
+    for log in chain((waits_for,), steps):
+        if log is not None:
+            await services.logs.prepare([log])
         await turns.give_way()
     return listing.response
 
@@ -65,12 +68,6 @@ class _Listing:
             for topic in request.topics
             for partition in topic.partitions
         )
-        self.unprepared = services.logs.unprepared(
-            (topic.name, partition.partition)
-            for topic in request.topics
-            for partition in topic.partitions
-            if partition.timestamp not in (LATEST, EARLIEST)
-        )
         self.response = ListOffsetsResponse(topics=[])
 
     def steps(self) -> Steps:
@@ -84,7 +81,7 @@ class _Listing:
                 if key not in answered:
                     answered.add(key)
                     yield from self._answer(topic.name, partition, result)
-                yield
+                yield None
 
     def _answer(
         self, topic: str, wanted: ListOffsetsPartition, topic_result: ListOffsetsTopicResult
@@ -97,6 +94,9 @@ class _Listing:
                     f"the request names partition {wanted.partition} of {topic!r} more than once"
                 )
             log = self._services.logs.find(topic, wanted.partition)
+            if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
+                yield log
+                log = self._services.logs.find(topic, wanted.partition)
             if self._version == 0:
                 yield from self._list(log, wanted, result)
             else:
@@ -119,7 +119,7 @@ class _Listing:
         _check_target(target)
         search = log.find_largest() if target == LARGEST else log.find_time(target)
         while not search.step():
-            yield
+            yield None
         if search.result is not None:
             result.offset = search.result.offset
             result.timestamp = search.result.timestamp_ms
@@ -136,13 +136,13 @@ class _Listing:
         if target == LARGEST:
             largest = log.find_largest()
             while not largest.step():
-                yield
+                yield None
             if largest.result is None:
                 return
             target = largest.result.timestamp_ms
         search = log.offsets_before(target, wanted.max_num_offsets)
         while not search.step():
-            yield
+            yield None
         result.old_style_offsets = search.result
 
 

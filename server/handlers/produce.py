@@ -140,7 +140,8 @@ def _close_if_refused(response: ProduceResponse) -> None:
             if result.error_code:
                 raise CloseConnection(
                     f"a produce with acks=0 to {topic.name}-{result.partition} was refused: "
-                    f"{result.error_message}"
+                    f"{result.error_message}",
+                    result.error_code,
                 )
 
 

@@ -386,7 +386,7 @@ async def test_connections_above_the_cap(strict: Broker, log: io.StringIO) -> No
         await client.call(ApiVersionsRequest())
     surplus = [await Wire.open(strict.addresses.native) for _ in range(50)]
     assert all([await client.at_end() for client in surplus])
-    assert strict.figures.connections_refused == {"refused": 50}
+    assert strict.figures.connections_refused == {"max_connections": 50}
     assert strict.connections() == 20
     assert log.getvalue().count("connection_refused") < 50
     clients[0].close()

@@ -137,7 +137,7 @@ async def test_without_descriptors_surplus_connections_are_closed_and_it_recover
             await door.told.wait()
             received = [await loop.sock_recv(client, 5) for client in clients]
         assert received == [b"", b"", b""]
-        assert door.reasons == ["no file descriptors are left"] * 3
+        assert door.reasons == ["no_descriptors"] * 3
         text, again = await greeting(address)
         assert text == b"hello"
         first.close()
