@@ -134,8 +134,7 @@ class _Opening:
         """Take the last segment of a log that was closed cleanly."""
         seal = self.seals.get(active.base_offset)
         if active.load_indexes(seal):
-            tail = active.scan_tail()
-            active.next_offset = max(tail.next_offset, active.base_offset)
+            active.find_end()
             return
         self.seals.pop(active.base_offset, None)
         scan = active.rebuild_indexes(gaps=self._gaps, check_crc=True, closed=False)

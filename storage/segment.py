@@ -375,6 +375,18 @@ class Segment:
             raise self.damage(scan.good_bytes)
         return scan
 
+    def find_end(self) -> None:
+        """Take the offset after the last entry as `next_offset`.
+
+        After a cut that took a whole wrapper the closing time entry speaks of a later end; what
+        is appended from here on begins below that, so the entry goes.
+        """
+        self.next_offset = max(self.scan_tail().next_offset, self.base_offset)
+        true_entries = self.time_index.count_below(self.next_offset + 1)
+        if true_entries < len(self.time_index):
+            self.time_index.keep(true_entries)
+            self._keep_creation_time()
+
     def largest_before(self, offset: int) -> tuple[int, int]:
         """Largest timestamp below `offset`, and where it is if that was read (else -1).
 
