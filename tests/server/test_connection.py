@@ -394,3 +394,20 @@ async def test_connections_above_the_cap(strict: Broker, log: io.StringIO) -> No
     await still_serves(strict)
     for client in (*clients, *surplus):
         client.close()
+
+
+async def test_a_bug_behind_a_connection_closes_it(
+    strict: Broker, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(strict.dispatcher, "_respond", broken)
+        patched.setattr(strict.dispatcher, "_guarded", broken)
+        async with wire(strict.addresses.native) as client:
+            client.send(METADATA, 0, MetadataRequest())
+            assert await client.at_end()
+    assert "a bug" in log.getvalue()
+    assert strict.figures.connections_dropped == {"failed": 1}
+    await still_serves(strict)

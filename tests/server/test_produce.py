@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import struct
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
-from horolog.protocol.records.message import records
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.message import build_message, records
+from horolog.protocol.records.sets import build_wrapper, set_timestamp
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
@@ -126,6 +129,90 @@ async def test_magic_2_is_refused_by_name(client: Wire) -> None:
     got = result(await client.call(produce("a", bytes(record_set))))
     assert got.error_code == UnsupportedForMessageFormat.code
     assert "magic 2" in got.error_message
+
+
+def nested(depth: int) -> bytes:
+    """A compressed set inside of compressed sets."""
+    inner = message_set(NOW, codec=Codec.GZIP)
+    for _ in range(depth - 1):
+        inner = bytes(build_wrapper(inner, offset=0, timestamp_ms=NOW, magic=1, codec=Codec.GZIP))
+    return inner
+
+
+def with_attributes(attributes: int) -> bytes:
+    """One message with these attributes and a right CRC."""
+    message = build_message(None, b"hello", timestamp_ms=NOW, attributes=attributes)
+    return struct.pack(">qi", 0, len(message)) + message
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(
+    ("record_set", "error"),
+    [
+        pytest.param(
+            message_set(NOW, value=bytes(2 << 20), codec=codec),
+            MessageTooLarge,
+            id=f"fault8-{codec.label}-bomb",
+        )
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+    ]
+    + [
+        pytest.param(nested(2), CorruptMessage, id="fault9-M-26-depth-2"),
+        pytest.param(nested(20), CorruptMessage, id="fault9-M-26-depth-20"),
+        pytest.param(with_attributes(5), CorruptMessage, id="fault10-M-57-unknown-codec"),
+        pytest.param(
+            bytes(build_wrapper(b"", offset=0, timestamp_ms=NOW, magic=1, codec=Codec.GZIP)),
+            CorruptMessage,
+            id="fault10-M-30-wrapper-of-nothing",
+        ),
+        pytest.param(with_attributes(8), InvalidTimestamp, id="fault11-tc30-P-29-append-time-bit"),
+        pytest.param(
+            message_set(*[NOW] * 999) + message_set(NOW)[:-1] + b"!",
+            CorruptMessage,
+            id="fault12-one-in-a-thousand",
+        ),
+    ],
+)
+async def test_hostile_sets_are_refused_on_both_kinds_of_topic(
+    broker: Broker, client: Wire, kind: str, record_set: bytes, error: type[HorologError]
+) -> None:
+    await client.call(
+        create_topic("a", message_timestamp_type=kind, max_decompressed_bytes=1 << 20)
+    )
+    got = result(await client.call(produce("a", record_set)))
+    assert (got.error_code, got.base_offset) == (error.code, -1)
+    assert got.error_message
+    assert broker.directory.log("a", 0).log_end_offset == 0
+    got = result(await client.call(produce("a", message_set(NOW))))
+    assert (got.error_code, got.base_offset) == (0, 0)
+
+
+def with_time(timestamp_ms: int) -> bytes:
+    """One v1 message with any timestamp at all."""
+    record_set = bytearray(message_set(NOW))
+    set_timestamp(record_set, 0, len(record_set) - 12, timestamp_ms)
+    return bytes(record_set)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "code"),
+    [
+        pytest.param(-2, InvalidTimestamp.code, id="fault11-P-27--2"),
+        pytest.param(-(2**63), InvalidTimestamp.code, id="fault11-P-27-int64-min"),
+        pytest.param(-1, 0, id="fault11-P-2A-none"),
+        pytest.param(0, InvalidTimestamp.code, id="fault11-P-28-0"),
+        pytest.param(2**63 - 1, InvalidTimestamp.code, id="fault11-P-2B-int64-max"),
+        pytest.param(NOW * 1000, InvalidTimestamp.code, id="fault11-P-28-microseconds"),
+        pytest.param(NOW // 1000, InvalidTimestamp.code, id="fault11-P-28-seconds"),
+        pytest.param(NOW - 1000, 0, id="fault11-tc21-P-28-at-the-limit"),
+    ],
+)
+async def test_times_outside_of_the_range(client: Wire, timestamp_ms: int, code: int) -> None:
+    await client.call(create_topic("a", max_message_time_difference_ms=1000))
+    got = result(await client.call(produce("a", with_time(timestamp_ms))))
+    assert got.error_code == code
+    if code:
+        assert str(timestamp_ms) in got.error_message
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100], ids=lambda acks: f"tc49-P-10-acks-{acks}")
