@@ -1,5 +1,6 @@
 """The two index files by themselves: bytes, lookups, truncation (rules I-*)."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from horolog.storage.index_checksums import Seal, format_seals, parse_seals
 from horolog.storage.offset_index import OffsetIndex
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.time_index import TimeIndex
+from horolog.testing.files import FaultyFiles
 
 OPEN_FILES = 4
 
@@ -98,6 +100,42 @@ def test_where_to_look_for_a_time(time_index: TimeIndex, target_ms: int, start: 
 )
 def test_where_to_look_for_an_offset(offset_index: OffsetIndex, offset: int, position: int) -> None:
     assert offset_index.lookup(offset) == position
+
+
+@pytest.mark.parametrize(("offset", "count"), [(52, 0), (53, 1), (55, 1), (56, 2), (61, 3)])
+def test_how_many_offset_entries_are_below_an_offset(
+    offset_index: OffsetIndex, offset: int, count: int
+) -> None:
+    assert offset_index.count_below(offset) == count
+
+
+@pytest.mark.parametrize(("position", "count"), [(100, 0), (101, 1), (4096, 1), (5001, 3)])
+def test_how_many_offset_entries_are_before_a_position(
+    offset_index: OffsetIndex, position: int, count: int
+) -> None:
+    assert offset_index.count_before(position) == count
+
+
+def test_what_the_time_index_knows_of_the_part_before_an_offset(time_index: TimeIndex) -> None:
+    known = [time_index.known_before(offset) for offset in (50, 51, 60, 61, 99)]
+    assert known == [(-1, 45), (20, 50), (20, 50), (30, 60), (40, 65)]
+
+
+def test_a_failed_write_is_made_good_by_the_next(tmp_path: Path) -> None:
+    files = FaultyFiles(SystemFiles())
+    path = tmp_path / "x.timeindex"
+    path.touch()
+    index = TimeIndex(path, 0, 1200, OpenFiles(files, OPEN_FILES))
+    index.add(1, 1)
+    index.add(2, 2)
+    files.fail("pwrite", errno.ENOSPC, written=13)
+    with pytest.raises(OSError, match="No space"):
+        index.write_from(0)
+    assert path.stat().st_size == 13
+    index.add(3, 3)
+    assert index.write_from(2)
+    assert path.read_bytes() == index.encoded()
+    assert not index.write_from(3)
 
 
 def test_an_empty_index_says_the_beginning(tmp_path: Path) -> None:

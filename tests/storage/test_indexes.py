@@ -123,6 +123,21 @@ def test_the_interval(
     assert [position for _, position in folder.offset_entries()] == positions
 
 
+@pytest.mark.parametrize("again", ["live", "clean", "unclean", "truncated"])
+def test_the_interval_goes_on_after_a_restart(folder: LogFolder, again: str) -> None:
+    folder.open(index_interval_bytes=100)
+    folder.append(1, 2, 3, 4, 5)
+    if again == "clean":
+        folder.restart()
+    elif again == "unclean":
+        folder.kill_and_restart()
+    elif again == "truncated":
+        folder.append(6)
+        folder.log.truncate(5)
+    folder.append(6, 7, 8)
+    assert folder.offset_entries() == [(3, 3 * 39), (6, 6 * 39)]
+
+
 def test_wrappers_are_indexed_by_their_last_message_p3e(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(1)
