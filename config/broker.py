@@ -34,6 +34,8 @@ class BrokerSettings:
     log_retention_check_interval_ms: int
     log_initial_task_delay_ms: int
     log_flush_scheduler_interval_ms: int
+    clock_step_max_ms: int
+    clock_settle_ms: int
     checkpoint_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
     max_frame_bytes: int

@@ -101,6 +101,24 @@ _TASKS: Final = (
         minimum=0,
     ),
     _integer(
+        "clock.step.max.ms",
+        60_000,
+        "ms",
+        "How far the wall clock may move otherwise than the monotonic one before that counts as a "
+        "step, and how far retention by time may get ahead of the latter. Well above leap seconds "
+        "and what time servers correct in clock.settle.ms without a step.",
+        minimum=1000,
+    ),
+    _integer(
+        "clock.settle.ms",
+        3_600_000,
+        "ms",
+        "How long the wall clock has to keep pace after a step before retention by time goes by it "
+        "again: time for an operator to see a wrong one and take it back. After a start, a time "
+        "ahead of the last use of the data counts as a step too. 0 believes every step.",
+        minimum=0,
+    ),
+    _integer(
         FLUSH_SCHEDULER_INTERVAL,
         1000,
         "ms",

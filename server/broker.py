@@ -1,6 +1,7 @@
 """The broker: its parts put together, started and stopped in order."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from .logs import Logs
 from .maintenance import Maintenance
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .trusted_time import TrustedTime
 from .work import Work
 
 if TYPE_CHECKING:
@@ -130,6 +132,9 @@ class Broker:
     def logs(self) -> Iterable[Log]:
         return self.directory.open_logs()
 
+    def clock_ahead_seconds(self) -> float:
+        return self.trusted_time.ahead_ms / 1000
+
     def connections(self) -> int:
         return len(self._connections)
 
@@ -157,7 +162,21 @@ class Broker:
             random=Random(),
         )
         cleanups.callback(self.directory.close)
+        self.trusted_time = TrustedTime(
+            self.clock,
+            self.observe,
+            last_seen_ms=self.directory.last_seen_ms,
+            step_max_ms=settings.clock_step_max_ms,
+            settle_ms=settings.clock_settle_ms,
+        )
+        cleanups.callback(self._leave_time)
+        self._leave_time()
         return capacity
+
+    def _leave_time(self) -> None:
+        """Tell the next start when the data was in use."""
+        with contextlib.suppress(OSError):
+            self.directory.seen(self.trusted_time.trusted_ms)
 
     def _make_services(self, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
@@ -182,6 +201,7 @@ class Broker:
             commits=commits,
             work=work,
             clock=self.clock,
+            trusted_time=self.trusted_time,
             observe=self.observe,
         )
         self.services = Services(
@@ -189,6 +209,7 @@ class Broker:
             directory=self.directory,
             logs=logs,
             clock=self.clock,
+            trusted_time=self.trusted_time,
             figures=self.figures,
             outcomes=Outcomes(self.observe),
             fetches=fetches,

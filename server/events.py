@@ -24,6 +24,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "checkpoint_ignored": "warning",
         "clock_behind_log": "warning",
+        "clock_stepped": "warning",
         "connection_dropped": "warning",
         "connection_refused": "warning",
         "deletion_failed": "warning",
@@ -147,7 +148,11 @@ def _rebuilt(figures: Figures, fields: Fields) -> None:
 
 
 def _clock_behind(figures: Figures, fields: Fields) -> None:
-    figures.topic(str(fields["topic"])).clock_steps += 1
+    figures.topic(str(fields["topic"])).clock_behind += 1
+
+
+def _clock_stepped(figures: Figures, fields: Fields) -> None:
+    count(figures.clock_steps, str(fields["direction"]))
 
 
 def _task_failed(figures: Figures, fields: Fields) -> None:
@@ -160,7 +165,9 @@ def _log_failed(figures: Figures, fields: Fields) -> None:
 
 _COUNTED: Final[Mapping[str, Callable[[Figures, Fields], None]]] = MappingProxyType(
     {
+        "clock_ahead_of_last_use": _clock_stepped,
         "clock_behind_log": _clock_behind,
+        "clock_stepped": _clock_stepped,
         "index_rebuilt": _rebuilt,
         "log_failed": _log_failed,
         "segment_deleted": _deleted,

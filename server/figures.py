@@ -45,7 +45,8 @@ class TopicFigures:
     latency_sum_ms: int = 0
     skewed: int = 0
     untimed: int = 0
-    clock_steps: int = 0
+    clock_behind: int = 0
+    """Appends whose stamp is the one before them, because the clock was behind it."""
     rejected: dict[str, int] = field(default_factory=dict)
     rolls: dict[str, int] = field(default_factory=dict)
     deleted_segments: int = 0
@@ -84,6 +85,8 @@ class Figures:
         self.connections_opened = 0
         self.connections_refused: dict[str, int] = {}
         self.connections_dropped: dict[str, int] = {}
+        self.clock_steps: dict[str, int] = {}
+        """By direction: `forward`, `back`, and each `_while_stopped`."""
         self.failed_passes: dict[str, int] = {}
         self.parked_refused = 0
         self.suppressed_lines: dict[str, int] = {}

@@ -16,7 +16,11 @@ from ..storage.log_directory import LogDirectory
 from .logs import Logs
 from .parking import Partition
 from .tasks import PeriodicTask
+from .trusted_time import TrustedTime
 from .work import Turns, Work
+
+CLOCK_INTERVAL_MS = 10_000
+"""Time between two looks at the clocks: after a kill, the next start is off by this much."""
 
 DELETION_INTERVAL_MS = 1_000
 """How exact `file.delete.delay.ms` is."""
@@ -41,6 +45,7 @@ class Maintenance:
         commits: GroupCommit,
         work: Work,
         clock: Clock,
+        trusted_time: TrustedTime,
         observe: Observer,
     ) -> None:
         self._directory = directory
@@ -48,6 +53,7 @@ class Maintenance:
         self._commits = commits
         self._work = work
         self._clock = clock
+        self._trusted_time = trusted_time
         self._observe = observe
         self._rolled: dict[Partition, None] = {}
         self._synced = False
@@ -56,6 +62,7 @@ class Maintenance:
         self._add("retention", self._retain_all, settings.log_retention_check_interval_ms)
         self.tasks["retention"].first_after(settings.log_initial_task_delay_ms)
         self._add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
+        self._add("clock", self._look_at_clock, CLOCK_INTERVAL_MS)
         self._add("deletion", self._delete, DELETION_INTERVAL_MS)
         self._add("flush", self._flush, settings.log_flush_scheduler_interval_ms)
         self._add(
@@ -103,7 +110,7 @@ class Maintenance:
         await self._retain(rolled)
 
     async def _retain(self, partitions: Iterable[Partition]) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._trusted_time.now_ms()
         turns = Turns(self._work.time)
         failed = 0
         for topic, partition in list(partitions):
@@ -127,6 +134,11 @@ class Maintenance:
         plan = log.maintain(now_ms)
         if plan.roll_active:
             self._commits.request(log)
+
+    async def _look_at_clock(self) -> None:
+        self._trusted_time.look()
+        at_ms = self._trusted_time.trusted_ms
+        await self._work.in_storage_thread(lambda: self._directory.seen(at_ms))
 
     async def _delete(self) -> None:
         deletions = self._directory.deletions

@@ -34,6 +34,8 @@ class Gauges(Protocol):
         """The open logs."""
         ...
 
+    def clock_ahead_seconds(self) -> float: ...
+
     def connections(self) -> int: ...
 
     def parked(self) -> Mapping[str, int]:
@@ -187,6 +189,18 @@ class BrokerCollector(Collector):
         )
         yield fsync
         yield _by_label(
+            "horolog_clock_steps",
+            "Times the wall clock moved otherwise than the monotonic one by more than "
+            "clock.step.max.ms; forward_while_stopped may be the time that the broker was stopped.",
+            "direction",
+            figures.clock_steps,
+        )
+        yield GaugeMetricFamily(
+            "horolog_clock_ahead_seconds",
+            "How far the wall clock is ahead of the time that retention trusts.",
+            self._gauges.clock_ahead_seconds(),
+        )
+        yield _by_label(
             "horolog_failed_task_passes",
             "Passes of background tasks that failed and are tried again.",
             "task",
@@ -215,9 +229,9 @@ _TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.untimed,
     ),
     (
-        "horolog_clock_steps",
-        "Appends for which the broker's clock was behind the last append time.",
-        lambda topic: topic.clock_steps,
+        "horolog_clock_behind_log",
+        "Appends stamped with the last append time again, because the clock was behind it.",
+        lambda topic: topic.clock_behind,
     ),
     (
         "horolog_index_rebuilds",

@@ -2,7 +2,7 @@
 
 `.lock` is held with `flock` and holds the process id of its holder as text, so that the one who is
 refused can say whom to look for. The kernel frees the lock when the holder dies; a file that was
-left behind locks nobody out.
+left behind locks nobody out. The file's own time tells when the directory was last in use.
 """
 
 import os
@@ -25,6 +25,10 @@ class DirectoryLock:
 
     def __init__(self, files: Files, directory: Path) -> None:
         path = directory / LOCK_FILE
+        self._files = files
+        self._path = path
+        self.last_seen_ms = _modified_ms(files, path)
+        """The time that `seen` was last called with; `None` when that is not known."""
         try:
             self._file: File = files.lock(path)
         except BlockingIOError:
@@ -36,10 +40,23 @@ class DirectoryLock:
         with suppress(OSError):
             self._file.truncate(0)
             self._file.pwrite(f"{os.getpid()}\n".encode(), 0)
+            if self.last_seen_ms is not None:
+                files.set_modified_ms(path, self.last_seen_ms)
+
+    def seen(self, at_ms: int) -> None:
+        """Note that the directory is in use at `at_ms`. Raises `OSError`."""
+        self._files.set_modified_ms(self._path, at_ms)
 
     def release(self) -> None:
         """Let the next one in. Does nothing the second time."""
         self._file.close()
+
+
+def _modified_ms(files: Files, path: Path) -> int | None:
+    try:
+        return files.modified_ms(path)
+    except OSError:
+        return None
 
 
 def _holder(files: Files, path: Path) -> str:

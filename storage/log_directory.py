@@ -44,6 +44,7 @@ class LogDirectory:
         self._settings = settings
         self._path = settings.data_dir
         self._lock: DirectoryLock | None = lock
+        self._last_seen_ms = lock.last_seen_ms
         self._seams = seams
         self._files = seams.files
         self._observe = seams.observe
@@ -147,6 +148,16 @@ class LogDirectory:
                 f"topic {topic!r} has partitions 0 to {entry.partitions - 1}, not {partition}"
             )
         return self._logs.get((topic, partition))
+
+    @property
+    def last_seen_ms(self) -> int | None:
+        """The last time that the broker before this one gave to `seen`, if that is known."""
+        return self._last_seen_ms
+
+    def seen(self, at_ms: int) -> None:
+        """Note that the data is in use at `at_ms`, for the next start. Raises `OSError`."""
+        if self._lock is not None:
+            self._lock.seen(at_ms)
 
     def open_logs(self) -> Iterator[Log]:
         """The logs that are open."""

@@ -13,6 +13,7 @@ from ..figures import Figures
 from ..logs import Logs
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
+from ..trusted_time import TrustedTime
 from ..work import Work
 
 NODE_ID = 0
@@ -27,6 +28,8 @@ class Services:
     directory: LogDirectory
     logs: Logs
     clock: Clock
+    trusted_time: TrustedTime
+    """Tells what time it is for retention."""
     figures: Figures
     outcomes: Outcomes
     fetches: ParkingLot

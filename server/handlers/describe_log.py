@@ -37,25 +37,28 @@ def handle(
 def _describe(services: Services, topic: str, partition: int) -> DescribeLogPartitionResult:
     result = DescribeLogPartitionResult(partition=partition)
     try:
-        described = services.logs.find(topic, partition).describe(services.clock.now_ms())
+        now_ms = services.trusted_time.now_ms()
+        described = services.logs.find(topic, partition).describe(now_ms)
     except Exception as error:
         outcome = services.outcomes.of(error, api="describe-log")
         result.error_code, result.error_message = outcome
     else:
-        _fill(result, described)
+        _fill(result, described, services.trusted_time.caution())
     return result
 
 
-def _fill(result: DescribeLogPartitionResult, described: LogDescription) -> None:
+def _fill(
+    result: DescribeLogPartitionResult, described: LogDescription, caution: str | None
+) -> None:
     result.log_start_offset = described.log_start_offset
     result.log_end_offset = described.log_end_offset
     result.high_watermark = described.high_watermark
     result.recovery_point = described.recovery_point
     result.size_bytes = described.size_bytes
-    result.segments = [_segment(segment) for segment in described.segments]
+    result.segments = [_segment(segment, caution) for segment in described.segments]
 
 
-def _segment(segment: SegmentDescription) -> DescribedSegment:
+def _segment(segment: SegmentDescription, caution: str | None) -> DescribedSegment:
     return DescribedSegment(
         base_offset=segment.base_offset,
         next_offset=segment.next_offset,
@@ -69,6 +72,6 @@ def _segment(segment: SegmentDescription) -> DescribedSegment:
         offset_entries=segment.offset_entries,
         time_entries=segment.time_entries,
         verdict=segment.verdict,
-        reason=segment.reason,
+        reason=segment.reason if caution is None else f"{segment.reason}. {caution}",
         expires_ms=-1 if segment.expires_ms is None else segment.expires_ms,
     )

@@ -50,7 +50,7 @@ async def test_append_times_never_fall(
     assert answered == sorted(answered)
     assert await times(stamped) == answered
     backward = sum(step < 0 for step in steps)
-    assert broker.figures.topic("a").clock_steps == backward
+    assert broker.figures.topic("a").clock_behind == backward
 
 
 async def test_a_step_forward_and_back_deletes_nothing_by_append_time(

@@ -32,6 +32,9 @@ class SomeGauges:
     def logs(self) -> Iterable[SomeLog]:
         return self.found
 
+    def clock_ahead_seconds(self) -> float:
+        return 0.25
+
     def connections(self) -> int:
         return 3
 
