@@ -1,7 +1,7 @@
 """One setting: its names, what it may be, and the text that refuses everything else."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -46,7 +46,8 @@ class Setting:
     unit, with the factor to this setting's unit; of several names given together the one with the
     smallest unit counts. Integers have inclusive bounds; `negative_is_off` takes any negative
     number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
-    all that a choice may be, what a boolean is narrowed to, and words an address may be instead.
+    all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
+    where `part_that_counts` is given, that part of a choice has to be one of them.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Setting:
     zero_in_broker: bool = True
     no_limit: int | None = None
     choices: tuple[str, ...] = ()
+    part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
     aliases: tuple[str, ...] = ()
@@ -110,7 +112,8 @@ class Setting:
             case Kind.CHOICE if isinstance(value, str):
                 folded = self.any_case_in_broker and self._scope(at) is Scope.BROKER
                 choice = value.lower() if folded else value
-                if choice in self.choices:
+                counts = self.part_that_counts
+                if (counts(choice) if counts else choice) in self.choices:
                     return choice
             case Kind.ADDRESS if isinstance(value, str):
                 return self._check_address(value, name, at)

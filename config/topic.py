@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .broker_table import BROKER_SETTINGS
+from .format_versions import magic_of
 from .names import Given, Names
 from .setting import Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
@@ -50,9 +51,17 @@ class TopicSettings:
     acks_all_durability: str
 
     @property
+    def format_magic(self) -> int | None:
+        """The message format that is stored, 0 or 1; `None` when it is the one that was sent."""
+        return magic_of(self.message_format_version)
+
+    @property
     def stamps_append_time(self) -> bool:
-        """Whether the broker gives each message the time of its append (LogAppendTime)."""
-        return self.message_timestamp_type == "LogAppendTime"
+        """Whether the broker gives each message the time of its append.
+
+        It does on LogAppendTime topics, unless they store format v0, which cannot carry it.
+        """
+        return self.message_timestamp_type == "LogAppendTime" and self.format_magic != 0
 
 
 _OF_THE_BROKER: Final = "is a setting of the broker, not of a topic"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from .format_versions import AS_SENT, MAGIC_OF_VERSION, version_that_counts
 from .setting import INT32_MAX, INT64_MAX, Kind, Scope, Setting
 
 _DAY_MS: Final = 86_400_000
@@ -66,10 +67,14 @@ _DECLARED: Final = (
     ),
     _choice(
         "message.format.version",
-        ("producer",),
+        (AS_SENT, *MAGIC_OF_VERSION),
         "The message format on disk. `producer` stores what was sent, except that a LogAppendTime "
-        "topic stores format v0 as v1, because v0 has no room for the time.",
-        why_not="Storing one fixed format (0.9.x, 0.10.x, 0.11 and later) does not exist yet.",
+        "topic stores format v0 as v1, because v0 has no room for the time. A version up to 0.9 "
+        "stores v0, for readers that know nothing else: times are dropped, and a search by time "
+        "is refused. 0.10 stores v1. Other sets are converted as they are appended; stored data "
+        "stays as it is. Of a release the first three numbers count: 0.9.0.1 is 0.9.0.",
+        part_that_counts=version_that_counts,
+        why_not="0.11 and later would store record batches (format v2), which are not stored yet.",
         aliases=("log.message.format.version",),
     ),
     _choice(

@@ -19,6 +19,7 @@ from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from .connection import ConnectionLimits
 from .connections import Connections
+from .conversions import Conversions
 from .dispatch import Dispatcher
 from .events import Events
 from .figures import Figures
@@ -216,6 +217,7 @@ class Broker:
             produces=produces,
             commits=commits,
             work=work,
+            conversions=Conversions(work),
             rolled=self.maintenance.has_rolled,
         )
         self.dispatcher = Dispatcher(self.services, HANDLERS)

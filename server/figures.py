@@ -53,6 +53,10 @@ class TopicFigures:
     index_rebuilds: int = 0
     failures: int = 0
     """Partitions that refuse appends since a write or a sync failed."""
+    converted_messages: dict[str, int] = field(default_factory=dict)
+    converted_bytes: dict[str, int] = field(default_factory=dict)
+    conversion_seconds: dict[str, float] = field(default_factory=dict)
+    """By direction: `append_up` (to v1), `append_down` (to v0), `fetch_down`."""
 
     def appended(self, messages: int, size_bytes: int, latency: LatencyCounts | None) -> None:
         """Count one appended set."""
@@ -70,6 +74,13 @@ class TopicFigures:
         if timed:
             self.latency_sum_ms += latency.sum_ms
             self.largest_latency.record(latency.max_ms)
+
+    def converted(self, direction: str, messages: int, size_bytes: int, seconds: float) -> None:
+        """Count messages that changed their format, and what that took."""
+        count(self.converted_messages, direction, messages)
+        count(self.converted_bytes, direction, size_bytes)
+        took = self.conversion_seconds.get(direction, 0.0)
+        self.conversion_seconds[direction] = took + seconds
 
 
 class Figures:

@@ -250,7 +250,9 @@ _TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     ),
 )
 
-_TOPIC_COUNTERS_BY: tuple[tuple[str, str, str, Callable[[TopicFigures], dict[str, int]]], ...] = (
+_TOPIC_COUNTERS_BY: tuple[
+    tuple[str, str, str, Callable[[TopicFigures], Mapping[str, float]]], ...
+] = (
     (
         "horolog_rejected_messages",
         "Messages in refused sets; a compressed set counts as one.",
@@ -258,6 +260,25 @@ _TOPIC_COUNTERS_BY: tuple[tuple[str, str, str, Callable[[TopicFigures], dict[str
         lambda topic: topic.rejected,
     ),
     ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
+    (
+        "horolog_converted_messages",
+        "Messages that changed their format: as they were appended, up to v1 or down to v0, or for "
+        "a reader that knows only v0.",
+        "direction",
+        lambda topic: topic.converted_messages,
+    ),
+    (
+        "horolog_converted_bytes",
+        "Bytes of the message sets with such messages, before their conversion.",
+        "direction",
+        lambda topic: topic.converted_bytes,
+    ),
+    (
+        "horolog_conversion_seconds",
+        "Time that conversion took, compression included.",
+        "direction",
+        lambda topic: topic.conversion_seconds,
+    ),
 )
 
 

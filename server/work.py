@@ -19,7 +19,8 @@ STORAGE_THREADS = 2
 class Work:
     """Tasks started for requests, and the threads for what would block the loop.
 
-    There is one thread for positions, because their commits must not overtake each other.
+    There is one thread for positions, because their commits must not overtake each other, and one
+    for conversions, so that they leave the processor's other cores to the rest.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -28,6 +29,7 @@ class Work:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
         self._positions = ThreadPoolExecutor(1, "positions")
+        self._conversions = ThreadPoolExecutor(1, "conversions")
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `coroutine` as a task that `stop` cancels if it is not done by then."""
@@ -44,6 +46,16 @@ class Work:
         """Run a commit of positions, after those before it."""
         return self._loop.run_in_executor(self._positions, call)
 
+    def in_conversion_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a call that compresses or decompresses for a reader."""
+        return self._loop.run_in_executor(self._conversions, call)
+
+    def nothing(self) -> asyncio.Future[None]:
+        """Work that is done already: for answers that need none, only their turn."""
+        done = self._loop.create_future()
+        done.set_result(None)
+        return done
+
     def time(self) -> float:
         """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
         real ones whatever clock the broker is given."""
@@ -55,7 +67,7 @@ class Work:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for executor in (self._storage, self._positions):
+        for executor in (self._storage, self._positions, self._conversions):
             executor.shutdown(wait=False, cancel_futures=True)
             await self._loop.run_in_executor(None, executor.shutdown)
 

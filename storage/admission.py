@@ -5,20 +5,23 @@ whole or refused whole. Most sets are stored as they came, with offsets (and on 
 topics times) written in place; a set that cannot be is rebuilt (`rebuilding`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import CorruptMessage, InvalidRequest, MessageTooLarge
 from ..protocol.records.codecs import decompress
+from ..protocol.records.conversion import runs
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
 from ..protocol.records.message import Entry, entries
 from ..protocol.records.problems import problem_error
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
+from .appended import Conversion
 from .files import Buffer
 from .index_file import RELATIVE_OFFSET_MAX
-from .rebuilding import Message, rebuild
+from .rebuilding import Form, Part, rebuild
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
@@ -33,6 +36,8 @@ class Target:
     now_ms: int
     stamp_ms: int
     """The append time for LogAppendTime: the clock, or the last stamp if that is later."""
+    stopwatch: Callable[[], float]
+    """Seconds, to measure what conversion takes."""
     since_bytes: int = 0
     largest_ms: int = NO_TIMESTAMP
     magic: int = -1
@@ -51,6 +56,7 @@ class Admitted:
     append_time_ms: int
     """-1 on CreateTime topics."""
     latency: LatencyCounts
+    conversion: Conversion | None = None
 
     @property
     def count(self) -> int:
@@ -89,8 +95,9 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
 def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: Target) -> Admitted:
     """A set without wrappers that the topic does not want compressed either."""
     check_timestamps(data, found, settings, target.now_ms)
-    assert found.latency is not None
-    if not settings.stamps_append_time:
+    magic = settings.format_magic
+    if not settings.stamps_append_time and (magic is None or found.magics == 1 << magic):
+        assert found.latency is not None
         return Admitted(
             memoryview(data)[: found.end],
             found,
@@ -99,18 +106,25 @@ def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: 
             NO_TIMESTAMP,
             found.latency,
         )
-    if found.magics == _ALL_V1:
+    latency = _latency(found)
+    if settings.stamps_append_time and found.magics == _ALL_V1:
         stored = _shortened(data, found.end)
         for entry in entries(stored, verify_crc=False):
             set_append_time(stored, entry.position, entry.size, target.stamp_ms)
-    else:
-        stored = rebuild(
-            _messages(data[: found.end]),
-            Codec.NONE,
-            next_offset=target.next_offset,
-            stamp_ms=target.stamp_ms,
-        )
-    return _finish(stored, found.count, found.latency, settings, target)
+        return _finish(stored, found.count, latency, settings, target)
+    part = Part(data, found.end, found.count, found.max_timestamp_ms)
+    return _rebuilt([part], found, Codec.NONE, latency, settings, target)
+
+
+def _latency(found: Walk) -> LatencyCounts:
+    """The latency counts of a walk, without those of times that cannot be times.
+
+    On a topic of format v0 no time is refused, because none is stored.
+    """
+    assert found.latency is not None
+    if found.min_timestamp_ms < NO_TIMESTAMP:
+        return LatencyCounts(untimed=found.count)
+    return found.latency
 
 
 def _check_walk(data: bytearray, found: Walk, settings: TopicSettings) -> None:
@@ -142,50 +156,77 @@ def _shortened(data: bytearray, end: int) -> bytearray:
     return data if end == len(data) else data[:end]
 
 
-def _messages(data: Buffer) -> list[Message]:
-    """The entries of a checked set, one level of it."""
-    messages = []
-    for entry in entries(data, verify_crc=False):
-        start = entry.position + ENTRY_OVERHEAD
-        messages.append(Message(bytes(data[start : start + entry.size]), entry))
-    return messages
-
-
 def _admit_compressed(
     data: bytearray, found: Walk, settings: TopicSettings, target: Target
 ) -> Admitted:
     """A set with wrappers in it, or one that the topic wants compressed."""
-    messages: list[Message] = []
+    parts: list[Part] = []
     latency = LatencyCounts()
     literal = False
     budget_bytes = settings.max_decompressed_bytes
-    for entry in entries(data, 0, found.end, verify_crc=False):
-        if entry.codec is Codec.NONE:
-            inner: Buffer = data[entry.position : entry.end]
+    for start, end, codec in runs(data, 0, found.end):
+        wrapper = None
+        inner: Buffer = memoryview(data)[start:end]
+        if codec is Codec.NONE:
             walked = walk(inner, 0, len(inner), check_crc=False, now_ms=target.now_ms)
         else:
-            inner, walked = _open_wrapper(entry, budget_bytes, target.now_ms)
+            (wrapper,) = entries(data, start, end, verify_crc=False)
+            inner, walked = _open_wrapper(wrapper, budget_bytes, target.now_ms)
             literal = walked.literal
             budget_bytes -= len(inner)
-        check_timestamps(inner, walked, settings, target.now_ms, entry)
-        assert walked.latency is not None
-        latency.add(walked.latency)
-        messages += _messages(inner)
+        check_timestamps(inner, walked, settings, target.now_ms, wrapper)
+        latency.add(_latency(walked))
+        parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
     codec = _target_codec(settings, Codec(found.last_codec))
-    stamp_ms = target.stamp_ms if settings.stamps_append_time else None
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
-    if as_sent and literal:
-        stored = _shortened(data, found.end)
-        set_offset(stored, 0, target.next_offset + len(messages) - 1)
-        largest_ms = max(message.entry.timestamp_ms for message in messages)
-        size = found.end - ENTRY_OVERHEAD
-        if stamp_ms is not None:
-            set_append_time(stored, 0, size, stamp_ms)
-        elif largest_ms != found.first_timestamp_ms:
-            set_timestamp(stored, 0, size, largest_ms)
-    else:
-        stored = rebuild(messages, codec, next_offset=target.next_offset, stamp_ms=stamp_ms)
-    return _finish(stored, len(messages), latency, settings, target)
+    if not (as_sent and literal and settings.format_magic != 0):
+        return _rebuilt(parts, found, codec, latency, settings, target)
+    (part,) = parts
+    stored = _shortened(data, found.end)
+    set_offset(stored, 0, target.next_offset + part.count - 1)
+    size = found.end - ENTRY_OVERHEAD
+    if settings.stamps_append_time:
+        set_append_time(stored, 0, size, target.stamp_ms)
+    elif part.largest_ms != found.first_timestamp_ms:
+        set_timestamp(stored, 0, size, part.largest_ms)
+    return _finish(stored, part.count, latency, settings, target)
+
+
+def _rebuilt(
+    parts: list[Part],
+    found: Walk,
+    codec: Codec,
+    latency: LatencyCounts,
+    settings: TopicSettings,
+    target: Target,
+) -> Admitted:
+    """The set that `found` is the walk over and `parts` the content of, built anew."""
+    began = target.stopwatch()
+    form = Form(
+        _target_magic(settings, codec, found.magics),
+        codec,
+        target.next_offset,
+        target.stamp_ms if settings.stamps_append_time else None,
+    )
+    stored, converted = rebuild(parts, form)
+    count = sum(part.count for part in parts)
+    admitted = _finish(stored, count, latency, settings, target)
+    if converted:
+        seconds = target.stopwatch() - began
+        admitted.conversion = Conversion(form.magic or 0, converted, found.end, seconds)
+    return admitted
+
+
+def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | None:
+    """The format of a set that is rebuilt; `None` leaves each message its own.
+
+    `magics` are the formats in the set, as a walk has them. In a wrapper all have the same.
+    """
+    if settings.stamps_append_time:
+        return 1
+    if settings.format_magic is not None or codec is Codec.NONE:
+        return settings.format_magic
+    return magics.bit_length() - 1
 
 
 def _target_codec(settings: TopicSettings, source: Codec) -> Codec:

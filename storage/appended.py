@@ -7,6 +7,19 @@ from ..protocol.records.layout import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
+class Conversion:
+    """What it took to store a set in another format than it was sent in."""
+
+    magic: int
+    """The format that was stored."""
+    messages: int
+    """Messages that changed their format."""
+    size_bytes: int
+    """Of the whole set, as sent."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """What became of an appended set."""
 
@@ -22,6 +35,8 @@ class Appended:
     latency: LatencyCounts | None
     rolled: str | None
     """Why a new segment was begun for it, if one was."""
+    conversion: Conversion | None = None
+    """Given when messages had to change their format."""
 
 
 NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)

@@ -135,6 +135,7 @@ class Log:
             next_offset=self.log_end_offset,
             now_ms=now_ms,
             stamp_ms=self._next_stamp(now_ms),
+            stopwatch=self._seams.clock.monotonic,
             since_bytes=active.since_bytes,
             largest_ms=active.largest_timestamp_ms,
             magic=active.last_magic,
@@ -153,6 +154,7 @@ class Log:
             len(admitted.data),
             admitted.latency,
             rolled,
+            admitted.conversion,
         )
 
     def append_stored(self, data: Buffer) -> Appended:
@@ -269,15 +271,12 @@ class Log:
         if self.on_advance is not None:
             self.on_advance(self)
 
-    def read(
-        self, offset: int, max_bytes: int, *, whole_first: bool = False, max_magic: int = 1
-    ) -> Slice:
+    def read(self, offset: int, max_bytes: int, *, whole_first: bool = False) -> Slice:
         """What is stored from the entry that holds `offset` on, up to the high watermark.
 
         At most `max_bytes` of one segment and one message format, cut without regard to entries;
         `whole_first` gives the first entry whole even if it is larger. Raises
-        `OffsetOutOfRange`, `StorageError`, and `UnsupportedForMessageFormat` when the data is of
-        a later format than `max_magic`.
+        `OffsetOutOfRange`, `StorageError`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -290,7 +289,6 @@ class Log:
             max_bytes,
             high_watermark=self.high_watermark,
             whole_first=whole_first,
-            max_magic=max_magic,
         )
 
     def readable_bytes(self, offset: int) -> int:

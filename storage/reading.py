@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from ..protocol.errors import UnsupportedForMessageFormat
 from ..protocol.records.layout import ENTRY_OVERHEAD
 from .files import File
 from .segment import Segment
@@ -13,10 +12,14 @@ from .segment_list import SegmentList
 class Slice:
     """A stretch of one log file, whole entries first, perhaps cut off at its end."""
 
+    segment: Segment | None
+    """`None` when there is nothing to read, as `file`."""
     file: File | None
-    """`None` when there is nothing to read. Valid until any log is used again."""
+    """Valid until any log is used again."""
     position: int
     size: int
+    magic: int
+    """The format of all entries; -1 when there is nothing to read."""
     high_watermark: int
 
     def read(self) -> bytes:
@@ -30,7 +33,6 @@ def read_slice(
     *,
     high_watermark: int,
     whole_first: bool,
-    max_magic: int,
 ) -> Slice:
     """The stored bytes from the entry that holds `offset` on, as `Log.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < high_watermark else None
@@ -39,20 +41,15 @@ def read_slice(
         end = _visible_end(segment, high_watermark)
         if start < end:
             magic, span_end = segment.magic_span(start)
-            if magic > max_magic:
-                raise UnsupportedForMessageFormat(
-                    f"the messages from offset {offset} on have format v{magic}; this version of "
-                    f"fetch carries format v{max_magic} at most: ask with version 2 or later"
-                )
             file = segment.file
             size = min(max_bytes, end - start, span_end - start)
             if whole_first:
                 head = file.pread(ENTRY_OVERHEAD, start)
                 first_bytes = ENTRY_OVERHEAD + int.from_bytes(head[8:12], "big")
                 size = min(max(size, first_bytes), end - start)
-            return Slice(file, start, max(size, 0), high_watermark)
+            return Slice(segment, file, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
-    return Slice(None, 0, 0, high_watermark)
+    return Slice(None, None, 0, 0, -1, high_watermark)
 
 
 def _visible_end(segment: Segment, high_watermark: int) -> int:

@@ -1,78 +1,72 @@
 """Build a message set anew, where the one that was sent cannot be stored as it is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..protocol.records.conversion import upconvert
-from ..protocol.records.layout import LOG_APPEND_TIME_BIT, Codec
-from ..protocol.records.message import Entry, build_message
-from ..protocol.records.sets import build_wrapper, set_append_time
+from ..protocol.records.conversion import convert_entries
+from ..protocol.records.layout import NO_TIMESTAMP, Codec
+from ..protocol.records.sets import build_wrapper
+from .files import Buffer
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A checked message, out of its set."""
+class Part:
+    """Checked plain entries of a sent set: a stretch of it, or what a wrapper in it held."""
 
-    data: bytes
-    """From the CRC on, without the entry's header."""
-    entry: Entry
+    data: Buffer
+    end: int
+    """Where the entries end in `data`."""
+    count: int
+    largest_ms: int
+    """-1 when no message has a time."""
 
 
-def rebuild(
-    messages: list[Message], codec: Codec, *, next_offset: int, stamp_ms: int | None
-) -> bytearray:
-    """A set of `messages` with offsets from `next_offset` on, all stamped `stamp_ms` if given.
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a set is to become."""
 
-    With a codec it is one wrapper of the highest format among the messages (v1 where times are
-    to be stamped); without one, every message stays an entry of its own format, and v0 becomes
-    v1 only to be stamped.
+    magic: int | None
+    """The format of all messages; `None`, only without a codec, leaves each its own."""
+    codec: Codec
+    next_offset: int
+    stamp_ms: int | None
+    """The append time that all get, only in v1; `None` leaves their own."""
+
+
+def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
+    """The set with offsets from `form.next_offset` on, and how many messages changed their format.
+
+    With a codec it is one wrapper, and an append time is on the wrapper alone.
     """
-    if codec is Codec.NONE:
-        return _plain_set(messages, next_offset, stamp_ms)
-    magic = max(message.entry.magic for message in messages)
-    if stamp_ms is not None:
-        magic = 1
-    inner = bytearray()
-    for number, message in enumerate(messages):
-        data = upconvert(message.entry) if message.entry.magic < magic else message.data
-        offset = number if magic == 1 else next_offset + number
-        _put(inner, offset, data)
-    largest_ms = max(message.entry.timestamp_ms for message in messages)
-    return build_wrapper(
+    if form.codec is Codec.NONE:
+        return _joined(parts, form.magic, form.next_offset, form.stamp_ms)
+    first_offset = 0 if form.magic else form.next_offset
+    inner, converted = _joined(parts, form.magic, first_offset, None)
+    timestamp_ms = NO_TIMESTAMP
+    if form.stamp_ms is not None:
+        timestamp_ms = form.stamp_ms
+    elif form.magic:
+        timestamp_ms = max(part.largest_ms for part in parts)
+    wrapper = build_wrapper(
         inner,
-        offset=next_offset + len(messages) - 1,
-        timestamp_ms=largest_ms if stamp_ms is None else stamp_ms,
-        magic=magic,
-        codec=codec,
-        append_time=stamp_ms is not None,
+        offset=form.next_offset + sum(part.count for part in parts) - 1,
+        timestamp_ms=timestamp_ms,
+        magic=form.magic or 0,
+        codec=form.codec,
+        append_time=form.stamp_ms is not None,
     )
+    return wrapper, converted
 
 
-def _plain_set(messages: list[Message], next_offset: int, stamp_ms: int | None) -> bytearray:
-    stored = bytearray()
-    for number, message in enumerate(messages):
-        data = message.data
-        if stamp_ms is not None and message.entry.magic == 0:
-            data = upconvert(message.entry)
-        elif message.entry.is_append_time:
-            data = _unmarked(message.entry)
-        position = len(stored)
-        _put(stored, next_offset + number, data)
-        if stamp_ms is not None:
-            set_append_time(stored, position, len(data), stamp_ms)
-    return stored
-
-
-def _unmarked(entry: Entry) -> bytes:
-    """The message with its own time as create time.
-
-    Inside a wrapper nobody looks at bit 3; outside, it would pass for an append time.
-    """
-    attributes = entry.attributes & ~LOG_APPEND_TIME_BIT
-    return build_message(
-        entry.key, entry.value, timestamp_ms=entry.timestamp_ms, attributes=attributes
-    )
-
-
-def _put(target: bytearray, offset: int, data: bytes) -> None:
-    """Append one entry."""
-    target += offset.to_bytes(8, "big") + len(data).to_bytes(4, "big") + data
+def _joined(
+    parts: Sequence[Part], magic: int | None, offset: int, stamp_ms: int | None
+) -> tuple[bytearray, int]:
+    """All entries in a row."""
+    joined = bytearray()
+    converted = 0
+    for part in parts:
+        converted += convert_entries(
+            joined, part.data, 0, part.end, magic=magic, first_offset=offset, stamp_ms=stamp_ms
+        )
+        offset += part.count
+    return joined, converted

@@ -39,7 +39,8 @@ def check_timestamps(
     """Raise `InvalidTimestamp` unless every message's time is one that the topic accepts.
 
     `found` is the walk over `data`. For the content of a compressed message `wrapper` is that
-    message, whose bit 3 then speaks for all. Messages without a time always pass.
+    message, whose bit 3 then speaks for all. Messages without a time always pass, and on a topic
+    of format v0 any time does, because it is not stored.
     """
     marked = found.append_time_bits if wrapper is None else wrapper.is_append_time
     if marked:
@@ -47,6 +48,8 @@ def check_timestamps(
             "a message says that its time is an append time (attribute bit 3); only the broker "
             "sets that, a producer sends 0 there"
         )
+    if settings.format_magic == 0:
+        return
     earliest, latest = accepted_range(settings, now_ms)
     smallest, largest = found.min_timestamp_ms, found.max_timestamp_ms
     lowest = 0 if earliest is None else max(earliest, 0)

@@ -9,6 +9,7 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...storage.flush import GroupCommit
 from ...storage.log_directory import LogDirectory
+from ..conversions import Conversions
 from ..figures import Figures
 from ..logs import Logs
 from ..outcomes import Outcomes
@@ -36,6 +37,7 @@ class Services:
     produces: ParkingLot
     commits: GroupCommit
     work: Work
+    conversions: Conversions
     rolled: Callable[[str, int], None]
     """Told of a partition that rolled: its retention is looked at soon."""
 

@@ -1,7 +1,7 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...protocol.api.fetch import (
     FetchPartition,
@@ -11,6 +11,9 @@ from ...protocol.api.fetch import (
     FetchTopicResult,
 )
 from ...protocol.errors import HorologError, OffsetOutOfRange
+from ...protocol.records.downconversion import DamagedSlice
+from ...storage.reading import Slice
+from ..conversions import Limits
 from ..parking import Partition
 from .base import Call, Later, Services
 from .preparing import after_preparing
@@ -30,18 +33,25 @@ def handle(services: Services, request: FetchRequest, call: Call) -> FetchRespon
 
 
 def _answer(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
-    def make() -> FetchResponse:
-        return _Reading(services, request, call.version).response()
+    def make() -> FetchResponse | Later:
+        return _Reading(services, request, call.version).answer()
+
+    def now() -> FetchResponse | Later:
+        # What is converted is read when the answer's turn has come: of a hundred requests in
+        # flight, each would hold its slice until then.
+        if call.version >= FIRST_VERSION_WITH_V1:
+            return make()
+        return Later(services.work.nothing(), make)
 
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms <= 0 or request.min_bytes <= 0:
-        return make()
+        return now()
     waiting = _Waiting(services, request)
     if waiting.over:
-        return make()
+        return now()
     if services.fetches.full:
         services.figures.parked_refused += 1
-        return make()
+        return now()
     ready = services.fetches.park(waiting.partitions(), waiting.satisfied, wait_ms)
     return Later(ready, make, may_hurry=True)
 
@@ -94,6 +104,17 @@ class _Waiting:
         return self.over
 
 
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """What was read for a reader that does not know its format."""
+
+    topic: str
+    result: FetchPartitionResult
+    found: Slice
+    data: bytes
+    limits: Limits
+
+
 @dataclass(slots=True)
 class _Reading:
     """One pass over the partitions, in the order of the request."""
@@ -104,8 +125,42 @@ class _Reading:
     budget_bytes: int = 0
     empty: bool = True
     """Whether no partition has given anything yet."""
+    unreadable: list[_Unreadable] = field(default_factory=list)
 
-    def response(self) -> FetchResponse:
+    def answer(self) -> FetchResponse | Later:
+        """The response, or what becomes of it once all is in a format that the reader knows."""
+        response = self._response()
+        if not self.unreadable:
+            return response
+        task = self.services.work.start(self._converted(response))
+        return Later(task, task.result)
+
+    async def _converted(self, response: FetchResponse) -> FetchResponse:
+        for unreadable in self.unreadable:
+            try:
+                await self._convert(unreadable)
+            except Exception as error:
+                result = unreadable.result
+                outcome = self.services.outcomes.of(error, api="fetch")
+                result.error_code, result.error_message = outcome
+                result.high_watermark, result.records = -1, b""
+        return response
+
+    async def _convert(self, unreadable: _Unreadable) -> None:
+        figures = self.services.figures.topic(unreadable.topic)
+        try:
+            converted, seconds = await self.services.conversions.downconvert(
+                unreadable.data, unreadable.limits
+            )
+        except DamagedSlice as error:
+            assert unreadable.found.segment is not None
+            raise unreadable.found.segment.damage(unreadable.found.position) from error
+        unreadable.result.records = bytes(converted.data)
+        figures.bytes_out += len(converted.data)
+        if converted.messages:
+            figures.converted("fetch_down", converted.messages, converted.used_bytes, seconds)
+
+    def _response(self) -> FetchResponse:
         self.budget_bytes = self.services.settings.max_response_bytes
         if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
             self.budget_bytes = min(self.budget_bytes, max(self.request.max_bytes, 0))
@@ -132,18 +187,18 @@ class _Reading:
         log = self.services.logs.find(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
-        found = log.read(
-            wanted.fetch_offset,
-            limit_bytes,
-            whole_first=whole_messages,
-            max_magic=1 if self.version >= FIRST_VERSION_WITH_V1 else 0,
-        )
+        found = log.read(wanted.fetch_offset, limit_bytes, whole_first=whole_messages)
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and not self.empty and found.size > limit_bytes
         data = b"" if too_large else found.read()
         result.high_watermark = found.high_watermark
         result.records = data
-        if data:
-            self.empty = False
-            self.budget_bytes = max(self.budget_bytes - len(data), 0)
+        if not data:
+            return
+        self.empty = False
+        self.budget_bytes = max(self.budget_bytes - len(data), 0)
+        if found.magic > 0 and self.version < FIRST_VERSION_WITH_V1:
+            limits = Limits(limit_bytes, log.settings.max_decompressed_bytes)
+            self.unreadable.append(_Unreadable(topic, result, found, data, limits))
+        else:
             self.services.figures.topic(topic).bytes_out += len(data)

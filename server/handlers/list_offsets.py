@@ -14,7 +14,7 @@ from ...protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResult,
 )
-from ...protocol.errors import InvalidRequest
+from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from ...storage.log import Log
 from ..parking import Partition
 from ..work import Turns
@@ -117,6 +117,12 @@ class _Listing:
             result.offset = log.log_start_offset
             return
         _check_target(target)
+        if target != LARGEST and log.settings.format_magic == 0:
+            raise UnsupportedForMessageFormat(
+                f"topic {log.topic!r} stores format v0, which has no times (message.format.version"
+                f" = {log.settings.message_format_version}), so a search by time is refused; "
+                f"{LATEST}, {EARLIEST} and {LARGEST} are answered"
+            )
         search = log.find_largest() if target == LARGEST else log.find_time(target)
         while not search.step():
             yield None

@@ -114,6 +114,10 @@ def _append(
     if not appended.count:
         return log, appended
     figures.appended(appended.count, appended.size_bytes, appended.latency)
+    conversion = appended.conversion
+    if conversion is not None:
+        direction = "append_up" if conversion.magic else "append_down"
+        figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
     if appended.rolled is not None:
         services.rolled(topic, partition)
     if wait_for_sync or log.unflushed_messages >= log.settings.flush_messages:

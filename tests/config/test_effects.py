@@ -10,11 +10,13 @@ from horolog.config.topic import TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-READ_BY_ANOTHER_NAME = {"message.timestamp.type": "stamps_append_time"}
+READ_BY_ANOTHER_NAME = {
+    "message.timestamp.type": "stamps_append_time",
+    "message.format.version": "format_magic",
+}
 
 ONE_VALUE = {
     "kafka.listen",
-    "message.format.version",
     "cleanup.policy",
     "preallocate",
     "min.insync.replicas",

@@ -1,17 +1,15 @@
 """Sets as a producer sends them, changes in place, up-conversion, and reading all of it back."""
 
 from itertools import product
-from struct import unpack
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import MessageTooLarge
-from horolog.protocol.records.conversion import upconvert
 from horolog.protocol.records.kernel import Problem, walk
 from horolog.protocol.records.layout import Codec, TimestampType
-from horolog.protocol.records.message import Record, build_message, entries, records
+from horolog.protocol.records.message import Record, entries, records
 from horolog.protocol.records.sets import (
     NewRecord,
     build_set,
@@ -153,43 +151,3 @@ def test_changes_through_a_memoryview_reach_the_buffer() -> None:
     set_offset(view, 35, 99)
     set_append_time(view[35:], 0, 23, 70)
     assert [(r.offset, r.timestamp_ms) for r in read(stored)] == [(0, 5), (99, 70)]
-
-
-# Up-conversion
-
-
-@settings(deadline=None)
-@given(key=contents, value=contents, attributes=st.sampled_from([0, 8, 0x10, 0xF8]))
-@pytest.mark.parametrize(
-    ("time_ms", "append_time"), [(-1, False), (70, True)], ids=["CreateTime", "LogAppendTime"]
-)
-def test_upconversion_p31(
-    key: bytes | None, value: bytes | None, attributes: int, time_ms: int, append_time: bool
-) -> None:
-    message = build_message(key, value, magic=0, attributes=attributes)
-    (old,) = entries(bytes(8) + len(message).to_bytes(4, "big") + message)
-    converted = upconvert(old, time_ms, append_time)
-    assert len(converted) == len(message) + 8
-    (new,) = entries(bytes(8) + len(converted).to_bytes(4, "big") + converted)
-    assert (new.magic, new.timestamp_ms, new.is_append_time) == (1, time_ms, append_time)
-    assert (new.key, new.value, new.codec) == (key, value, Codec.NONE)
-    assert new.attributes & 0xF0 == attributes & 0xF0
-
-
-def test_upconversion_golden_bytes() -> None:
-    (old,) = entries(build_set([NewRecord(b"hello")], magic=0))
-    assert upconvert(old).hex() == "314c83f30100ffffffffffffffffffffffff0000000568656c6c6f"
-    assert unpack(">q", upconvert(old, 70, True)[6:14]) == (70,)
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        pytest.param(build_set([NewRecord(b"v")]), id="v1"),
-        pytest.param(build_set([NewRecord(b"v")], magic=0, codec=Codec.LZ4), id="M-55-wrapper"),
-    ],
-)
-def test_only_plain_v0_messages_are_converted(stored: bytearray) -> None:
-    (entry,) = entries(stored)
-    with pytest.raises(ValueError, match="only plain messages of magic 0"):
-        upconvert(entry)

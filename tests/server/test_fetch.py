@@ -9,11 +9,7 @@ import pytest
 from horolog.protocol.api.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.fetch import FETCH, FetchRequest, FetchTopic
 from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.errors import (
-    OffsetOutOfRange,
-    UnknownTopicOrPartition,
-    UnsupportedForMessageFormat,
-)
+from horolog.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import records
 from horolog.server.broker import Broker
@@ -176,14 +172,6 @@ async def test_a_read_does_not_span_segments(client: Wire) -> None:
     await client.call(create_topic("a", segment_bytes=3 * ENTRY_BYTES))
     await fill(client)
     assert offsets(result(await client.call(fetch("a", (0, 1)))).records) == [1, 2]
-
-
-@pytest.mark.parametrize("version", [0, 1])
-async def test_fetch_0_and_1_cannot_carry_format_v1(client: Wire, version: int) -> None:
-    await fill(client)
-    got = result(await client.call(fetch("a", (0, 0)), version))
-    assert (got.error_code, got.high_watermark) == (UnsupportedForMessageFormat.code, -1)
-    assert "v1" in got.error_message
 
 
 async def test_formats_do_not_mix_in_an_answer(client: Wire) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.protocol.errors import OffsetOutOfRange, StorageError, UnsupportedForMessageFormat
+from horolog.protocol.errors import OffsetOutOfRange, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import entries
 from horolog.storage.log import Log
@@ -276,8 +276,8 @@ def test_formats_after_a_truncation(folder: LogFolder) -> None:
     assert offsets(log, 0) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("offset", "refused"), [(0, False), (2, True), (4, False), (5, True)])
-def test_a_fetch_that_knows_v0_only(folder: LogFolder, offset: int, refused: bool) -> None:
+@pytest.mark.parametrize(("offset", "magic"), [(0, 0), (2, 1), (4, 0), (5, 1), (6, -1)])
+def test_a_slice_tells_its_format(folder: LogFolder, offset: int, magic: int) -> None:
     log = mixed(folder)
     if refused:
         with pytest.raises(UnsupportedForMessageFormat, match="format v1") as error:
