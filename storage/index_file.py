@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 from zlib import crc32
 
+from .files import Files
 from .open_files import OpenFiles
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -74,8 +75,20 @@ class IndexFile(ABC):
         self._shorten(count)
         self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
 
-    def rewrite(self) -> None:
-        """Make the file hold exactly the entries in memory."""
-        file = self._open_files.use(self.path)
-        file.truncate(0)
-        file.pwrite(self.encoded(), 0)
+    def replace(self, files: Files) -> None:
+        """Make the file hold exactly the entries in memory; it is not written when it does.
+
+        Uses no handle that others use, so it may run in any thread. Raises `OSError`.
+        """
+        data = self.encoded()
+        self._failed_from = None
+        self._open_files.forget(self.path)
+        there = files.exists(self.path) and files.size(self.path) == len(data)
+        if there and files.read_bytes(self.path) == data:
+            return
+        file = files.open(self.path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+        finally:
+            file.close()

@@ -12,21 +12,12 @@ from typing import Final
 from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD
 from ..protocol.records.message import Entry, entries
+from .entry_rules import RULES, ZEROS_RULE
 from .files import File
 
 CHUNK_BYTES: Final = 1 << 20
 
 _HEADER = Struct(">qi")
-
-RULES: Final = {
-    Problem.PARTIAL: "an entry goes on past the end of the file",
-    Problem.SIZE: "an entry says that it is smaller than any message",
-    Problem.CRC: "a message's CRC does not fit its content",
-    Problem.LENGTHS: "a message's key and value do not add up to its size",
-    Problem.MAGIC: "a message has a format (magic byte) that this version cannot read",
-    Problem.CODEC: "a message is compressed in a way (codec) that this version does not know",
-}
-ZEROS_RULE: Final = "the rest of the file is zeros"
 
 
 @dataclass(frozen=True, slots=True)

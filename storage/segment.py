@@ -4,69 +4,43 @@ A segment is *active* while it takes appends and *closed* after the next one beg
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
 """
 
-from bisect import bisect_right
 from pathlib import Path
 from zlib import crc32
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import StorageError, UnsupportedForMessageFormat
+from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem, Walk
-from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD, NO_TIMESTAMP
-from ..protocol.records.scans import NOT_FOUND, scan_offset
-from .files import Buffer, File
+from .damage import unreadable_format
+from .files import Buffer
 from .index_checksums import Seal
 from .index_file import RELATIVE_OFFSET_MAX
-from .offset_index import OffsetIndex
+from .readable_segment import ReadableSegment
 from .seams import Seams
-from .segment_scan import SegmentScan, later_format_at_end, scan_log_file
-from .time_index import TimeIndex
+from .segment_scan import Progress, SegmentScan, scan_log_file
 
-LOG_SUFFIX = ".log"
-OFFSET_INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
-_LOCATE_BYTES = 8 << 10
-_LOCATE_BYTES_MAX = 1 << 20
 
 
-class Segment:
-    """Messages from `base_offset` up to, not including, `next_offset`."""
+class Segment(ReadableSegment):
+    """A segment whose files can be written."""
 
     def __init__(
         self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> None:
-        stem = f"{base_offset:020d}"
-        self.base_offset = base_offset
-        self.next_offset = base_offset
-        self.size_bytes = 0
-        self.log_path = directory / (stem + LOG_SUFFIX)
-        index_bytes = settings.segment_index_bytes
-        self.offset_index = OffsetIndex(
-            directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
-        )
-        self.time_index = TimeIndex(
-            directory / (stem + TIME_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
-        )
-        self.largest = (NO_TIMESTAMP, -1)
-        """Largest timestamp and the offset of the first message that has it (-1: not known)."""
+        super().__init__(directory, base_offset, settings, seams)
         self.created_ms = seams.clock.now_ms()
         self.since_bytes = 0
         """Bytes in the log since the last index entry's place."""
-        self.magic_changes: list[tuple[int, int]] = []
         self.indexed = True
         """Whether the indexes are in memory and fit the log."""
-        self.dropped = False
-        """Whether the files are out of the folder: whoever still reads it finds nothing."""
-        self.cuts = 0
-        """How often the end was cut off: a position found before that means nothing after."""
+        self.tail_stamp_ms: int | None = None
+        """Append time of the last message, -1 when no broker stamped it; `None` when it was not
+        looked at, or has not been the last since."""
         self.jitter_ms = 0
         if settings.segment_jitter_ms > 0:
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
             self.jitter_ms = seams.random.randrange(max(bound, 1))
         self._interval_bytes = settings.index_interval_bytes
-        self._first_timestamp_ms: int | None = None
-        self._seams = seams
-        self._file: File | None = None
 
     @classmethod
     def create(
@@ -116,62 +90,6 @@ class Segment:
         return segment
 
     @property
-    def paths(self) -> tuple[Path, Path, Path]:
-        return self.log_path, self.offset_index.path, self.time_index.path
-
-    @property
-    def file(self) -> File:
-        """The log file, open; valid until another segment's file is asked for."""
-        return self._file or self._seams.open_files.use(self.log_path)
-
-    def hold_open(self) -> File:
-        """Keep the log file open until `release`: it has bytes that are not synced."""
-        if self._file is None:
-            self._file = self._seams.files.open(self.log_path)
-        return self._file
-
-    def release(self) -> bool:
-        """Give up a handle kept by `hold_open`; say whether there was one."""
-        if self._file is None:
-            return False
-        self._file.close()
-        self._file = None
-        return True
-
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """The largest message time, -1 when no message has one."""
-        return self.largest[0]
-
-    @property
-    def age_from_ms(self) -> int:
-        """The time that retention goes by: of the newest message, else of the file."""
-        return self.largest[0] if self.largest[0] >= 0 else self.modified_ms
-
-    @property
-    def modified_ms(self) -> int:
-        """When the log file was last written."""
-        return self._seams.files.modified_ms(self.log_path)
-
-    @property
-    def first_timestamp_ms(self) -> int:
-        """Timestamp of the first entry, -1 when it has none or the segment is empty."""
-        if self._first_timestamp_ms is None:
-            self._first_timestamp_ms = self._read_first_timestamp()
-        return self._first_timestamp_ms
-
-    def _read_first_timestamp(self) -> int:
-        head = self.file.pread(ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1], 0)
-        if len(head) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1] or head[16] != 1:
-            return NO_TIMESTAMP
-        return int.from_bytes(head[18:26], "big", signed=True)
-
-    @property
-    def last_magic(self) -> int:
-        """Format of the last entry, -1 when there is none."""
-        return self.magic_changes[-1][1] if self.magic_changes else -1
-
-    @property
     def indexes_full(self) -> bool:
         return self.offset_index.full or self.time_index.full
 
@@ -203,6 +121,7 @@ class Segment:
         for at, magic in found.magic_changes:
             self.magic_changes.append((position + at, magic))
         self.since_bytes = found.since_bytes
+        self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
 
@@ -268,17 +187,18 @@ class Segment:
         self.indexed = True
         return True
 
-    def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
-        """Read the whole log and make both indexes fit it, in memory and on disk.
-
-        `closed` adds the closing time entry. Nothing of the log is changed; the scan tells how
-        far it is good. Raises `OSError`, and `UnsupportedForMessageFormat`, with the indexes as
-        they were, where messages of a later format begin.
-        """
-        files = self._seams.files
-        file = files.open(self.log_path)
+    def scan_whole(
+        self,
+        *,
+        gaps: bool,
+        check_crc: bool = True,
+        limit_offset: int | None = None,
+        progress: Progress | None = None,
+    ) -> SegmentScan:
+        """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`."""
+        file = self._seams.files.open(self.log_path)
         try:
-            scan = scan_log_file(
+            return scan_log_file(
                 file,
                 0,
                 self.size_bytes,
@@ -286,14 +206,18 @@ class Segment:
                 interval_bytes=self._interval_bytes,
                 gaps=gaps,
                 check_crc=check_crc,
+                limit_offset=limit_offset,
+                progress=progress,
             )
-            if later_format_at_end(file, scan, self.size_bytes):
-                raise UnsupportedForMessageFormat(
-                    f"{self.log_path}: at byte {scan.good_bytes} there is a record batch of format "
-                    "v2 (magic 2), which this version cannot read; the partition is left as it is"
-                )
         finally:
             file.close()
+
+    def take_scan(self, scan: SegmentScan, *, closed: bool) -> None:
+        """Make both indexes fit what `scan_whole` found, in memory and on disk.
+
+        `closed` adds the closing time entry. Messages of a later format behind it leave the files
+        as they are: the version that reads them will want them. Raises `OSError`.
+        """
         self.offset_index.load(b"")
         self.time_index.load(b"")
         self._add_marks(scan.marks, 0)
@@ -302,77 +226,27 @@ class Segment:
             whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
             self.time_index.finish(scan.largest_ms, self.next_offset if whole else scan.next_offset)
         self._first_timestamp_ms = scan.first_timestamp_ms
-        for path, data in (
-            (self.offset_index.path, self.offset_index.encoded()),
-            (self.time_index.path, self.time_index.encoded()),
-        ):
-            self._replace_content(path, data)
-        self._keep_creation_time()
+        self.tail_stamp_ms = scan.last_append_time_ms
+        if not scan.later_format:
+            self.offset_index.replace(self._seams.files)
+            self.time_index.replace(self._seams.files)
+            self._keep_creation_time()
         self.largest = (scan.largest_ms, scan.largest_offset)
         self.magic_changes = scan.magic_changes
         self.since_bytes = scan.since_bytes
         self.indexed = True
-        return scan
 
-    def _replace_content(self, path: Path, data: bytes) -> None:
-        files = self._seams.files
-        self._seams.open_files.forget(path)
-        if files.exists(path) and files.size(path) == len(data) and files.read_bytes(path) == data:
-            return
-        file = files.open(path, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(data, 0)
-        finally:
-            file.close()
+    def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
+        """Read the whole log and make both indexes fit it, in memory and on disk.
 
-    def locate(self, offset: int) -> int:
-        """Position of the first entry whose offset is >= `offset`; the size when there is none.
-
-        Reads at most one index interval, entry heads only. Raises `StorageError` on bytes that
-        are no entries.
+        Nothing of the log is changed; the scan tells how far it is good. Raises `OSError`, and
+        `UnsupportedForMessageFormat`, with the indexes as they were, where messages of a later
+        format begin.
         """
-        position = self.offset_index.lookup(offset)
-        wanted = _LOCATE_BYTES
-        while position < self.size_bytes:
-            data = self.file.pread(min(wanted, self.size_bytes - position), position)
-            found, stopped = scan_offset(data, 0, len(data), offset)
-            if found >= 0:
-                return position + found
-            if found != NOT_FOUND or not stopped:
-                raise self.damage(position + stopped)
-            position += stopped
-            wanted = min(wanted * 2, _LOCATE_BYTES_MAX)
-        if position > self.size_bytes:
-            raise self.damage(position)
-        return position
-
-    def damage(self, position: int) -> StorageError:
-        """The error for bytes that cannot be read, at `position` of the log file."""
-        return StorageError(
-            f"{self.log_path}: damaged at byte {position}; the rest of this segment cannot be "
-            "read: stop the broker and run 'horolog repair' on its data directory"
-        )
-
-    def magic_span(self, position: int) -> tuple[int, int]:
-        """Message format at `position` and the position where another one begins."""
-        number = bisect_right(self.magic_changes, (position, 1 << 62))
-        end = self.size_bytes
-        if number < len(self.magic_changes):
-            end = self.magic_changes[number][0]
-        return self.magic_changes[number - 1][1] if number else -1, end
-
-    def scan_tail(self) -> SegmentScan:
-        """Read the entries from the last offset index entry on: next offset, last stamp."""
-        count = len(self.offset_index)
-        offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
-        return self._scan_from(start, offset)
-
-    def _scan_from(self, start: int, offset: int, end: int | None = None) -> SegmentScan:
-        end = self.size_bytes if end is None else end
-        scan = scan_log_file(self.file, start, end, next_offset=offset, gaps=True, check_crc=False)
-        if scan.problem is not Problem.NONE:
-            raise self.damage(scan.good_bytes)
+        scan = self.scan_whole(gaps=gaps, check_crc=check_crc)
+        if scan.later_format:
+            raise unreadable_format(self.log_path, scan.good_bytes)
+        self.take_scan(scan, closed=closed)
         return scan
 
     def find_end(self) -> None:
@@ -387,17 +261,6 @@ class Segment:
             self.time_index.keep(true_entries)
             self._keep_creation_time()
 
-    def largest_before(self, offset: int) -> tuple[int, int]:
-        """Largest timestamp below `offset`, and where it is if that was read (else -1).
-
-        Goes by the last time entry that is true of that part and reads the entries after it.
-        """
-        largest_ms, known = self.time_index.known_before(offset)
-        scan = self._scan_from(self.locate(known), self.base_offset, self.locate(offset))
-        if scan.largest_ms > largest_ms:
-            return scan.largest_ms, scan.largest_offset
-        return largest_ms, -1
-
     def truncate(self, offset: int) -> None:
         """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
 
@@ -405,6 +268,7 @@ class Segment:
         """
         position = self.locate(offset)
         self.cuts += 1
+        self.tail_stamp_ms = None
         if position < self.size_bytes:
             self.hold_open().truncate(position)
         self.size_bytes = position

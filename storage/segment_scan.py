@@ -1,16 +1,21 @@
 """Read a whole log file, entry by entry, to learn what its indexes and its head should say."""
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..protocol.records.kernel import Offsets, Problem, walk
-from ..protocol.records.layout import ENTRY_OVERHEAD
+from ..protocol.records.kernel import Offsets, Problem, Walk, crc32, walk
+from ..protocol.records.layout import CRC_AT, ENTRY_OVERHEAD, MAGIC_AT
+from .entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
 from .files import File
+from .log_reader import is_zero
 
 _CHUNK_BYTES = 1 << 20
-_MAGIC_AT = 16
 _OLDEST_UNREADABLE_MAGIC = 2
 _OFFSET_SIZE = struct.Struct(">qi")
+
+Progress = Callable[[int], None]
+"""Told how many bytes more have been read."""
 
 
 @dataclass(slots=True)
@@ -29,6 +34,35 @@ class SegmentScan:
     """Places for index entries: `(position, offset, next offset, largest timestamp)`."""
     magic_changes: list[tuple[int, int]] = field(default_factory=list)
     problem: Problem = Problem.NONE
+    rule: str = ""
+    """What is wrong at `good_bytes`, in words."""
+    overlap: bool = False
+    """Whether all that is wrong is that offsets of the next segment come here."""
+    later_format: bool = False
+    """Whether what stopped it is a whole entry of a later format, and no damage."""
+
+    def add(self, found: Walk) -> None:
+        """Take in the walk over the bytes at `good_bytes`."""
+        if not found.count:
+            return
+        if not self.count:
+            self.first_timestamp_ms = found.first_timestamp_ms
+        base = self.good_bytes
+        for at, offset, following, largest_ms in found.marks:
+            self.marks.append((base + at, offset, following, largest_ms))
+        self.magic_changes += [(base + at, magic) for at, magic in found.magic_changes]
+        if found.max_timestamp_ms > self.largest_ms:
+            self.largest_ms, self.largest_offset = found.max_timestamp_ms, found.max_offset
+        self.last_append_time_ms = found.last_append_time_ms
+        self.since_bytes = found.since_bytes
+        self.next_offset = found.last_offset + 1
+        self.count += found.count
+        self.good_bytes += found.end
+
+    def stop(self, problem: Problem, rule: str, *, overlap: bool = False) -> "SegmentScan":
+        """Note what is wrong at `good_bytes`."""
+        self.problem, self.rule, self.overlap = problem, rule, overlap
+        return self
 
 
 def scan_log_file(
@@ -40,14 +74,19 @@ def scan_log_file(
     interval_bytes: int = -1,
     gaps: bool,
     check_crc: bool,
+    limit_offset: int | None = None,
+    progress: Progress | None = None,
 ) -> SegmentScan:
     """Walk the entries of `file` from `start` to `size_bytes`; the first may be `next_offset`.
 
     `gaps` allows offsets to jump (a log with bytes from elsewhere). The scan ends at the end or
     at the first bad entry; `problem` then says what is wrong at `good_bytes`. Places for index
-    entries are noted when `interval_bytes` is given.
+    entries are noted when `interval_bytes` is given. `check_crc` asks for everything to be
+    checked: CRCs, what is in compressed entries, and every offset; those from `limit_offset` on
+    belong to the next segment.
     """
     scan = SegmentScan(good_bytes=start, next_offset=next_offset)
+    check = OffsetCheck(next_offset, gaps=gaps, limit_offset=limit_offset) if check_crc else None
     rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
     wanted = _CHUNK_BYTES
     while scan.good_bytes < size_bytes:
@@ -64,30 +103,43 @@ def scan_log_file(
             largest_ms=scan.largest_ms,
             magic=scan.magic_changes[-1][1] if scan.magic_changes else -1,
         )
-        if found.count:
-            if not scan.count:
-                scan.first_timestamp_ms = found.first_timestamp_ms
-            base = scan.good_bytes
-            for at, offset, following, largest_ms in found.marks:
-                scan.marks.append((base + at, offset, following, largest_ms))
-            scan.magic_changes += [(base + at, magic) for at, magic in found.magic_changes]
-            if found.max_timestamp_ms > scan.largest_ms:
-                scan.largest_ms, scan.largest_offset = found.max_timestamp_ms, found.max_offset
-            scan.last_append_time_ms = found.last_append_time_ms
-            scan.since_bytes = found.since_bytes
-            scan.next_offset = found.last_offset + 1
-            scan.count += found.count
-            scan.good_bytes += found.end
+        breach = check.check(data, found, scan.good_bytes) if check is not None else None
+        if breach is not None:
+            return _scan_before(
+                breach, file, start, next_offset=next_offset, interval_bytes=interval_bytes
+            )
+        scan.add(found)
+        if progress is not None:
+            progress(found.end)
         if found.problem is Problem.NONE:
             wanted = _CHUNK_BYTES
             continue
         wanted = _entry_bytes(data, found.end)
         left = size_bytes - scan.good_bytes
         if found.problem is not Problem.PARTIAL or wanted > left or not data:
-            scan.problem = found.problem
-            break
+            zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
+                file, scan.good_bytes, size_bytes
+            )
+            scan.later_format = _is_later_format(file, scan, found.problem, size_bytes)
+            return scan.stop(found.problem, ZEROS_RULE if zeros else RULES[found.problem])
         wanted = max(wanted, _CHUNK_BYTES)
     return scan
+
+
+def _scan_before(
+    breach: Breach, file: File, start: int, *, next_offset: int, interval_bytes: int
+) -> SegmentScan:
+    """The scan again, up to the entry that breaks a rule; all before it has been checked."""
+    scan = scan_log_file(
+        file,
+        start,
+        breach.position,
+        next_offset=next_offset,
+        interval_bytes=interval_bytes,
+        gaps=True,
+        check_crc=False,
+    )
+    return scan.stop(breach.problem, breach.rule, overlap=breach.overlap)
 
 
 def _entry_bytes(data: bytes, position: int) -> int:
@@ -98,11 +150,20 @@ def _entry_bytes(data: bytes, position: int) -> int:
     return ENTRY_OVERHEAD + size
 
 
-def later_format_at_end(file: File, scan: SegmentScan, size_bytes: int) -> bool:
-    """Whether the scan stopped at a whole entry of a later format, which is no torn write."""
-    if scan.problem is not Problem.MAGIC:
+def _is_later_format(file: File, scan: SegmentScan, problem: Problem, size_bytes: int) -> bool:
+    """Whether the scan stops at a whole entry of a later format, which is no torn write."""
+    if problem is not Problem.MAGIC:
         return False
-    head = file.pread(_MAGIC_AT + 1, scan.good_bytes)
+    head = file.pread(MAGIC_AT + 1, scan.good_bytes)
+    entry_bytes = _entry_bytes(head, 0)
     offset = int.from_bytes(head[:8], "big", signed=True)
-    whole = scan.good_bytes + _entry_bytes(head, 0) <= size_bytes
-    return head[_MAGIC_AT] == _OLDEST_UNREADABLE_MAGIC and offset >= scan.next_offset and whole
+    whole = scan.good_bytes + entry_bytes <= size_bytes
+    if head[MAGIC_AT] != _OLDEST_UNREADABLE_MAGIC or offset < scan.next_offset or not whole:
+        return False
+    entry = bytearray(file.pread(entry_bytes, scan.good_bytes))
+    crc = int.from_bytes(entry[CRC_AT:MAGIC_AT], "big")
+    for magic in range(_OLDEST_UNREADABLE_MAGIC):
+        entry[MAGIC_AT] = magic
+        if crc32(memoryview(entry)[MAGIC_AT:]) == crc:
+            return False  # a message of an older format, with a changed bit in its magic
+    return True

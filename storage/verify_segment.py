@@ -10,9 +10,10 @@ from ..protocol.errors import HorologError
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import Codec
 from ..protocol.records.message import Entry, open_wrapper
+from .entry_rules import RULES
 from .files import File, Files
 from .findings import NOTHING, REPAIR, TORN, Finding
-from .log_reader import RULES, Stop, StoredEntry, read_log_file
+from .log_reader import Stop, StoredEntry, read_log_file
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
 
 

@@ -1,0 +1,64 @@
+"""Damage: stored bytes that were safe once and cannot be believed any more."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..protocol.errors import HorologError, StorageError, UnsupportedForMessageFormat
+from ..protocol.records.kernel import Problem
+from .files import File
+from .segment_scan import SegmentScan, scan_log_file
+
+_LOOK_BACK_BYTES = 4 << 20
+"""How far a reader that met damage reads again to find where it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """From where on a segment cannot be read, and why."""
+
+    position: int
+    """Of the first bad byte in the log file."""
+    offset: int
+    """First offset that may be lost."""
+    rule: str
+    """What is wrong, in words."""
+    later_format: bool = False
+    """Whether nothing is wrong but the version that reads it."""
+
+    def error(self, path: Path) -> HorologError:
+        """What everybody is told who reaches the damaged rest of the log file at `path`."""
+        if self.later_format:
+            return unreadable_format(path, self.position)
+        return StorageError(
+            f"{path}: damaged at byte {self.position} ({self.rule}); the rest of this segment, "
+            f"from offset {self.offset} on, cannot be read: stop the broker and run 'horolog "
+            "repair' on its data directory"
+        )
+
+
+def damage_of(scan: SegmentScan) -> Damage:
+    """The damage that stopped `scan`."""
+    return Damage(scan.good_bytes, scan.next_offset, scan.rule, scan.later_format)
+
+
+def first_damage(file: File, start: int, met: int, size_bytes: int, offset: int) -> Damage:
+    """Where the damage begins that a reader met at byte `met`, on its way from byte `start`.
+
+    An entry with `offset` begins at `start`. Readers look at sizes and offsets only, so that they
+    meet a changed size one entry late, or later. Raises `OSError`.
+    """
+    if met - start <= _LOOK_BACK_BYTES:
+        end = min(met + 1, size_bytes)
+        scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=True)
+        if scan.problem is not Problem.NONE and scan.good_bytes < met:
+            return damage_of(scan)
+        offset = scan.next_offset
+    return Damage(met, offset, "there is no entry whose size and offset can be believed")
+
+
+def unreadable_format(path: Path, position: int) -> UnsupportedForMessageFormat:
+    """The error for a log file in which record batches begin at `position`."""
+    return UnsupportedForMessageFormat(
+        f"{path}: at byte {position} there is a record batch of format v2 (magic 2), which this "
+        "version cannot read; the partition is left as it is"
+    )

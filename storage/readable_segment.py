@@ -1,0 +1,222 @@
+"""Reading one segment: its files, what is known of its messages, where an offset is.
+
+Bytes that make no sense are remembered as damage: from there on the segment is not read any more,
+and whoever would have to is told so.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import HorologError
+from ..protocol.records.kernel import Problem
+from ..protocol.records.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+    NO_TIMESTAMP,
+    TIMESTAMP_AT,
+)
+from ..protocol.records.scans import NOT_FOUND, scan_offset
+from .damage import Damage, first_damage
+from .files import File
+from .offset_index import OffsetIndex
+from .seams import Seams
+from .segment_scan import SegmentScan, scan_log_file
+from .time_index import TimeIndex
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TIMESTAMP_MAX: Final = 2**63 - 1
+_LOCATE_BYTES = 8 << 10
+_LOCATE_BYTES_MAX = 1 << 20
+
+
+class ReadableSegment:
+    """Messages from `base_offset` up to, not including, `next_offset`."""
+
+    def __init__(
+        self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
+    ) -> None:
+        stem = f"{base_offset:020d}"
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.log_path = directory / (stem + LOG_SUFFIX)
+        index_bytes = settings.segment_index_bytes
+        self.offset_index = OffsetIndex(
+            directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
+        )
+        self.time_index = TimeIndex(
+            directory / (stem + TIME_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
+        )
+        self.gaps = True
+        """Whether offsets may jump."""
+        self.largest = (NO_TIMESTAMP, -1)
+        """Largest timestamp and the offset of the first message that has it (-1: not known)."""
+        self.magic_changes: list[tuple[int, int]] = []
+        self.dropped = False
+        """Whether the files are out of the folder: whoever still reads it finds nothing."""
+        self.cuts = 0
+        """How often the end was cut off: a position found before that means nothing after."""
+        self.damaged: Damage | None = None
+        """From where on the log cannot be read, once that is known."""
+        self.largest_unknown = False
+        """Whether the damaged rest may hold a larger timestamp than `largest`."""
+        self.on_damage: Callable[[ReadableSegment], None] | None = None
+        """Called when reading meets damage that was not known."""
+        self._first_timestamp_ms: int | None = None
+        self._seams = seams
+        self._file: File | None = None
+
+    @property
+    def paths(self) -> tuple[Path, Path, Path]:
+        return self.log_path, self.offset_index.path, self.time_index.path
+
+    @property
+    def file(self) -> File:
+        """The log file, open; valid until another segment's file is asked for."""
+        return self._file or self._seams.open_files.use(self.log_path)
+
+    def hold_open(self) -> File:
+        """Keep the log file open until `release`: it has bytes that are not synced."""
+        if self._file is None:
+            self._file = self._seams.files.open(self.log_path)
+        return self._file
+
+    def release(self) -> bool:
+        """Give up a handle kept by `hold_open`; say whether there was one."""
+        if self._file is None:
+            return False
+        self._file.close()
+        self._file = None
+        return True
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest message time, -1 when no message has one."""
+        return self.largest[0]
+
+    @property
+    def age_from_ms(self) -> int:
+        """The time that retention goes by: of the newest message, else of the file."""
+        if self.largest_unknown:
+            return max(self.largest[0], self.modified_ms)
+        return self.largest[0] if self.largest[0] >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
+        return self._seams.files.modified_ms(self.log_path)
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Timestamp of the first entry, -1 when it has none or the segment is empty."""
+        if self._first_timestamp_ms is None:
+            self._first_timestamp_ms = self._read_first_timestamp()
+        return self._first_timestamp_ms
+
+    def _read_first_timestamp(self) -> int:
+        head = self.file.pread(ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1], 0)
+        if len(head) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1] or head[MAGIC_AT] != 1:
+            return NO_TIMESTAMP
+        return int.from_bytes(head[TIMESTAMP_AT : TIMESTAMP_AT + 8], "big", signed=True)
+
+    @property
+    def last_magic(self) -> int:
+        """Format of the last entry, -1 when there is none."""
+        return self.magic_changes[-1][1] if self.magic_changes else -1
+
+    def locate(self, offset: int) -> int:
+        """Position of the first entry whose offset is >= `offset`; the size when there is none.
+
+        Reads at most one index interval, entry heads only. Raises `StorageError` on bytes that
+        are no entries, and where what is searched may be in the damaged rest of the segment.
+        """
+        position = self.offset_index.lookup(offset)
+        end = self.readable_bytes
+        wanted = _LOCATE_BYTES
+        while position < end:
+            data = self.file.pread(min(wanted, end - position), position)
+            found, stopped = scan_offset(data, 0, len(data), offset)
+            if found >= 0:
+                self._check_located(data[found:], offset, position + found)
+                return position + found
+            if found != NOT_FOUND or not stopped:
+                raise self.damage(position + stopped)
+            position += stopped
+            wanted = min(wanted * 2, _LOCATE_BYTES_MAX)
+        if position > end or self.damaged is not None:
+            raise self.damage(min(position, end))
+        return position
+
+    def _check_located(self, data: bytes, offset: int, position: int) -> None:
+        """Check the offset of the entry that was taken for the one that holds `offset`."""
+        found = int.from_bytes(data[:8], "big", signed=True)
+        if found >= self.next_offset:
+            raise self.damage(position)
+        if not self.gaps and found != offset and len(data) > ATTRIBUTES_AT:
+            plain = not data[ATTRIBUTES_AT] & CODEC_MASK
+            if plain and offset >= self.base_offset:
+                raise self.damage(position)
+
+    @property
+    def readable_bytes(self) -> int:
+        """Where the entries end that can be read: at the end of the log, or at its damage."""
+        return self.size_bytes if self.damaged is None else self.damaged.position
+
+    def damage(self, position: int) -> HorologError:
+        """The error for bytes that cannot be read, at or soon before `position` of the log file.
+
+        The segment remembers them: from there on it is not read any more.
+        """
+        if self.damaged is None or position < self.damaged.position:
+            count = self.offset_index.count_before(position)
+            offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+            self.damaged = first_damage(self.file, start, position, self.size_bytes, offset)
+            if self.on_damage is not None:
+                self.on_damage(self)
+        return self.damaged.error(self.log_path)
+
+    @property
+    def largest_possible_ms(self) -> int:
+        """The largest message time that may be in it; above `largest_timestamp_ms` when part of
+        it cannot be read and its time index does not tell."""
+        return TIMESTAMP_MAX if self.largest_unknown else self.largest[0]
+
+    def magic_span(self, position: int) -> tuple[int, int]:
+        """Message format at `position` and the position where another one begins."""
+        number = bisect_right(self.magic_changes, (position, 1 << 62))
+        end = self.size_bytes
+        if number < len(self.magic_changes):
+            end = self.magic_changes[number][0]
+        return self.magic_changes[number - 1][1] if number else -1, end
+
+    def scan_tail(self) -> SegmentScan:
+        """Read the entries from the last offset index entry on: next offset, last stamp."""
+        count = len(self.offset_index)
+        offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+        return self._scan_from(start, offset)
+
+    def _scan_from(self, start: int, offset: int, end: int | None = None) -> SegmentScan:
+        end = self.size_bytes if end is None else end
+        scan = scan_log_file(self.file, start, end, next_offset=offset, gaps=True, check_crc=False)
+        if scan.problem is not Problem.NONE:
+            raise self.damage(scan.good_bytes)
+        return scan
+
+    def largest_before(self, offset: int) -> tuple[int, int]:
+        """Largest timestamp below `offset`, and where it is if that was read (else -1).
+
+        Goes by the last time entry that is true of that part and reads the entries after it.
+        """
+        largest_ms, known = self.time_index.known_before(offset)
+        scan = self._scan_from(self.locate(known), self.base_offset, self.locate(offset))
+        if scan.largest_ms > largest_ms:
+            return scan.largest_ms, scan.largest_offset
+        return largest_ms, -1

@@ -1,0 +1,241 @@
+"""What is good in a damaged log file, and what is not.
+
+After bytes that make no sense the next entry is looked for: first where the bad entry says that
+it ends, then byte by byte. An entry is believed when its CRC is right, its offset can follow, and
+the entry after it, if that is good too, does not contradict it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from ..protocol.errors import HorologError
+from ..protocol.records.kernel import Problem, crc32, walk
+from ..protocol.records.layout import CRC_AT, ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, Codec
+from ..protocol.records.message import Entry, entries, open_wrapper
+from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
+from .files import File
+from .index_file import RELATIVE_OFFSET_MAX
+from .segment_scan import SegmentScan, scan_log_file
+
+_CHUNK_BYTES = 1 << 20
+_HEAD = Struct(">qi")
+_HEAD_BYTES = MAGIC_AT + 1
+
+OFFSETS_PER_BYTE: Final = 16
+"""How many offsets a byte of log may stand for at most, compression included: what bounds an
+offset behind bytes that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes `start` to `end` of a log file, all good or all bad."""
+
+    start: int
+    end: int
+    first_offset: int
+    """Of the first message; for bad bytes the offset that was due."""
+    next_offset: int
+    """The offset after the last message; for bad bytes the same as `first_offset`."""
+    rule: str | None = None
+    """What is wrong, in words; `None` for good bytes."""
+    later_format: bool = False
+    """Whether they are of a format that only a later version reads."""
+
+    @property
+    def good(self) -> bool:
+        return self.rule is None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+def stretches(
+    file: File,
+    size_bytes: int,
+    *,
+    base_offset: int,
+    next_offset: int,
+    limit_offset: int | None,
+    gaps: bool,
+    start: int = 0,
+) -> Iterator[Stretch]:
+    """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
+
+    `limit_offset` is where the next segment begins; an offset that jumps does not reach it.
+    Raises `OSError`.
+    """
+    position = start
+    while position < size_bytes:
+        scan = scan_log_file(
+            file,
+            position,
+            size_bytes,
+            next_offset=next_offset,
+            gaps=gaps,
+            check_crc=True,
+            limit_offset=limit_offset,
+        )
+        if scan.good_bytes > position:
+            first = first_offset_at(file, position, scan.good_bytes, next_offset)
+            yield Stretch(position, scan.good_bytes, first, scan.next_offset)
+        position, next_offset = scan.good_bytes, scan.next_offset
+        if scan.problem is Problem.NONE:
+            return
+        upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
+        search = _Search(file, size_bytes, next_offset, upper, gaps)
+        found = None if scan.later_format else search.after(position)
+        end = size_bytes if found is None else found[0]
+        yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
+        position = end
+        if found is not None:
+            next_offset = found[1]
+
+
+def good_after(
+    file: File,
+    scan: SegmentScan,
+    size_bytes: int,
+    *,
+    base_offset: int,
+    gaps: bool,
+) -> int | None:
+    """The offset after the last good entry behind the one that stopped `scan`; `None` without.
+
+    For the last segment of a log. Raises `OSError`.
+    """
+    found = None
+    for stretch in stretches(
+        file,
+        size_bytes,
+        base_offset=base_offset,
+        next_offset=scan.next_offset,
+        limit_offset=None,
+        gaps=gaps,
+        start=scan.good_bytes,
+    ):
+        if stretch.good:
+            found = stretch.next_offset
+    return found
+
+
+def first_offset_at(file: File, position: int, size_bytes: int, next_offset: int) -> int:
+    """The offset of the first message of the good entry at `position`, which was to be
+    `next_offset`."""
+    entry = _entry_at(file, position, size_bytes)
+    return next_offset if entry is None else _first_offset(entry)
+
+
+def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
+    """Whether the entry at `position`, which says that it goes on past the end of the file, is
+    whole: its CRC fits what is there. Then nothing is missing, its size is wrong."""
+    data = memoryview(file.pread(size_bytes - position, position))
+    if len(data) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[0]:
+        return False
+    return crc32(data[MAGIC_AT:]) == int.from_bytes(data[CRC_AT:MAGIC_AT], "big")
+
+
+def _entry_at(file: File, position: int, size_bytes: int) -> Entry | None:
+    """The entry at `position` if there is a whole one whose CRC is right."""
+    if position + ENTRY_OVERHEAD > size_bytes:
+        return None
+    size = _HEAD.unpack(file.pread(ENTRY_OVERHEAD, position))[1]
+    if size < MESSAGE_OVERHEAD[0] or position + ENTRY_OVERHEAD + size > size_bytes:
+        return None
+    data = file.pread(ENTRY_OVERHEAD + size, position)
+    if walk(data, 0, len(data)).problem is not Problem.NONE:
+        return None
+    return next(entries(data, verify_crc=False), None)
+
+
+def _first_offset(entry: Entry) -> int:
+    """The offset of an entry's first message; its own when it cannot be opened."""
+    if entry.codec is not Codec.NONE:
+        with suppress(HorologError):
+            inner = open_wrapper(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+            return first_offset_inside(entry, inner)
+    return entry.offset
+
+
+class _Search:
+    """Looks for the first entry that can be believed behind bytes that cannot."""
+
+    def __init__(
+        self, file: File, size_bytes: int, due_offset: int, upper_offset: int, gaps: bool
+    ) -> None:
+        """Its offset is at least `due_offset` and below `upper_offset`."""
+        self._file = file
+        self._size_bytes = size_bytes
+        self._due_offset = due_offset
+        self._upper_offset = upper_offset
+        self._gaps = gaps
+
+    def after(self, bad: int) -> tuple[int, int] | None:
+        """Where the entry begins that comes after the bad bytes at `bad`, and its first offset."""
+        if bad + ENTRY_OVERHEAD <= self._size_bytes:
+            size = _HEAD.unpack(self._file.pread(ENTRY_OVERHEAD, bad))[1]
+            if size >= MESSAGE_OVERHEAD[0]:
+                found = self._believed(bad + ENTRY_OVERHEAD + size, bad)
+                if found is not None:
+                    return found
+        for position in self._candidates(bad + 1):
+            found = self._believed(position, bad)
+            if found is not None:
+                return found
+        return None
+
+    def _candidates(self, start: int) -> Iterator[int]:
+        """Positions from `start` on where bytes look like the head of an entry."""
+        due = self._due_offset.to_bytes(8, "big")
+        highest = max(self._upper_offset - 1, self._due_offset).to_bytes(8, "big")
+        same = next((at for at in range(8) if due[at] != highest[at]), 8)
+        head = re.compile(
+            b"(?="
+            + re.escape(due[:same])
+            + b".{%d}" % (8 - same)
+            + b"(?!\\0\\0\\0[\\0-\\x0d])[\\0-\\x7f].{3}"  # a size from 14 on
+            + b".{4}[\\0\\1])",  # CRC, magic
+            re.DOTALL,
+        )
+        while start + _HEAD_BYTES <= self._size_bytes:
+            data = self._file.pread(_CHUNK_BYTES + _HEAD_BYTES - 1, start)
+            if data.strip(b"\0"):
+                for match in head.finditer(data):
+                    yield start + match.start()
+            start += _CHUNK_BYTES
+
+    def _believed(self, position: int, bad: int) -> tuple[int, int] | None:
+        """`position` and the first offset there, if the entry there can be believed."""
+        entry = _entry_at(self._file, position, self._size_bytes)
+        if entry is None:
+            return None
+        following = position + ENTRY_OVERHEAD + entry.size
+        upper = self._upper_offset
+        if not self._gaps:
+            upper = min(upper, self._due_offset + OFFSETS_PER_BYTE * (following - bad))
+        first = _first_offset(entry)
+        if not self._due_offset <= first <= entry.offset < upper:
+            return None
+        alone = scan_log_file(
+            self._file, position, following, next_offset=first, gaps=self._gaps, check_crc=True
+        )
+        if alone.problem is not Problem.NONE or self._contradicted(entry.offset, following):
+            return None
+        return position, first
+
+    def _contradicted(self, offset: int, following: int) -> bool:
+        """Whether what comes behind an entry with this offset shows that the offset is wrong."""
+        entry = _entry_at(self._file, following, self._size_bytes)
+        if entry is None:
+            return False
+        first = _first_offset(entry)
+        if first <= offset:
+            return True
+        if self._gaps or first == offset + 1:
+            return False
+        second = _entry_at(self._file, following + ENTRY_OVERHEAD + entry.size, self._size_bytes)
+        return second is not None and _first_offset(second) == entry.offset + 1
