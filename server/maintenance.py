@@ -143,14 +143,13 @@ class Maintenance:
     async def _delete(self) -> None:
         deletions = self._directory.deletions
         if len(deletions):
-            now_ms = self._clock.now_ms()
-            await self._work.in_storage_thread(lambda: deletions.run_due(now_ms))
+            await self._work.in_storage_thread(deletions.run_due)
 
     async def _flush(self) -> None:
-        now_ms = self._clock.now_ms()
+        now = self._clock.monotonic()
         for log in self._directory.open_logs():
-            since_ms = log.unflushed_since_ms
-            due = since_ms is not None and now_ms - since_ms >= log.settings.flush_ms
+            since = log.unflushed_since
+            due = since is not None and (now - since) * 1000 >= log.settings.flush_ms
             # Somebody waits for a sync; if the one asked for could not begin, this one may.
             awaited = log.high_watermark < log.log_end_offset
             if due or awaited:

@@ -61,8 +61,8 @@ class Log:
         """Everything below it is on stable storage."""
         self.failure: StorageError | None = None
         """Why appends are refused until the broker has been restarted, if they are."""
-        self.unflushed_since_ms: int | None = None
-        """When the oldest message that is not synced was appended."""
+        self.unflushed_since: float | None = None
+        """When the oldest message that is not synced was appended, on the monotonic clock."""
         self.on_advance: Callable[[Log], None] | None = None
         """Called when the high watermark moves, and when `failure` is set."""
         self.on_gaps: Callable[[Log], None] | None = None
@@ -249,8 +249,8 @@ class Log:
 
     def _publish(self, now_ms: int, wait_from: int | None) -> None:
         self.log_end_offset = self._list.active.next_offset
-        if self.unflushed_since_ms is None:
-            self.unflushed_since_ms = now_ms
+        if self.unflushed_since is None:
+            self.unflushed_since = self._seams.clock.monotonic()
         if wait_from is not None:
             self._watermark.wait_for_sync(wait_from)
         self._advance()
@@ -429,7 +429,7 @@ class Log:
             # Nothing was tried on the disk, so nothing is lost: the next request tries again.
             self._observe("sync_not_started", error=str(error))
             return None
-        self.unflushed_since_ms = None
+        self.unflushed_since = None
         self._syncs.append(work)
         return work
 

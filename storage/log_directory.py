@@ -240,7 +240,7 @@ class LogDirectory:
             for partition in range(entry.partitions):
                 self._logs.forget((name, partition))
             renamed = rename_deleted(self._files, self._path, entry, self._seams.random)
-            self.deletions.add(renamed, self._seams.clock.now_ms() + delay_ms)
+            self.deletions.add(renamed, delay_ms)
             self._write_checkpoints()
             self.positions.forget_topic(name)
             self._registry.drop(name)

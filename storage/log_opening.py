@@ -68,7 +68,7 @@ def open_log(
         last_stamp_ms=listed.last_stamp_ms(),
     )
     if log.recovery_point < log_end_offset:
-        log.unflushed_since_ms = seams.clock.now_ms()
+        log.unflushed_since = seams.clock.monotonic()
     return log
 
 

@@ -15,7 +15,7 @@ from .open_files import OpenFiles
 class Deletions(Protocol):
     """Takes files that are already renamed to `.deleted`, to be removed later."""
 
-    def add(self, paths: Sequence[Path], due_ms: int) -> None: ...
+    def add(self, paths: Sequence[Path], delay_ms: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

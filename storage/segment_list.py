@@ -226,11 +226,10 @@ class SegmentList:
 
     def _set_aside(self, dropped: Sequence[Segment], settings: TopicSettings) -> None:
         """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
-        due_ms = self._seams.clock.now_ms() + settings.file_delete_delay_ms
         for segment in dropped:
             self._forget_seal(segment)
             self.names_changed = True
-            self._seams.deletions.add(segment.set_aside(), due_ms)
+            self._seams.deletions.add(segment.set_aside(), settings.file_delete_delay_ms)
 
     def truncate(self, offset: int, settings: TopicSettings) -> None:
         """Remove everything from `offset` on; the segment that holds it becomes active."""

@@ -47,7 +47,7 @@ def test_retention_that_fails_at_its_nth_operation(folder: LogFolder, number: in
     folder.files.heal()
     folder.log.maintain(NOW)
     assert folder.bases() == [6, 9]
-    folder.deletions.run_due(NOW)
+    folder.deletions.run_due()
     assert folder.names(".deleted") == []
     assert len(folder.names(".log")) == len(folder.names(".timeindex")) == 2
     check_from(folder, 6)
@@ -86,7 +86,7 @@ def test_idle_rolls_that_fail_at_their_nth_operation(folder: LogFolder, number: 
         assert folder.log.log_end_offset == 10
     folder.files.heal()
     folder.log.maintain(NOW)
-    folder.deletions.run_due(NOW)
+    folder.deletions.run_due()
     assert folder.bases() == [10]
     assert len(folder.names(".log")) == 1
     assert folder.append(110) == [10]

@@ -9,7 +9,6 @@ from horolog.protocol.records.layout import Codec
 from horolog.storage.files import SystemFiles
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
-NOW = 1_479_144_272_509
 SUFFIXES = (".log", ".index", ".timeindex")
 
 
@@ -92,10 +91,10 @@ def test_recovery_starts_at_the_segment_that_holds_the_recovery_point_s30(
     recovered = folder.events.named("segment_recovered")
     assert [event["next_offset"] for event in recovered] == [10, 10]
     assert (log.recovery_point, log.unflushed_messages) == (8, 2)
-    assert log.unflushed_since_ms == NOW
+    assert log.unflushed_since == folder.clock.monotonic()
     log.flush()
     assert log.recovery_point == 10
-    assert folder.log.unflushed_since_ms is None
+    assert folder.log.unflushed_since is None
 
 
 @pytest.mark.parametrize(

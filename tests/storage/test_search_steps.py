@@ -103,7 +103,7 @@ def drop_first_by_age(folder: LogFolder) -> None:
 
 def drop_first_and_remove_its_files(folder: LogFolder) -> None:
     drop_first_by_age(folder)
-    folder.deletions.run_due(NOW)
+    folder.deletions.run_due()
     assert folder.names(".deleted") == []
 
 
