@@ -5,14 +5,16 @@ waiting. A pass in which something failed ends in `PassFailed`, so that it is tr
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, StorageError, UnknownTopicOrPartition
 from ..storage.events import Observer
 from ..storage.flush import GroupCommit
+from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
+from ..storage.retention import RetentionPlan
 from .logs import Logs
 from .parking import Partition
 from .tasks import PeriodicTask
@@ -112,28 +114,56 @@ class Maintenance:
     async def _retain(self, partitions: Iterable[Partition]) -> None:
         now_ms = self._trusted_time.now_ms()
         turns = Turns(self._work.time)
+        expired: list[tuple[Log, RetentionPlan]] = []
         failed = 0
         for topic, partition in list(partitions):
             try:
-                await self._retain_one(topic, partition, now_ms)
+                log, plan = await self._expire(topic, partition, now_ms)
             except UnknownTopicOrPartition:
                 pass  # deleted since the pass began
             except Exception as error:
                 failed += 1
                 self._observe("retention_failed", topic=topic, partition=partition, error=error)
+            else:
+                if log.has_expired:
+                    expired.append((log, plan))
             await turns.give_way()
+        if expired:
+            failed += await self._drop(expired, turns)
         self.tasks["deletion"].soon()
         if failed:
             raise PassFailed(f"{failed} logs could not be maintained")
 
-    async def _retain_one(self, topic: str, partition: int, now_ms: int) -> None:
+    async def _expire(self, topic: str, partition: int, now_ms: int) -> tuple[Log, RetentionPlan]:
         log = self._logs.find(topic, partition)
         if not log.prepared:
             await self._logs.prepare([log])
             log = self._logs.find(topic, partition)
-        plan = log.maintain(now_ms)
+        plan = log.expire(now_ms)
         if plan.roll_active:
             self._commits.request(log)
+        return log, plan
+
+    async def _drop(self, expired: Sequence[tuple[Log, RetentionPlan]], turns: Turns) -> int:
+        """Drop what expired, once it is safe where the logs begin; how many logs failed."""
+        logs = [log for log, _ in expired]
+        try:
+            await self._work.in_storage_thread(lambda: self._directory.secure_log_starts(logs))
+        except StorageError as error:
+            # Perhaps the disk is full; then dropping is what makes room.
+            self._observe("checkpoint_failed", error=error.message)
+        failed = 0
+        for log, plan in expired:
+            try:
+                if self._logs.is_current(log):
+                    log.drop_expired(plan)
+            except OSError as error:
+                failed += 1
+                self._observe(
+                    "retention_failed", topic=log.topic, partition=log.partition, error=error
+                )
+            await turns.give_way()
+        return failed
 
     async def _look_at_clock(self) -> None:
         self._trusted_time.look()

@@ -336,22 +336,37 @@ class Log:
         )
 
     def maintain(self, now_ms: int) -> RetentionPlan:
-        """Roll an idle segment that is past retention, drop what may go; returns the plan.
+        """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
+        plan = self.expire(now_ms)
+        self.drop_expired(plan)
+        return plan
 
-        Raises `OSError`, `StorageError`.
+    def expire(self, now_ms: int) -> RetentionPlan:
+        """Roll an idle segment that is past retention; begin the log behind all that may go.
+
+        That can be read no more; its files go with `drop_expired`. Between the two the log start
+        belongs on stable storage: a power cut may undo the one renaming and not the other, and
+        what is left must not be taken for the log. Raises `OSError`, `StorageError`.
         """
         self.prepare()
         plan = self.plan_retention(now_ms)
         if plan.roll_active and self.failure is None:
             self.roll("retention")
         count = min(plan.delete_count, self.segment_count - 1)
-        if count:
-            reasons = [verdict.reason for verdict in plan.verdicts[:count]]
-            try:
-                self._list.drop_first(count, self.settings, reasons)
-            finally:
-                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
+        start = self._list.segments[count].base_offset
+        self.log_start_offset = max(self.log_start_offset, start)
         return plan
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether there are segments that end before the log begins."""
+        second = self._list.segments[1:2]
+        return bool(second) and second[0].base_offset <= self.log_start_offset
+
+    def drop_expired(self, plan: RetentionPlan) -> None:
+        """Drop the segments that end before the log begins. Raises `OSError`."""
+        reasons = {v.base_offset: v.reason for v in plan.verdicts if v.delete}
+        self._list.drop_below(self.log_start_offset, self.settings, reasons)
 
     def truncate(self, offset: int) -> None:
         """Remove the messages from `offset` on; beyond the log end nothing happens.

@@ -4,7 +4,7 @@ Owned by one thread, the event loop's, as its logs are. Opening recovers what an
 after a clean one a log is opened when it is first used.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -256,6 +256,19 @@ class LogDirectory:
                 self._registry.put(replace(entry, gaps=True))
             except OSError as error:
                 raise StorageError(f"the topics file cannot be written: {error}") from error
+
+    def secure_log_starts(self, logs: Iterable[Log]) -> None:
+        """Bring to stable storage where `logs` begin now, before what was in front is dropped.
+
+        May run in a thread of its own. Raises `StorageError`.
+        """
+        try:
+            for log in logs:
+                with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                    self._files.sync_directory(log.path)
+            self._write_checkpoints()
+        except OSError as error:
+            raise StorageError(f"the log starts cannot be written: {error}") from error
 
     def write_checkpoints(self) -> None:
         """Write the checkpoints that have changed. Raises `StorageError`."""

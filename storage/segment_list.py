@@ -5,7 +5,7 @@ all: the checksums of their indexes and the running maximum of their timestamps.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -209,11 +209,14 @@ class SegmentList:
             self._set_aside([closing], settings)
         self._observe("segment_rolled", base_offset=base_offset, reason=reason)
 
-    def drop_first(self, count: int, settings: TopicSettings, reasons: list[str]) -> None:
-        """Drop the oldest `count` segments, never the active one. Raises `OSError`."""
-        assert count < len(self.segments)
-        for reason in reasons[:count]:
+    def drop_below(self, offset: int, settings: TopicSettings, reasons: Mapping[int, str]) -> None:
+        """Drop the segments that end at or before `offset`, never the active one.
+
+        `reasons` are why, by base offset. Raises `OSError`.
+        """
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             dropped = self.segments[0]
+            reason = reasons.get(dropped.base_offset, f"the log begins at offset {offset}")
             self._set_aside([dropped], settings)
             self.segments = self.segments[1:]
             self._closed_max_ms = None

@@ -191,6 +191,7 @@ async def test_retention_beside_a_sync(faulty: Broker, clock: ManualClock) -> No
         assert work is not None
         clock.advance(5000)
         await run(faulty, "retention")
+        await synced(faulty)
         assert log.log_start_offset == 7
         work.run()
         log.end_flush(work)

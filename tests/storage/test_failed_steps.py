@@ -42,7 +42,7 @@ def test_retention_that_fails_at_its_nth_operation(folder: LogFolder, number: in
         folder.log.maintain(NOW)
     except OSError:
         start = folder.log.log_start_offset
-        assert start == folder.bases()[0], "what is still there can be read"
+        assert start >= folder.bases()[0], "what is not dropped can be read"
         assert folder.times() == EXPECTED[start:]
     folder.files.heal()
     folder.log.maintain(NOW)
@@ -71,7 +71,8 @@ def test_a_restart_after_a_deletion_that_failed_half_way(
     else:
         folder.kill_and_restart(checkpointed=False)
     assert folder.names(".deleted") == []
-    assert folder.log.log_start_offset in (start, start - start % 3)
+    assert folder.log.log_start_offset == (start if again == "clean" else folder.bases()[0])
+    assert folder.log.log_start_offset <= start
     assert folder.times() == EXPECTED[folder.log.log_start_offset :]
 
 
