@@ -67,6 +67,8 @@ class Log:
         """Called when the high watermark moves, and when `failure` is set."""
         self.on_gaps: Callable[[Log], None] | None = None
         """Called when offsets jump for the first time; to be remembered with the topic."""
+        self.on_cut: Callable[[Log], None] | None = None
+        """Called before the end is cut off; the recovery point has to be remembered."""
         self._list = segments
         self._seams = seams
         self._last_stamp_ms = last_stamp_ms
@@ -372,7 +374,7 @@ class Log:
         """Remove the messages from `offset` on; beyond the log end nothing happens.
 
         A wrapper that holds `offset` goes as a whole. Raises `ValueError` for a negative offset,
-        `StorageError`: then nothing is appended any more until a restart.
+        `StorageError`: then nothing is appended any more until a restart, if a cut was begun.
         """
         if offset < 0:
             raise ValueError(f"a log cannot be cut at offset {offset}; it must be 0 or more")
@@ -381,12 +383,19 @@ class Log:
         if offset < self._list.first.base_offset:
             self.truncate_fully(offset)
             return
+        self._lower_recovery_point(offset)
         with self._all_or_fail("truncated"):
             self._list.truncate(offset, self.settings)
             self._last_stamp_ms = self._list.last_stamp_ms()
             self._ends_at(offset)
             if self._list.active.scan_tail().next_offset < offset:
                 self._note_gaps()  # A wrapper went whose first messages were below `offset`.
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """What comes in place of the messages from `offset` on is not synced."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.on_cut is not None:
+            self.on_cut(self)
 
     @contextmanager
     def _all_or_fail(self, done: str) -> Iterator[None]:
@@ -412,6 +421,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
+        self._lower_recovery_point(offset)
         with self._all_or_fail("emptied"):
             self._list.restart_at(offset, self.settings)
         self._last_stamp_ms = NO_TIMESTAMP
@@ -421,7 +431,6 @@ class Log:
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
         for work in self._syncs:
             # It knows nothing of what comes in place of what was cut off.
             work.target_offset = min(work.target_offset, offset)

@@ -100,7 +100,9 @@ class LogDirectory:
         startup = Startup(self._seams, self._settings, self.positions)
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
-        self._logs = LogTable(self._seams, self._path, self._registry, self._note_gaps)
+        self._logs = LogTable(
+            self._seams, self._path, self._registry, self._note_gaps, self._note_cut
+        )
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
         for key in self.partitions():
@@ -256,6 +258,10 @@ class LogDirectory:
                 self._registry.put(replace(entry, gaps=True))
             except OSError as error:
                 raise StorageError(f"the topics file cannot be written: {error}") from error
+
+    def _note_cut(self, _: Log) -> None:
+        """Remember the lowered recovery point of a log, before its end is cut off."""
+        self.write_checkpoints()
 
     def secure_log_starts(self, logs: Iterable[Log]) -> None:
         """Bring to stable storage where `logs` begin now, before what was in front is dropped.

@@ -34,12 +34,16 @@ class LogTable:
         directory: Path,
         registry: TopicRegistry,
         on_gaps: Callable[[Log], None],
+        on_cut: Callable[[Log], None],
     ) -> None:
-        """`on_gaps` is handed to every log: it is called when its offsets begin to jump."""
+        """Handed to every log: `on_gaps` is called when its offsets begin to jump, `on_cut` before
+        its end is cut off.
+        """
         self._seams = seams
         self._directory = directory
         self._registry = registry
         self._on_gaps = on_gaps
+        self._on_cut = on_cut
         self._logs: dict[Partition, Log] = {}
         self._failures: dict[Partition, HorologError] = {}
         self._unclean: set[Partition] = set()
@@ -196,6 +200,7 @@ class LogTable:
         self._logs[key] = log
         self._unclean.discard(key)
         log.on_gaps = self._on_gaps
+        log.on_cut = self._on_cut
         if not clean:
             self._seams.observe(
                 "log_recovered",
