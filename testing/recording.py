@@ -252,8 +252,9 @@ class RecordingFiles:
     def lock(self, path: Path) -> File:
         existed = self._files.exists(path)
         file = self._files.lock(path)
-        node = self._node(path) if existed else self._link(path)
-        return _RecordedFile(file, path, node, self)
+        if not existed:
+            self._link(path)
+        return file  # What is written in a lock's file is for people only, and not noted.
 
 
 class _RecordedFile:

@@ -1,0 +1,181 @@
+"""The life of a data directory: what is done to it, and what it has promised by then."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.storage.log import Log
+from horolog.storage.positions import Position
+from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.quick_files import QuickFiles
+from horolog.testing.recording import RecordingFiles
+
+from .promises import LogPromise, Message, Partition, Promise, Promises, TopicState
+
+START_MS = 1_000_000
+
+DATA = "data"
+"""The name of the data directory."""
+
+
+class Life:
+    """A data directory in the folder `path`, whose every change is recorded.
+
+    The sync that `without` names is left out. `promise` holds at the beginning, for a directory
+    that has been used before.
+    """
+
+    def __init__(
+        self, path: Path, *, without: str | None = None, promise: Promise | None = None
+    ) -> None:
+        path.mkdir(exist_ok=True)
+        self.data = DataDirectory(path / DATA)
+        self.data.clock.step(START_MS - self.data.clock.now_ms())
+        self.recording = RecordingFiles(QuickFiles(), path, without=without)
+        self.data.files = self.recording
+        self.promises = Promises(promise)
+        self.written: dict[Partition, dict[int, Message]] = {}
+        self._sent = 0
+        self._note()
+
+    @property
+    def _now(self) -> Promise:
+        return self.promises.now
+
+    def _note(self) -> None:
+        self.promises.note(len(self.recording.operations))
+
+    @contextmanager
+    def _changing(self, key: str, new: TopicState | None) -> Iterator[None]:
+        """A topic is old or new while it is being changed, and new afterwards."""
+        self._now.topics[key] = [*self._now.topics.get(key, [None]), new]
+        self._note()
+        yield
+        self._now.topics[key] = [new]
+        self._note()
+
+    def open(self) -> None:
+        self._now.clean = False
+        self._note()
+        self.data.open()
+        for topic, partition in self.data.directory.partitions():
+            log = self.data.directory.log(topic, partition)
+            found = read_messages(log)
+            self.written[topic, partition] = {offset: (ms, value) for offset, ms, _, value in found}
+
+    def close(self) -> None:
+        self._now.stopped = True
+        self._note()
+        self.data.close()
+        for key in self.written:
+            self._all_safe(key)
+            self._now.logs[key].sealed_below = self._now.logs[key].end_offset
+        self._now.clean = True
+        self._note()
+
+    def create(self, name: str, partitions: int = 1, **overrides: object) -> None:
+        texts = {key.replace("_", "."): str(value) for key, value in overrides.items()}
+        for partition in range(partitions):
+            self._now.logs[name, partition] = LogPromise()
+            self.written[name, partition] = {}
+        with self._changing(name, TopicState(partitions, texts)):
+            self.data.directory.create_topic(name, partitions, texts)
+
+    def alter(self, name: str, overrides: Mapping[str, str]) -> None:
+        [old] = self._now.topics[name]
+        assert old is not None
+        with self._changing(name, TopicState(old.partitions, dict(overrides))):
+            self.data.directory.alter_topic(name, overrides)
+
+    def delete(self, name: str) -> None:
+        for key, values in self._now.positions.items():
+            if key[1] == name:
+                values.append(None)
+        with self._changing(name, None):
+            self.data.directory.delete_topic(name)
+        self._now.logs = {key: log for key, log in self._now.logs.items() if key[0] != name}
+        self.written = {key: log for key, log in self.written.items() if key[0] != name}
+        for key in self._now.positions:
+            if key[1] == name:
+                self._now.positions[key] = [None]
+        self._note()
+
+    def commit(self, name: str, topic: str, *offsets: int, metadata: str = "") -> None:
+        """Commit a position in each of the topic's partitions, from the first one on."""
+        positions = []
+        for partition, offset in enumerate(offsets):
+            self._now.positions.setdefault((name, topic, partition), [None]).append(offset)
+            positions.append(Position(topic, partition, offset, -1, START_MS, metadata))
+        self._note()
+        self.data.directory.positions.commit(name, positions)
+        for partition, offset in enumerate(offsets):
+            self._now.positions[name, topic, partition] = [offset]
+        self._note()
+
+    def log(self, topic: str, partition: int = 0) -> Log:
+        return self.data.directory.log(topic, partition)
+
+    def append(
+        self, topic: str, *timestamps_ms: int, partition: int = 0, value_bytes: int = 20
+    ) -> None:
+        """Append one set: a message of its own for each timestamp."""
+        log = self.log(topic, partition)
+        promise = self._now.logs[topic, partition]
+        messages: list[Message] = []
+        for timestamp_ms in timestamps_ms:
+            self._sent += 1
+            value = f"{topic} {self._sent} ".encode()
+            messages.append((timestamp_ms, value + b"." * (value_bytes - len(value))))
+        for offset, message in enumerate(messages, log.log_end_offset):
+            promise.sent.setdefault(offset, set()).add(message)
+        self._note()
+        new = [NewRecord(value, timestamp_ms=timestamp_ms) for timestamp_ms, value in messages]
+        appended = log.append(build_set(new))
+        self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))
+
+    def flush(self, topic: str, partition: int = 0) -> None:
+        log = self.log(topic, partition)
+        log.flush()
+        self._all_safe((topic, partition))
+        self._now.logs[topic, partition].sealed_below = log.segments[-1].base_offset
+        self._note()
+
+    def _all_safe(self, key: Partition) -> None:
+        promise = self._now.logs[key]
+        written = self.written[key]
+        promise.safe = dict(written)
+        promise.end_offset = max([promise.end_offset, *(offset + 1 for offset in written)])
+
+    def checkpoint(self) -> None:
+        self.data.directory.write_checkpoints()
+
+    def maintain(self, topic: str, partition: int = 0, *, now_ms: int) -> None:
+        """Let retention drop what may go; it must find something."""
+        log = self.log(topic, partition)
+        plan = log.plan_retention(now_ms)
+        assert plan.delete_count
+        bases = [*(segment.base_offset for segment in log.segments), log.log_end_offset]
+        start = bases[plan.delete_count]
+        promise = self._now.logs[topic, partition]
+        promise.safe = {offset: m for offset, m in promise.safe.items() if offset >= start}
+        promise.doomed_below = start
+        self._note()
+        plan = log.expire(now_ms)
+        self.data.directory.secure_log_starts([log])
+        log.drop_expired(plan)
+        kept = {o: m for o, m in self.written[topic, partition].items() if o >= start}
+        self.written[topic, partition] = kept
+
+    def remove_deleted(self) -> None:
+        assert self.data.directory.deletions.run_all()
+
+    def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
+        promise = self._now.logs[topic, partition]
+        promise.safe = {at: m for at, m in promise.safe.items() if at < offset}
+        promise.end_offset = min(promise.end_offset, offset)
+        promise.sealed_below = min(promise.sealed_below, offset)
+        self._note()
+        self.log(topic, partition).truncate(offset)
+        kept = {at: m for at, m in self.written[topic, partition].items() if at < offset}
+        self.written[topic, partition] = kept

@@ -1,0 +1,155 @@
+"""Whether a directory that went through a power cut is what was promised."""
+
+from pathlib import Path
+
+from horolog.storage.files import SystemFiles
+from horolog.storage.log import Log
+from horolog.storage.log_directory import LogDirectory
+from horolog.storage.segment import Segment
+from horolog.storage.verify import verify
+from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.events import RecordedEvents
+from horolog.testing.quick_files import QuickFiles
+
+from .life import DATA, START_MS
+from .promises import LogPromise, Message, Promise
+
+NEVER_TOLD = {
+    "checkpoint_failed",
+    "checkpoint_ignored",
+    "deletion_failed",
+    "folder_adopted",
+    "log_open_failed",
+    "partition_folder_missing",
+    "positions_compaction_failed",
+    "positions_damaged",
+    "segment_damaged",
+    "topics_file_broken",
+}
+"""Events that tell of files which no power cut can leave, if every sync is where it belongs."""
+
+
+def check_survivor(path: Path, promise: Promise) -> None:
+    """Start on what is left in the folder `path`, compare, use it, stop and start once more."""
+    data = DataDirectory(path / DATA)
+    data.files = QuickFiles()
+    data.clock.step(START_MS - data.clock.now_ms())
+    directory = data.open()
+    _check_topics(directory, promise)
+    _check_positions(directory, promise)
+    messages = {}
+    for key in directory.partitions():
+        log = directory.log(*key)
+        messages[key] = _check_log(log, promise.logs[key])
+        _check_indexes(log, messages[key], promise.stopped)
+        _check_searches(log, messages[key])
+    _check_events(data.events, promise)
+    _check_kept(path, promise)
+    for key, found in messages.items():
+        directory.log(*key).maintain(0)  # Finishes deletions that were begun, expires nothing.
+        assert not directory.log(*key).has_expired
+        data.append(key[0], START_MS, partition=key[1])
+        found[max(found, default=directory.log(*key).log_end_offset - 2) + 1] = (START_MS, b"hello")
+    data.close()
+    directory = data.open()
+    for key, found in messages.items():
+        assert _messages_of(directory.log(*key)) == found
+    assert data.events.named("log_recovered") == []
+    _check_events(data.events, promise)
+    data.close()
+    assert [finding for finding in verify(SystemFiles(), data.path) if finding.error] == []
+
+
+def _check_topics(directory: LogDirectory, promise: Promise) -> None:
+    topics = directory.topics()
+    assert topics.keys() <= promise.topics.keys()
+    for name, allowed in promise.topics.items():
+        if name not in topics:
+            assert None in allowed, f"topic {name} is gone"
+            continue
+        states = [(state.partitions, state.overrides) for state in allowed if state is not None]
+        assert (topics[name].partitions, topics[name].overrides) in states
+        assert not topics[name].gaps
+
+
+def _check_positions(directory: LogDirectory, promise: Promise) -> None:
+    for (name, topic, partition), allowed in promise.positions.items():
+        position = directory.positions.get(name, topic, partition)
+        if position is None and topic in directory.topics():
+            # It goes with its topic, not before it.
+            assert None in allowed[:1]
+        assert (None if position is None else position.offset) in allowed
+
+
+def _messages_of(log: Log) -> dict[int, Message]:
+    return {offset: (ms, value) for offset, ms, _, value in read_messages(log)}
+
+
+def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
+    """What was promised of one log; returns the messages."""
+    found = _messages_of(log)
+    assert list(found) == list(range(log.log_end_offset - len(found), log.log_end_offset))
+    assert log.log_start_offset == log.log_end_offset - len(found)
+    for offset, message in found.items():
+        assert message in promise.sent[offset], f"offset {offset}: this was never sent"
+    for offset, message in promise.safe.items():
+        assert found.get(offset) == message, f"offset {offset}: synced, and lost"
+    assert log.log_end_offset >= promise.end_offset
+    assert log.high_watermark == log.log_end_offset
+    return found
+
+
+def _check_indexes(log: Log, messages: dict[int, Message], stopped: bool) -> None:
+    """The indexes, in memory and in their files, are what rebuilding them from the log gives.
+
+    A clean stop leaves one more time entry in the segment that takes appends; it has to be true.
+    Segments that end before the log begins are about to go, and may be half gone.
+    """
+    for segment in log.segments:
+        if segment.next_offset <= log.log_start_offset and segment is not log.segments[-1]:
+            continue
+        on_disk = [path.read_bytes() for path in segment.paths]
+        offset_index, time_index = segment.offset_index.encoded(), segment.time_index.encoded()
+        assert on_disk[1:] == [offset_index, time_index]
+        rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log._seams)
+        rebuilt.next_offset = segment.next_offset
+        closed = segment is not log.segments[-1]
+        rebuilt.rebuild_indexes(gaps=False, check_crc=True, closed=closed)
+        assert [path.read_bytes() for path in segment.paths[:2]] == on_disk[:2]
+        segment.paths[2].write_bytes(on_disk[2])
+        assert rebuilt.largest[0] == segment.largest_timestamp_ms
+        assert rebuilt.next_offset == segment.next_offset
+        if not stopped:
+            assert rebuilt.time_index.encoded() == time_index
+        within = range(segment.base_offset, segment.next_offset)
+        times = [(offset, messages[offset][0]) for offset in within if offset in messages]
+        for number in range(len(segment.time_index)):
+            largest_ms, known = segment.time_index.entry(number)
+            assert largest_ms == max(ms for offset, ms in times if offset < known)
+
+
+def _check_searches(log: Log, messages: dict[int, Message]) -> None:
+    times = {ms for ms, _ in messages.values()}
+    for target_ms in {at for ms in times for at in (ms - 1, ms, ms + 1)}:
+        first = next((o for o, (ms, _) in messages.items() if ms >= target_ms), None)
+        found = log.find_time(target_ms).run()
+        assert (None if found is None else found.offset) == first
+
+
+def _check_events(events: RecordedEvents, promise: Promise) -> None:
+    told = [(name, fields) for name, fields in events.seen if name in NEVER_TOLD]
+    assert told == []
+    for fields in events.named("index_rebuilt"):
+        segment = Path(fields["path"])
+        topic, _, partition = segment.parent.name.rpartition("-")
+        log = promise.logs[topic, int(partition)]
+        assert not log.doomed_below <= int(segment.name[:20]) < log.sealed_below, fields
+    if promise.clean:
+        assert events.named("log_recovered") == []
+
+
+def _check_kept(path: Path, promise: Promise) -> None:
+    """What was in a log is in it still, or in a file beside it."""
+    everything = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
+    for wanted in promise.kept:
+        assert any(wanted in content for content in everything)

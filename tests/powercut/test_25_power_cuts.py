@@ -1,0 +1,29 @@
+"""What survives when the power goes after any operation on the disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .enumeration import Enumeration
+from .life import Life
+from .workloads import WORKLOADS
+
+Workload = Callable[[Life], None]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
+def test_25_a_power_cut_after_any_operation(
+    workload: Workload, folder: Path, enumeration: Enumeration
+) -> None:
+    life = Life(folder / "life")
+    workload(life)
+    enumeration.survives(life, folder)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
+def test_25_many_more_states(workload: Workload, folder: Path, enumeration: Enumeration) -> None:
+    life = Life(folder / "life")
+    workload(life)
+    enumeration.survives(life, folder)
