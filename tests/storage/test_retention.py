@@ -310,3 +310,14 @@ def test_the_running_maximum_follows_deletion(folder: LogFolder) -> None:
     assert folder.found(100, 150, 201, 900) == [(100, 1), (200, 2), None, None]
     folder.append(300)
     assert folder.found(201) == [(300, 3)]
+
+
+def test_a_search_after_a_deletion_starts_at_the_right_segment(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=-1, retention_bytes=39 * 3)
+    for timestamp_ms in (10, 20, 30, 40):
+        folder.append(timestamp_ms)
+        log.roll()
+    assert folder.found(15) == [(20, 1)]
+    log.maintain(NOW)
+    assert folder.bases() == [1, 2, 3, 4]
+    assert folder.found(15, 25, 35) == [(20, 1), (30, 2), (40, 3)]
