@@ -55,6 +55,20 @@ def assert_closing_entry(log: bytes, index: list[tuple[int, int]], end_offset: i
     assert index[-1:] == ([(largest_ms, end_offset)] if largest_ms >= 0 else [])
 
 
+def assert_known_of_log(segment: Segment, log: bytes) -> None:
+    """What a segment keeps in memory beside its indexes fits the bytes of its log."""
+    formats = [(entry.position, entry.magic) for entry in entries(log)]
+    before = [-1, *(magic for _, magic in formats)]
+    assert segment.magic_changes == [
+        (position, magic)
+        for (position, magic), previous in zip(formats, before, strict=False)
+        if magic != previous
+    ]
+    if not segment.indexes_full:
+        last = offset_entries(segment.offset_index.encoded(), 0)[-1:]
+        assert segment.since_bytes == len(log) - (last[0][1] if last else 0)
+
+
 def state_of(segment: Segment) -> dict[str, object]:
     """All that a segment knows of its log, as it is in memory."""
     state: dict[str, object] = {

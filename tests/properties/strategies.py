@@ -29,7 +29,11 @@ contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=20), st.just(b"
 
 @st.composite
 def parts(
-    draw: st.DrawFn, magic: int | None = None, codec: Codec | None = None, max_records: int = 5
+    draw: st.DrawFn,
+    magic: int | None = None,
+    codec: Codec | None = None,
+    max_records: int = 5,
+    times: st.SearchStrategy[int] = times,
 ) -> Part:
     """Messages of one format, plain or in one wrapper."""
     if magic is None:
@@ -65,6 +69,10 @@ def stored_entries(
     inner = st.integers(0, 2) if part.magic or not part.codec else st.just(0)
     holes = (draw(first_holes), *(draw(inner) for _ in part.records[1:]))
     return StoredEntries(part.magic, part.codec, part.records, holes, draw(st.booleans()))
+
+
+recent_sets = st.builds(SentSet, st.tuples(parts(times=near_times)))
+"""With times about that of the clock."""
 
 
 def _texts(*values: int) -> st.SearchStrategy[str]:

@@ -2,7 +2,9 @@
 
 from contextlib import ExitStack
 from itertools import pairwise
+from typing import ClassVar
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,6 +28,7 @@ from .filling import (
     search_largest,
 )
 from .index_rules import (
+    assert_known_of_log,
     assert_offset_index_true,
     assert_time_index_true,
     offset_entries,
@@ -33,7 +36,7 @@ from .index_rules import (
     times_by_offset,
 )
 from .logs import date_files, log_folder
-from .model import Model, SentSet, StoredEntries
+from .model import LOG_APPEND_TIME, Model, SentSet, StoredEntries
 from .retention_rules import retained
 from .strategies import sent_sets, small_segments, stamping, stored_entries, times
 
@@ -43,6 +46,9 @@ shares = st.floats(0, 1)
 
 class LogMachine(RuleBasedStateMachine):
     """The log under test is `self.folder.log`; `self.model` is what it must be."""
+
+    ALWAYS: ClassVar[dict[str, str]] = {"retention.ms": "-1", "file.delete.delay.ms": "10"}
+    """Settings that hold whatever is drawn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,14 +64,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize(overrides=st.builds(lambda one, two: one | two, small_segments, stamping))
     def make(self, overrides: dict[str, str]) -> None:
-        retention = {"retention.ms": "-1", "file.delete.delay.ms": "10"}
-        self.folder: LogFolder = self.stack.enter_context(log_folder(overrides | retention))
+        self.folder: LogFolder = self.stack.enter_context(log_folder(overrides | self.ALWAYS))
 
     def teardown(self) -> None:
-        self.end_sync()
+        self.drop_sync()
         self.stack.close()
 
-    def end_sync(self) -> None:
+    def drop_sync(self) -> None:
+        """It dies with the broker."""
         if self.sync is not None:
             self.sync[0].close()
             self.sync = None
@@ -116,7 +122,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(overrides=st.builds(lambda one, two: one | two, small_segments, stamping))
     def change_settings(self, overrides: dict[str, str]) -> None:
-        self.folder.set(**{name.replace(".", "_"): text for name, text in overrides.items()})
+        changed = overrides | self.ALWAYS
+        self.folder.set(**{name.replace(".", "_"): text for name, text in changed.items()})
 
     @rule()
     def roll(self) -> None:
@@ -227,14 +234,15 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.end_sync()
+        if self.sync is not None:
+            self.finish_sync()
         self.folder.restart()
         self.started()
         self.synced_offset = self.end_offset
 
     @rule(checkpointed=st.booleans())
     def kill_and_restart(self, checkpointed: bool) -> None:
-        self.end_sync()
+        self.drop_sync()
         self.folder.kill_and_restart(checkpointed=checkpointed)
         if not checkpointed:
             self.model.log_start_offset = self.folder.log.segments[0].base_offset
@@ -331,6 +339,7 @@ class LogMachine(RuleBasedStateMachine):
                 assert_time_index_true(log, time_entries(timestamps, base))
                 largest_ms = max(times_by_offset(log).values(), default=-1)
                 assert segment.largest_timestamp_ms == largest_ms
+                assert_known_of_log(segment, log)
 
     @invariant()
     def nothing_was_taken_for_damage(self) -> None:
@@ -338,10 +347,17 @@ class LogMachine(RuleBasedStateMachine):
             assert not self.folder.events.named(event)
 
 
-def test_the_log_behaves_like_a_list() -> None:
+class StampingMachine(LogMachine):
+    """The same on a LogAppendTime topic, where what was appended last decides the next time."""
+
+    ALWAYS = LogMachine.ALWAYS | {"message.timestamp.type": LOG_APPEND_TIME}
+
+
+@pytest.mark.parametrize("machine", [LogMachine, StampingMachine])
+def test_the_log_behaves_like_a_list(machine: type[LogMachine]) -> None:
     profile = settings()
     run_state_machine_as_test(
-        LogMachine,
+        machine,
         settings=settings(
             max_examples=profile.max_examples,
             stateful_step_count=30 if profile.max_examples <= 100 else profile.stateful_step_count,

@@ -7,7 +7,7 @@ from .filling import fill, read_from
 from .logs import log_folder
 from .model import SentSet
 from .retention_rules import retained
-from .strategies import examples, sent_sets, topic_settings_texts
+from .strategies import examples, recent_sets, sent_sets, topic_settings_texts
 
 limits = st.fixed_dictionaries(
     {},
@@ -22,7 +22,7 @@ limits = st.fixed_dictionaries(
 @given(
     topic_settings_texts,
     limits,
-    st.lists(sent_sets, min_size=1, max_size=25),
+    st.lists(st.one_of(recent_sets, recent_sets, sent_sets), min_size=1, max_size=25),
     st.lists(st.tuples(st.integers(0, 12), st.floats(0, 1)), min_size=1, max_size=4),
 )
 def test_retention_takes_the_oldest_and_keeps_the_rest_v12(
