@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from .retention import RetentionPlan
 
 if TYPE_CHECKING:
-    from .log import Log
+    from .readable_log import ReadableLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LogDescription:
     segments: tuple[SegmentDescription, ...]
 
 
-def describe_log(log: "Log", plan: RetentionPlan) -> LogDescription:
+def describe_log(log: "ReadableLog", plan: RetentionPlan) -> LogDescription:
     """Describe `log`, which is prepared, with the verdicts of `plan`. Raises `OSError`."""
     segments = tuple(
         SegmentDescription(

@@ -1,43 +1,35 @@
 """One partition's log: segments in a row, appended to at the end, dropped at the start.
 
 A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
-`FlushWork` that `begin_flush` hands out. Opening a log is `log_opening.open_log`.
+`FlushWork` that `begin_flush` hands out. Opening a log is `log_opening.open_log`; what can be asked
+of it is in `readable_log`.
 """
 
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import (
-    OffsetOutOfRange,
-    RecordListTooLarge,
-    StorageError,
-)
+from ..protocol.errors import RecordListTooLarge, StorageError
 from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
-from . import search
 from .admission import Target, admit, check_stored
 from .appended import NOTHING_APPENDED, Appended
-from .description import LogDescription, describe_log
 from .files import Buffer
 from .flush import FlushWork
 from .index_file import RELATIVE_OFFSET_MAX
-from .reading import Slice, read_slice, readable_bytes
-from .retention import RetentionPlan, SegmentFacts, plan_retention
+from .readable_log import ReadableLog
+from .retention import RetentionPlan
 from .rolling import roll_reason
 from .seams import Seams
-from .search import Found, Search, SearchView
 from .segment import Segment
 from .segment_list import SegmentList
-from .watermark import Watermark
 
 _PASSING_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Write errors after which a log works again once there is room."""
 
 
-class Log:
+class Log(ReadableLog):
     """The messages of one partition. Made by `open_log`."""
 
     def __init__(
@@ -52,13 +44,15 @@ class Log:
         recovery_point: int,
         last_stamp_ms: int,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.settings = settings
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = segments.active.next_offset
-        self.recovery_point = recovery_point
-        """Everything below it is on stable storage."""
+        super().__init__(
+            topic,
+            partition,
+            settings,
+            segments,
+            seams,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+        )
         self.failure: StorageError | None = None
         """Why appends are refused until the broker has been restarted, if they are."""
         self.unflushed_since: float | None = None
@@ -69,59 +63,13 @@ class Log:
         """Called when offsets jump for the first time; to be remembered with the topic."""
         self.on_cut: Callable[[Log], None] | None = None
         """Called before the end is cut off; the recovery point has to be remembered."""
-        self._list = segments
-        self._seams = seams
         self._last_stamp_ms = last_stamp_ms
-        self._watermark = Watermark(self.log_end_offset)
         self._syncs: list[FlushWork] = []
         """Handed out and not ended yet."""
 
     @property
-    def path(self) -> Path:
-        return self._list.path
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one takes appends."""
-        return self._list.segments
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._list.segments)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._list.segments)
-
-    @property
-    def gaps(self) -> bool:
-        """Whether offsets may jump, as in bytes that another broker wrote."""
-        return self._list.gaps
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset that consumers do not see."""
-        return self._watermark.offset
-
-    @property
     def unflushed_messages(self) -> int:
         return self.log_end_offset - self.recovery_point
-
-    @property
-    def prepared(self) -> bool:
-        """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
-        return self._list.prepared
-
-    def prepare(self) -> None:
-        """Load the indexes of all segments, rebuilding those that do not fit their checksums.
-
-        May take long, and may run in a thread of its own. Raises `OSError`.
-        """
-        self._list.prepare()
-
-    def set_settings(self, settings: TopicSettings) -> None:
-        """Go by `settings` from the next append or maintenance pass on."""
-        self.settings = settings
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
@@ -273,70 +221,6 @@ class Log:
         if self.on_advance is not None:
             self.on_advance(self)
 
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool = False) -> Slice:
-        """What is stored from the entry that holds `offset` on, up to the high watermark.
-
-        At most `max_bytes` of one segment and one message format, cut without regard to entries;
-        `whole_first` gives the first entry whole even if it is larger. Raises
-        `OffsetOutOfRange`, `StorageError`.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} is outside of {self.topic}-{self.partition}, which has "
-                f"{self.log_start_offset} (log start) to {self.log_end_offset} (log end)"
-            )
-        return read_slice(
-            self._list,
-            offset,
-            max_bytes,
-            high_watermark=self.high_watermark,
-            whole_first=whole_first,
-        )
-
-    def readable_bytes(self, offset: int) -> int:
-        """How many stored bytes there are from `offset` to the high watermark."""
-        return readable_bytes(self._list, offset, self.high_watermark)
-
-    def _view(self) -> SearchView:
-        return SearchView(
-            self._list.segments,
-            self._list.closed_max_ms,
-            self.log_start_offset,
-            self.high_watermark,
-            self.settings.max_decompressed_bytes,
-        )
-
-    def find_time(self, target_ms: int) -> Search[Found | None]:
-        """Search the first message, in offset order, with a timestamp >= `target_ms`."""
-        return Search(search.find_time(self._view(), target_ms))
-
-    def find_largest(self) -> Search[Found | None]:
-        """Search the first message that has the largest timestamp of the log."""
-        return Search(search.find_largest(self._view()))
-
-    def offsets_before(self, target_ms: int, count_max: int) -> Search[list[int]]:
-        """Search offsets to start from for `target_ms`, falling; at most `count_max`."""
-        now_ms = self._seams.clock.now_ms()
-        return Search(search.offsets_before(self._view(), target_ms, count_max, now_ms))
-
-    def plan_retention(self, now_ms: int) -> RetentionPlan:
-        """Judge which segments may go at `now_ms`. Needs the log to be prepared."""
-        active = self._list.active
-        facts = [
-            SegmentFacts(
-                segment.base_offset,
-                segment.next_offset,
-                segment.size_bytes,
-                segment.largest_timestamp_ms,
-                segment.age_from_ms,
-                segment is active,
-            )
-            for segment in self._list.segments
-        ]
-        return plan_retention(
-            facts, self.settings, now_ms=now_ms, high_watermark=self.high_watermark
-        )
-
     def maintain(self, now_ms: int) -> RetentionPlan:
         """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
         plan = self.expire(now_ms)
@@ -437,10 +321,6 @@ class Log:
         self._watermark.cut(offset)
         self._observe("log_truncated", offset=offset)
         self._advance()
-
-    def describe(self, now_ms: int) -> LogDescription:
-        """Everything there is to tell about the log. Needs it to be prepared."""
-        return describe_log(self, self.plan_retention(now_ms))
 
     def begin_flush(self) -> FlushWork | None:
         """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run."""

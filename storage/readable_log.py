@@ -1,0 +1,154 @@
+"""What can be asked of one partition's log: messages by offset and by time, and what it is like."""
+
+from pathlib import Path
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import OffsetOutOfRange
+from . import search
+from .description import LogDescription, describe_log
+from .reading import Slice, read_slice, readable_bytes
+from .retention import RetentionPlan, SegmentFacts, plan_retention
+from .seams import Seams
+from .search import Found, Search, SearchView
+from .segment import Segment
+from .segment_list import SegmentList
+from .watermark import Watermark
+
+
+class ReadableLog:
+    """The half of `Log` that changes nothing but what is in memory."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        settings: TopicSettings,
+        segments: SegmentList,
+        seams: Seams,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.settings = settings
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = segments.active.next_offset
+        self.recovery_point = recovery_point
+        """Everything below it is on stable storage."""
+        self._list = segments
+        self._seams = seams
+        self._watermark = Watermark(self.log_end_offset)
+
+    @property
+    def path(self) -> Path:
+        return self._list.path
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one takes appends."""
+        return self._list.segments
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._list.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._list.segments)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether offsets may jump, as in bytes that another broker wrote."""
+        return self._list.gaps
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that consumers do not see."""
+        return self._watermark.offset
+
+    @property
+    def prepared(self) -> bool:
+        """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
+        return self._list.prepared
+
+    def prepare(self) -> None:
+        """Load the indexes of all segments, rebuilding those that do not fit their checksums.
+
+        May take long, and may run in a thread of its own. Raises `OSError`, and
+        `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
+        stored.
+        """
+        self._list.prepare()
+
+    def set_settings(self, settings: TopicSettings) -> None:
+        """Go by `settings` from the next append or maintenance pass on."""
+        self.settings = settings
+
+    def read(self, offset: int, max_bytes: int, *, whole_first: bool = False) -> Slice:
+        """What is stored from the entry that holds `offset` on, up to the high watermark.
+
+        At most `max_bytes` of one segment and one message format, cut without regard to entries;
+        `whole_first` gives the first entry whole even if it is larger. Raises
+        `OffsetOutOfRange`, `StorageError`.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is outside of {self.topic}-{self.partition}, which has "
+                f"{self.log_start_offset} (log start) to {self.log_end_offset} (log end)"
+            )
+        return read_slice(
+            self._list,
+            offset,
+            max_bytes,
+            high_watermark=self.high_watermark,
+            whole_first=whole_first,
+        )
+
+    def readable_bytes(self, offset: int) -> int:
+        """How many stored bytes there are from `offset` to the high watermark."""
+        return readable_bytes(self._list, offset, self.high_watermark)
+
+    def _view(self) -> SearchView:
+        return SearchView(
+            self._list.segments,
+            self._list.closed_max_ms,
+            self.log_start_offset,
+            self.high_watermark,
+            self.settings.max_decompressed_bytes,
+        )
+
+    def find_time(self, target_ms: int) -> Search[Found | None]:
+        """Search the first message, in offset order, with a timestamp >= `target_ms`."""
+        return Search(search.find_time(self._view(), target_ms))
+
+    def find_largest(self) -> Search[Found | None]:
+        """Search the first message that has the largest timestamp of the log."""
+        return Search(search.find_largest(self._view()))
+
+    def offsets_before(self, target_ms: int, count_max: int) -> Search[list[int]]:
+        """Search offsets to start from for `target_ms`, falling; at most `count_max`."""
+        now_ms = self._seams.clock.now_ms()
+        return Search(search.offsets_before(self._view(), target_ms, count_max, now_ms))
+
+    def plan_retention(self, now_ms: int) -> RetentionPlan:
+        """Judge which segments may go at `now_ms`. Needs the log to be prepared."""
+        active = self._list.active
+        facts = [
+            SegmentFacts(
+                segment.base_offset,
+                segment.next_offset,
+                segment.size_bytes,
+                segment.largest_timestamp_ms,
+                segment.age_from_ms,
+                segment is active,
+            )
+            for segment in self._list.segments
+        ]
+        return plan_retention(
+            facts, self.settings, now_ms=now_ms, high_watermark=self.high_watermark
+        )
+
+    def describe(self, now_ms: int) -> LogDescription:
+        """Everything there is to tell about the log. Needs it to be prepared."""
+        return describe_log(self, self.plan_retention(now_ms))
