@@ -11,7 +11,7 @@ from functools import partial
 from struct import Struct
 from typing import Final, TypeVar
 
-from ..errors import CorruptMessage, MessageTooLarge
+from ..errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
 from .codecs import decompress
 from .conversion import convert_entries, runs
 from .kernel import Problem, Walk, walk
@@ -56,8 +56,9 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
     When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
     result ends early, after a whole entry, where plain messages would take more than `max_bytes`
     or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
-    bytes are wrong. Raises `DamagedSlice` when that is the first one, and `MessageTooLarge` when
-    the first one is a wrapper around more than `max_content_bytes`.
+    bytes are wrong. Raises `DamagedSlice` when that is the first one, `MessageTooLarge` when the
+    first one is a wrapper around more than `max_content_bytes`, `UnsupportedForMessageFormat` when
+    it has a later format.
     """
     result = _Result(max_bytes, max_content_bytes)
     try:
@@ -75,6 +76,9 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
             yield None
     except _Full:
         pass
+    except UnsupportedForMessageFormat:
+        if not result.messages:
+            raise
     except CorruptMessage as error:
         if not result.messages:
             raise DamagedSlice(error.message) from error
