@@ -137,11 +137,11 @@ class LogFolder:
         offset = log.log_start_offset
         while offset < log.high_watermark:
             data = log.read(offset, 1 << 20, whole_first=True).read()
-            last = [entry.offset for entry in entries(data)]
-            if not last:
+            whole = list(entries(data))
+            if not whole:
                 break
-            parts.append(data)
-            offset = last[-1] + 1
+            parts.append(data[: whole[-1].end])
+            offset = whole[-1].offset + 1
         return b"".join(parts)
 
     def entries(self) -> list[Entry]:
