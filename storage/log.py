@@ -174,7 +174,7 @@ class Log(ReadableLog):
                 # An empty first segment has given its place to one that begins later.
                 self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
                 found = self._walk_for(self._list.active, data)
-            self._list.active.append(data, found)
+            self._list.append(data, found)
         except OSError as error:
             failure = StorageError(f"{self.path}: the message set could not be written: {error}")
             if error.errno not in _PASSING_ERRORS:

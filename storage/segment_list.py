@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError
-from ..protocol.records.kernel import Problem
+from ..protocol.records.kernel import Problem, Walk
 from ..protocol.records.layout import NO_TIMESTAMP
+from .files import Buffer
 from .flush import FlushWork
 from .index_checksums import Seal, format_seals
 from .seams import Seams
@@ -188,6 +189,11 @@ class SegmentList:
                     # A damaged closed segment is told to whoever reads it; appends can go on.
                     break
         return NO_TIMESTAMP
+
+    def append(self, data: Buffer, found: Walk) -> None:
+        """`Segment.append` to the active segment; checksums of an earlier stop end with it."""
+        self._forget_seal(self.active)
+        self.active.append(data, found)
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

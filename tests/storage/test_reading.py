@@ -266,6 +266,19 @@ def test_formats_after_a_restart_and_more_appends(folder: LogFolder) -> None:
     assert [offsets(log, offset) for offset in (5, 7)] == [[5, 6], [7]]
 
 
+def test_formats_after_a_restart_a_roll_and_a_kill(folder: LogFolder) -> None:
+    """Checksums of the first stop would still fit the indexes, which got no entry since."""
+    folder.open()
+    folder.log.append(untimed_set())
+    folder.restart()
+    folder.append(-1)
+    folder.log.flush()
+    folder.log.roll()
+    log = folder.kill_and_restart()
+    log.prepare()
+    assert [offsets(log, offset) for offset in (0, 1)] == [[0], [1]]
+
+
 def test_formats_after_a_truncation(folder: LogFolder) -> None:
     log = mixed(folder)
     log.truncate(4)
