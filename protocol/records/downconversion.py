@@ -47,7 +47,7 @@ class Downconverted:
 
 
 class DamagedSlice(Exception):
-    """The first entry of a slice cannot be converted, because its bytes are wrong: how."""
+    """The first entry of a slice is not as it was stored: in what way."""
 
 
 def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> Steps[Downconverted]:
@@ -56,13 +56,13 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
     When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
     result ends early, after a whole entry, where plain messages would take more than `max_bytes`
     or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
-    bytes are wrong. Raises `DamagedSlice` when that is the first one, `MessageTooLarge` when the
-    first one is a wrapper around more than `max_content_bytes`, `UnsupportedForMessageFormat` when
-    it has a later format.
+    bytes are wrong. When that is the first one it raises `DamagedSlice`, `CorruptMessage` when the
+    entry is a wrapper around something wrong, `MessageTooLarge` when around more than
+    `max_content_bytes`, `UnsupportedForMessageFormat` when it has a later format.
     """
     result = _Result(max_bytes, max_content_bytes)
     try:
-        for piece_start, piece in _pieces(data):
+        for piece_start, piece in _stored_pieces(data):
             for start, end, codec in runs(data, piece_start, piece.end):
                 if not start:
                     result.choose(codec)
@@ -76,12 +76,9 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
             yield None
     except _Full:
         pass
-    except UnsupportedForMessageFormat:
+    except (DamagedSlice, CorruptMessage, UnsupportedForMessageFormat):
         if not result.messages:
             raise
-    except CorruptMessage as error:
-        if not result.messages:
-            raise DamagedSlice(error.message) from error
     if not result.messages:
         return Downconverted(data, 0, len(data))
     return Downconverted((yield from result.finished()), result.messages, result.used_bytes)
@@ -203,6 +200,14 @@ def _take_wrapper(result: _Result, wrapper: Entry) -> Steps[None]:
     for start, piece in pieces:
         result.add(content, start, piece, shift)
         yield None
+
+
+def _stored_pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
+    """As `_pieces`, of a slice. Raises `DamagedSlice`, `UnsupportedForMessageFormat`."""
+    try:
+        yield from _pieces(data)
+    except CorruptMessage as error:
+        raise DamagedSlice(error.message) from error
 
 
 def _pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
