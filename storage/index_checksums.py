@@ -12,10 +12,24 @@ The file is derived data: without it, or with lines that cannot be read, indexes
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 FILE_NAME = "index-checksums"
 _VERSION = "0"
+_APPEND_TIME_FIELDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTimesSeal:
+    """What is noted of a segment's append times."""
+
+    size_bytes: int
+    """Length of the `.appendtime` file."""
+    crc: int
+    largest_ms: int
+    """The largest append time, -1 when none is known."""
+    end_offset: int
+    """The file tells of the offsets below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class Seal:
     """The same of the `.timeindex` file."""
     magic_changes: tuple[tuple[int, int], ...]
     """`(position, magic)` where the format differs from the entry before; the first entry too."""
+    append_times: AppendTimesSeal | None = None
 
 
 def parse_seals(data: bytes) -> dict[int, Seal]:
@@ -42,9 +57,11 @@ def parse_seals(data: bytes) -> dict[int, Seal]:
             base, index_bytes, index_crc, time_bytes, time_crc = map(int, fields[:5])
             changes = [part.split(":") for part in fields[5].split(",") if part]
             spans = tuple((int(position), int(magic)) for position, magic in changes)
+            rest = tuple(map(int, fields[6:]))
+            append_times = AppendTimesSeal(*rest) if len(rest) == _APPEND_TIME_FIELDS else None
         except (ValueError, IndexError):
             continue
-        seals[base] = Seal((index_bytes, index_crc), (time_bytes, time_crc), spans)
+        seals[base] = Seal((index_bytes, index_crc), (time_bytes, time_crc), spans, append_times)
     return seals
 
 
@@ -54,5 +71,8 @@ def format_seals(seals: Mapping[int, Seal]) -> bytes:
     for base, seal in sorted(seals.items()):
         spans = ",".join(f"{position}:{magic}" for position, magic in seal.magic_changes)
         numbers = (base, *seal.offset_index, *seal.time_index)
-        lines.append(" ".join(map(str, numbers)) + " " + spans)
+        line = " ".join(map(str, numbers)) + " " + spans
+        if seal.append_times is not None:
+            line += " " + " ".join(map(str, astuple(seal.append_times)))
+        lines.append(line)
     return ("\n".join(lines) + "\n").encode("ascii")

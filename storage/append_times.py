@@ -1,0 +1,417 @@
+"""The append times of a segment (`.appendtime`): when each of its sets was appended.
+
+Entry, 12 bytes: offset relative to the segment's base (int32), time in ms since the epoch (int64),
+both big-endian, one behind the other from byte 0. An entry `(n, T)` says that the messages from
+offset `n` on, up to the next entry's offset, were appended at T; T = -1 says that it is not known
+when, which is also so of messages before the first entry. Offsets rise. Times may fall, as clocks
+do.
+
+Nothing else tells these times, so what is lost stays unknown, and a wrong one would never be
+noticed. Entries are therefore believed only where they are certain:
+
+- Those of a segment that a roll or a clean stop closed, if the file fits the line that the segment
+  got in `index-checksums` then: its length at once, its CRC-32 before the first look.
+- After any other stop, those below the recovery point: it is checkpointed only once the append
+  times below it are synced. Above it, the page cache has every entry after a mere kill; but a
+  power cut may have kept a set and lost its entry, so that its messages would pass for a part of
+  the set before, and nothing in the files tells the one from the other. There the times are
+  unknown.
+
+A file that is missing, or not as it should be, makes the times of its segment unknown and is no
+error. There are as many entries as sets, so that they are not mirrored in memory as those of the
+indexes are; kept of every `BLOCK_ENTRIES` are the first offset and the largest time up to there.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from ..protocol.records.layout import NO_TIMESTAMP
+from .files import File
+from .index_checksums import AppendTimesSeal
+from .seams import Seams
+
+ENTRY: Final = struct.Struct(">iq")
+"""Relative offset, append time in ms."""
+
+BLOCK_ENTRIES: Final = 512
+STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
+"""How many entries are read at a time where a whole file is."""
+
+
+class AppendTimes:
+    """The append times of one segment, told by its file up to, without, `end_offset`."""
+
+    __slots__ = (
+        "_block_max_ms",
+        "_block_offsets",
+        "_count",
+        "_crc",
+        "_last_ms",
+        "_seams",
+        "_seen",
+        "_seen_crc",
+        "_seen_relative",
+        "_surplus",
+        "_sync_error",
+        "_unsynced",
+        "base_offset",
+        "changes",
+        "end_offset",
+        "largest_ms",
+        "path",
+    )
+
+    def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
+        """Nothing is known until the file is adopted or recovered; the first write empties it."""
+        self.path = path
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.largest_ms = NO_TIMESTAMP
+        """No entry has a larger time. -1 when none has any."""
+        self.changes = 0
+        """How often entries were taken away: what was found before that means nothing after."""
+        self._seams = seams
+        self._count = 0
+        self._crc = 0
+        self._last_ms: int | None = NO_TIMESTAMP
+        """Time of the last entry, -1 without one; `None` when it was not read yet."""
+        self._surplus = True
+        """Whether the file may hold more than the entries."""
+        self._unsynced = False
+        self._sync_error: OSError | None = None
+        self._forget_blocks()
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        return self._count * ENTRY.size
+
+    def seal(self) -> AppendTimesSeal:
+        """What makes the file believable later."""
+        return AppendTimesSeal(self.size_bytes, self._crc, self.largest_ms, self.end_offset)
+
+    def adopt(self, sealed: AppendTimesSeal | None) -> None:
+        """Take the entries that were there when the segment was closed.
+
+        Reads nothing but the file's size: the rest is checked by `load`. Raises `OSError`.
+        """
+        self._clear()
+        size_bytes = self._size_of_file()
+        if sealed is None:
+            if size_bytes:
+                self._drop("no checksum")
+            return
+        self.end_offset = max(sealed.end_offset, self.base_offset)
+        if sealed.size_bytes > size_bytes or sealed.size_bytes % ENTRY.size:
+            self._drop("shorter than it was" if size_bytes else "missing")
+            return
+        self._count = sealed.size_bytes // ENTRY.size
+        self._crc = sealed.crc
+        self._last_ms = None if self._count else NO_TIMESTAMP
+        self.largest_ms = sealed.largest_ms
+
+    def recover(self, certain_offset: int, next_offset: int) -> None:
+        """Keep, after a stop that was not clean, the entries below `certain_offset`.
+
+        The segment ends at `next_offset`; from the certain one on, times are unknown. Raises
+        `OSError`.
+        """
+        certain_offset = min(max(certain_offset, self.base_offset), next_offset)
+        size_bytes = self._size_of_file()
+        self._retake(certain_offset)
+        if size_bytes and certain_offset < next_offset:
+            self._seams.observe(
+                "append_times_unknown",
+                path=str(self.path),
+                first_offset=certain_offset,
+                next_offset=next_offset,
+            )
+        self.cut_back()
+        self.end_at(next_offset)
+
+    def end_at(self, next_offset: int) -> None:
+        """The segment ends at `next_offset`, whatever the entries say. Raises `OSError`."""
+        if next_offset < self.end_offset:
+            self.truncate(next_offset, next_offset)
+        elif next_offset > self.end_offset:
+            self.add(self.end_offset, next_offset, NO_TIMESTAMP)
+
+    def load(self) -> bool:
+        """Look at the next entries that were not looked at yet; `True` when all are.
+
+        Entries that do not fit their checksum are dropped. Raises `OSError`.
+        """
+        if self._seen < self._count:
+            wanted = min(self._count - self._seen, STEP_ENTRIES)
+            data = self._read(self._seen, wanted)
+            if len(data) < wanted * ENTRY.size:
+                self._drop("shorter than it was")
+            elif not self._take(data, self.end_offset):
+                self._drop("damaged")
+            elif self._seen == self._count:
+                self.largest_ms = self._seen_max_ms
+                if self._seen_crc != self._crc:
+                    self._drop("checksum does not fit")
+        return self._seen == self._count
+
+    def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
+        """Note that the messages between the two offsets were appended, all at once.
+
+        `append_time_ms` is -1 when it is not known. After an `OSError` nothing is noted, and
+        `cut_back` has to take away what may have been written.
+        """
+        if first_offset != self.end_offset:
+            self.end_at(first_offset)
+        append_time_ms = max(append_time_ms, NO_TIMESTAMP)
+        if append_time_ms == self._tail_ms() == NO_TIMESTAMP:
+            self.end_offset = next_offset
+            return
+        data = ENTRY.pack(first_offset - self.base_offset, append_time_ms)
+        self._write(data)
+        if self._seen == self._count:
+            self._take(data, next_offset)
+        self._count += 1
+        self._crc = crc32(data, self._crc)
+        self._last_ms = append_time_ms
+        self.largest_ms = max(self.largest_ms, append_time_ms)
+        self.end_offset = next_offset
+
+    def truncate(self, end_offset: int, next_offset: int) -> None:
+        """Forget what is told of offsets from `end_offset` on, where the messages end now.
+
+        The segment ends, and goes on, at `next_offset`. Raises `OSError`.
+        """
+        while not self.load():
+            pass
+        told_offset = self.end_offset
+        self._retake(end_offset, self._count)
+        self.end_offset = min(told_offset, next_offset)
+        self.cut_back()
+
+    def cut_back(self) -> None:
+        """Take away whatever the file holds beyond the entries. Raises `OSError`."""
+        if self._surplus and self._size_of_file() > self.size_bytes:
+            self._file().truncate(self.size_bytes)
+            self._unsynced = True
+        self._surplus = False
+
+    def sync(self) -> None:
+        """Bring to stable storage what was written before this is called.
+
+        May be called in another thread than the one that writes. A sync that failed is not tried
+        again. Raises `OSError`.
+        """
+        if self._sync_error is not None:
+            raise self._sync_error
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        try:
+            file = self._seams.files.open(self.path)
+        except FileNotFoundError:
+            return  # the segment was dropped
+        except OSError:
+            self._unsynced = True
+            raise
+        try:
+            file.sync()
+        except OSError as error:
+            self._sync_error = error
+            raise
+        finally:
+            file.close()
+
+    def covering(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """`(offset, append time)` for the messages between two offsets: each holds from its
+        offset to the next one's, the first is at or below `first_offset`; -1 is unknown.
+
+        Loads what is not loaded. Raises `OSError`.
+        """
+        while not self.load():
+            pass
+        if first_offset >= self.end_offset:
+            return [(self.end_offset, NO_TIMESTAMP)]
+        number = self._number_at(first_offset)
+        spans = [(self.base_offset, NO_TIMESTAMP)] if number < 0 else []
+        for offset, append_time_ms in self._entries(max(number, 0)):
+            if offset >= end_offset:
+                break
+            if not spans or spans[-1][1] != append_time_ms:
+                spans.append((offset, append_time_ms))
+        if not spans:  # the file was cut by somebody else meanwhile
+            return [(self.base_offset, NO_TIMESTAMP)]
+        if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
+            spans.append((self.end_offset, NO_TIMESTAMP))
+        return spans
+
+    def find(
+        self, target_ms: int, start_offset: int, end_offset: int
+    ) -> Generator[None, None, tuple[int, int] | None]:
+        """Search `(offset, append time)` of the first message between two offsets that was
+        appended at or after `target_ms`; in bounded steps. Raises `OSError`.
+
+        Entries that are taken away meanwhile let it begin anew.
+        """
+        while not self.load():
+            yield
+        changes = self.changes
+        block = max(bisect_left(self._block_max_ms, target_ms), self._block_at(start_offset), 0)
+        while block < len(self._block_offsets) and self._block_start(block) < end_offset:
+            entries = self._block(block)
+            ends = [*(offset for offset, _ in entries[1:]), self._block_start(block + 1)]
+            for (offset, append_time_ms), end in zip(entries, ends, strict=False):
+                if append_time_ms >= target_ms and end > start_offset and offset < end_offset:
+                    return max(offset, start_offset), append_time_ms
+            block += 1
+            yield
+            if self.changes != changes:
+                return (yield from self.find(target_ms, start_offset, end_offset))
+        return None
+
+    def _clear(self) -> None:
+        """Believe in no entry, and not that the file has none."""
+        self.changes += 1
+        self.end_offset = self.base_offset
+        self.largest_ms = NO_TIMESTAMP
+        self._count = self._crc = 0
+        self._last_ms = NO_TIMESTAMP
+        self._surplus = True
+        self._forget_blocks()
+
+    def _drop(self, reason: str) -> None:
+        """Believe in nothing that the file tells so far."""
+        end_offset = self.end_offset
+        self._clear()
+        self.end_offset = end_offset
+        self._seams.observe("append_times_dropped", path=str(self.path), reason=reason)
+
+    def _forget_blocks(self) -> None:
+        self._seen = self._seen_crc = 0
+        self._seen_relative = -1
+        self._block_offsets = array("i")
+        self._block_max_ms = array("q")
+
+    @property
+    def _seen_max_ms(self) -> int:
+        return self._block_max_ms[-1] if self._block_max_ms else NO_TIMESTAMP
+
+    def _retake(self, limit_offset: int, count_max: int | None = None) -> None:
+        """Take the file's first entries anew, up to the first one that makes no sense or is of
+        `limit_offset` or beyond."""
+        self._clear()
+        wanted = STEP_ENTRIES if count_max is None else min(STEP_ENTRIES, count_max)
+        while wanted and self._take(self._read(self._seen, wanted), limit_offset):
+            if count_max is not None:
+                wanted = min(STEP_ENTRIES, count_max - self._seen)
+        self._count, self._crc = self._seen, self._seen_crc
+        self._last_ms = None if self._count else NO_TIMESTAMP
+        self.largest_ms = self._seen_max_ms
+        self.end_offset = limit_offset
+
+    def _take(self, data: bytes, limit_offset: int) -> bool:
+        """Go through the next entries, note their blocks and checksum.
+
+        `False` if there are none, or when one makes no sense or is of `limit_offset` or beyond:
+        it and those behind it are not taken.
+        """
+        limit = limit_offset - self.base_offset
+        relative_before, largest_ms, seen = self._seen_relative, self._seen_max_ms, self._seen
+        whole = len(data) - len(data) % ENTRY.size
+        for relative, append_time_ms in ENTRY.iter_unpack(memoryview(data)[:whole]):
+            if not relative_before < relative < limit or append_time_ms < NO_TIMESTAMP:
+                break
+            relative_before = relative
+            if append_time_ms > largest_ms:
+                largest_ms = append_time_ms
+            if seen % BLOCK_ENTRIES:
+                self._block_max_ms[-1] = largest_ms
+            else:
+                self._block_offsets.append(relative)
+                self._block_max_ms.append(largest_ms)
+            seen += 1
+        taken = (seen - self._seen) * ENTRY.size
+        self._seen_crc = crc32(memoryview(data)[:taken], self._seen_crc)
+        self._seen_relative, self._seen = relative_before, seen
+        return 0 < taken == len(data)
+
+    def _tail_ms(self) -> int:
+        """The time of the last entry; -1 without one."""
+        if self._last_ms is None:
+            data = self._read(self._count - 1, 1)
+            if len(data) < ENTRY.size:
+                self._drop("shorter than it was")
+                return NO_TIMESTAMP
+            self._last_ms = ENTRY.unpack(data)[1]
+        return self._last_ms
+
+    def _block_at(self, offset: int) -> int:
+        """The last block that begins at or below `offset`; -1 when there is none."""
+        return bisect_right(self._block_offsets, offset - self.base_offset) - 1
+
+    def _block_start(self, block: int) -> int:
+        if block == len(self._block_offsets):
+            return self.end_offset
+        return self.base_offset + self._block_offsets[block]
+
+    def _number_at(self, offset: int) -> int:
+        """The last entry of an offset at or below `offset`; -1 when there is none."""
+        block = self._block_at(offset)
+        if block < 0:
+            return -1
+        offsets = [entry[0] for entry in self._block(block)]
+        return block * BLOCK_ENTRIES + bisect_right(offsets, offset) - 1
+
+    def _entries(self, number: int) -> Iterator[tuple[int, int]]:
+        """`(offset, append time)` of the entries from `number` on."""
+        skipped = number % BLOCK_ENTRIES
+        block = number // BLOCK_ENTRIES
+        while block < len(self._block_offsets):
+            yield from self._block(block)[skipped:]
+            skipped = 0
+            block += 1
+
+    def _block(self, block: int) -> list[tuple[int, int]]:
+        """`(offset, append time)` of a block's entries; none if somebody else cut the file."""
+        first = block * BLOCK_ENTRIES
+        wanted = min(self._count - first, BLOCK_ENTRIES)
+        data = self._read(first, wanted)
+        if len(data) < wanted * ENTRY.size:
+            self._drop("shorter than it was")
+            return []
+        base_offset = self.base_offset
+        return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]
+
+    def _read(self, first: int, count: int) -> bytes:
+        try:
+            return self._file().pread(count * ENTRY.size, first * ENTRY.size)
+        except FileNotFoundError:
+            return b""
+
+    def _write(self, data: bytes) -> None:
+        self.cut_back()
+        self._surplus = True
+        try:
+            file = self._file()
+        except FileNotFoundError:
+            self._seams.files.open(self.path, create=True).close()
+            file = self._file()
+        file.pwrite(data, self.size_bytes)
+        self._surplus = False
+        self._unsynced = True
+
+    def _file(self) -> File:
+        return self._seams.open_files.use(self.path)
+
+    def _size_of_file(self) -> int:
+        try:
+            return self._seams.files.size(self.path)
+        except FileNotFoundError:
+            return 0
