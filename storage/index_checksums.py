@@ -2,13 +2,16 @@
 
 Indexes have no checksum of their own. When a segment is rolled or its log closed, the length
 and CRC-32 of both its indexes are noted here, with the positions where the message format
-changes inside the segment. An index that does not fit its line is rebuilt from the log before
-it is used. One line of text a segment, after a line with the version:
+changes inside the segment, and the same of its append times. An index that does not fit its line
+is rebuilt from the log before it is used; append times that do not are unknown from then on. One
+line of text a segment, after a line with the version (here in two):
 
     0
     <base offset> <.index bytes> <crc> <.timeindex bytes> <crc> <position>:<magic>[,...]
+        <.appendtime bytes> <crc> <largest time> <end offset>
 
-The file is derived data: without it, or with lines that cannot be read, indexes are rebuilt.
+The last four may be missing. The file is derived data: without it, or with lines that cannot be
+read, indexes are rebuilt, and append times unknown.
 """
 
 from collections.abc import Mapping
