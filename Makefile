@@ -47,7 +47,7 @@ soak: $(DEV_READY) ## the long random tests and kill rounds
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
 	@for page in settings:config.reference errors:protocol.errors_reference \
-	        protocol:protocol.api.reference; do \
+	        protocol:protocol.api.reference metrics:server.metrics_reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done

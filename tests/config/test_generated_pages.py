@@ -1,4 +1,4 @@
-"""docs/settings.md and docs/errors.md say what the tables say."""
+"""docs/settings.md, docs/errors.md and docs/metrics.md say what the tables say."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from horolog.config.broker import NAMES
 from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
 from horolog.protocol.errors_reference import lines as error_lines
+from horolog.server.metrics_reference import lines as metric_lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -18,6 +19,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
     [
         pytest.param("settings.md", setting_lines, id="settings"),
         pytest.param("errors.md", error_lines, id="errors"),
+        pytest.param("metrics.md", metric_lines, id="metrics"),
     ],
 )
 def test_the_page_is_current(page: str, lines: Callable[[], Iterator[str]]) -> None:

@@ -1,0 +1,57 @@
+"""Writes `docs/metrics.md` from the collector: `python -m horolog.server.metrics_reference`."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ..clock import SystemClock
+from .figures import Figures
+from .metrics import BrokerCollector
+
+if TYPE_CHECKING:
+    from ..storage.log import Log
+
+_INTRODUCTION = """\
+# Metrics
+
+Generated from `server/metrics.py` by `make docs`.
+
+`http://HOST:PORT/metrics` on the HTTP port, in Prometheus' text format; the text is at most a
+second old. Base units (seconds, bytes) are in the names. The `topic` label goes away with its
+topic. The usual figures of the process (`process_*`) are there too.
+
+| name | type | labels | meaning |
+|---|---|---|---|"""
+
+_WINDOW_MS = 60_000
+
+
+class _NothingOpen:
+    """The gauges of a broker without logs and clients."""
+
+    def logs(self) -> Iterable["Log"]:
+        return ()
+
+    def clock_ahead_seconds(self) -> float:
+        return 0.0
+
+    def connections(self) -> int:
+        return 0
+
+    def parked(self) -> Mapping[str, int]:
+        return {}
+
+
+def lines() -> Iterator[str]:
+    """The lines of the page."""
+    yield from _INTRODUCTION.splitlines()
+    collector = BrokerCollector(Figures(SystemClock(), _WINDOW_MS), _NothingOpen())
+    for family in sorted(collector.collect(), key=lambda family: family.name):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ()))
+        meaning = family.documentation.replace("last 60 s", "last `max.latency.window.ms`")
+        yield f"| `{name}` | {family.type} | {labels} | {meaning} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(lines()) + "\n")
