@@ -109,27 +109,40 @@ class ReadableLog:
         """How many stored bytes there are from `offset` to the high watermark."""
         return readable_bytes(self._list, offset, self.high_watermark)
 
-    def _view(self) -> SearchView:
+    def _view(self, *, by_time: bool = True) -> SearchView:
+        if by_time and not self.prepared:
+            # Else segments whose times are not known would be passed over without a word.
+            self.prepare()
         return SearchView(
             self._list.segments,
-            self._list.closed_max_ms,
+            self._list.closed_max_ms if by_time else (),
             self.log_start_offset,
             self.high_watermark,
             self.settings.max_decompressed_bytes,
         )
 
     def find_time(self, target_ms: int) -> Search[Found | None]:
-        """Search the first message, in offset order, with a timestamp >= `target_ms`."""
+        """Search the first message, in offset order, with a timestamp >= `target_ms`.
+
+        Raises as `prepare`, which should have been done before.
+        """
         return Search(search.find_time(self._view(), target_ms))
 
     def find_largest(self) -> Search[Found | None]:
-        """Search the first message that has the largest timestamp of the log."""
+        """Search the first message that has the largest timestamp of the log.
+
+        Raises as `prepare`, which should have been done before.
+        """
         return Search(search.find_largest(self._view()))
 
     def offsets_before(self, target_ms: int, count_max: int) -> Search[list[int]]:
-        """Search offsets to start from for `target_ms`, falling; at most `count_max`."""
+        """Search offsets to start from for `target_ms`, falling; at most `count_max`.
+
+        Raises as `prepare`, which should have been done before unless `target_ms` is a sentinel.
+        """
         now_ms = self._seams.clock.now_ms()
-        return Search(search.offsets_before(self._view(), target_ms, count_max, now_ms))
+        view = self._view(by_time=target_ms not in (search.EARLIEST, search.LATEST))
+        return Search(search.offsets_before(view, target_ms, count_max, now_ms))
 
     def plan_retention(self, now_ms: int) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared."""
@@ -150,5 +163,5 @@ class ReadableLog:
         )
 
     def describe(self, now_ms: int) -> LogDescription:
-        """Everything there is to tell about the log. Needs it to be prepared."""
+        """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
         return describe_log(self, self.plan_retention(now_ms))

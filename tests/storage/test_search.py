@@ -1,11 +1,14 @@
 """The first message at or after a time, and the message with the largest (rules L-2*)."""
 
+import errno
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from horolog.protocol.errors import MessageTooLarge, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.sets import build_wrapper
-from horolog.storage.search import Found
+from horolog.storage.search import EARLIEST, LATEST, Found
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
@@ -300,6 +303,77 @@ def test_a_wrapper_that_opens_too_far_is_refused_by_name(folder: LogFolder) -> N
     folder.set(max_decompressed_bytes=5000)
     with pytest.raises(MessageTooLarge, match=r"max\.decompressed\.bytes"):
         log.find_time(5).run()
+
+
+@pytest.mark.parametrize("kind", ["time", "largest", "list", "latest", "earliest"])
+def test_a_log_that_is_not_prepared_is_not_searched_in_parts(folder: LogFolder, kind: str) -> None:
+    """Its segments' times are not known; nothing of that may stay after it is prepared."""
+    folder.open(segment_bytes=78, index_interval_bytes=0)
+    folder.append(*range(10, 110, 10))
+    log = folder.restart()
+    results = {
+        "time": lambda: log.find_time(55).run(),
+        "largest": lambda: log.find_largest().run(),
+        "list": lambda: log.offsets_before(55, 2).run(),
+        "latest": lambda: log.offsets_before(LATEST, 2).run(),
+        "earliest": lambda: log.offsets_before(EARLIEST, 2).run(),
+    }
+    expected = {
+        "time": Found(5, 60),
+        "largest": Found(9, 100),
+        "list": [5, 4],
+        "latest": [10, 8],
+        "earliest": [0],
+    }
+    assert not log.prepared
+    assert results[kind]() == expected[kind]
+    assert log.prepared is (kind not in ("latest", "earliest"))
+    assert folder.found(15, 55, 95) == [(20, 1), (60, 5), (100, 9)]
+
+
+def test_rolls_before_the_log_is_prepared(folder: LogFolder) -> None:
+    folder.open(segment_bytes=78, index_interval_bytes=0)
+    folder.append(*range(10, 110, 10))
+    log = folder.restart()
+    folder.append(15, 200, 25, 300)
+    assert not log.prepared
+    assert folder.found(55, 95, 150, 250) == [(60, 5), (100, 9), (200, 11), (300, 13)]
+
+
+def test_appends_go_on_while_a_thread_prepares(folder: LogFolder) -> None:
+    folder.open(segment_bytes=390, index_interval_bytes=0)
+    folder.append(*range(2000))
+    folder.log.close()
+    (folder.path / "index-checksums").unlink()
+    log = folder.open()
+    with ThreadPoolExecutor(1) as executor:
+        preparing = executor.submit(log.prepare)
+        for number in range(50):
+            folder.append(5000 + number)
+            if number % 10 == 0:
+                log.flush()
+        preparing.result()
+    folder.append(9000)
+    assert folder.found(0, 255, 499) == [(0, 0), (255, 255), (499, 499)]
+    assert folder.found(9000) == [(9000, log.log_end_offset - 1)]
+    folder.events.seen.clear()
+    folder.restart().prepare()
+    assert folder.events.named("index_rebuilt") == []
+    assert folder.found(255, 9000) == [(255, 255), (9000, folder.log.log_end_offset - 1)]
+
+
+def test_a_search_that_cannot_be_prepared_says_so(folder: LogFolder) -> None:
+    folder.open(segment_bytes=78)
+    folder.append(*range(10, 110, 10))
+    folder.log.close()
+    (folder.path / "index-checksums").unlink()
+    log = folder.open()
+    folder.files.fail("open", errno.EIO, name="4.log", times=-1)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            log.find_time(55)
+    folder.files.heal()
+    assert log.find_time(55).run() == Found(5, 60)
 
 
 def test_bytes_that_are_no_entries_are_damage_not_an_answer(folder: LogFolder) -> None:
