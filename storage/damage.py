@@ -8,7 +8,7 @@ from ..protocol.records.kernel import Problem
 from .files import File
 from .segment_scan import SegmentScan, scan_log_file
 
-_LOOK_BACK_BYTES = 4 << 20
+LOOK_BACK_BYTES = 4 << 20
 """How far a reader that met damage reads again to find where it begins."""
 
 
@@ -47,7 +47,7 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, offset: int)
     An entry with `offset` begins at `start`. Readers look at sizes and offsets only, so that they
     meet a changed size one entry late, or later. Raises `OSError`.
     """
-    if met - start <= _LOOK_BACK_BYTES:
+    if met - start <= LOOK_BACK_BYTES:
         end = min(met + 1, size_bytes)
         scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=True)
         if scan.problem is not Problem.NONE and scan.good_bytes < met:

@@ -75,10 +75,10 @@ class Log(ReadableLog):
         """Append a producer's message set: all of it, or nothing and an error.
 
         `wait_for_sync` keeps the set above the high watermark until it is synced. Raises what
-        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails.
+        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails or the last
+        segment is damaged.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._check_writable()
         now_ms = self._seams.clock.now_ms()
         active = self._list.active
         target = Target(
@@ -111,10 +111,9 @@ class Log(ReadableLog):
         """Append entries exactly as another log stored them, offsets and times included.
 
         An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
-        `InvalidRequest` for offsets that do not rise from the log end on.
+        `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._check_writable()
         found = check_stored(data, self.log_end_offset, self.settings)
         if not found.count:
             return NOTHING_APPENDED
@@ -133,6 +132,14 @@ class Log(ReadableLog):
             None,
             rolled,
         )
+
+    def _check_writable(self) -> None:
+        """Raise what keeps appends out: a disk that failed, or damage in front of them."""
+        if self.failure is not None:
+            raise self.failure
+        active = self._list.active
+        if active.damaged is not None:
+            raise active.damaged.error(active.log_path)
 
     def _next_stamp(self, now_ms: int) -> int:
         """The append time: the clock, but never before the last stamp."""
@@ -236,7 +243,7 @@ class Log(ReadableLog):
         """
         self.prepare()
         plan = self.plan_retention(now_ms)
-        if plan.roll_active and self.failure is None:
+        if plan.roll_active and self.failure is None and self._list.active.damaged is None:
             self.roll("retention")
         count = min(plan.delete_count, self.segment_count - 1)
         start = self._list.segments[count].base_offset
@@ -301,7 +308,7 @@ class Log(ReadableLog):
         if not self._list.gaps:
             if self.on_gaps is not None:
                 self.on_gaps(self)
-            self._list.gaps = True
+            self._list.allow_gaps()
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""

@@ -22,9 +22,10 @@ from ..protocol.records.layout import (
     TIMESTAMP_AT,
 )
 from ..protocol.records.scans import NOT_FOUND, scan_offset
-from .damage import Damage, first_damage
+from .damage import LOOK_BACK_BYTES, Damage, first_damage
 from .files import File
 from .offset_index import OffsetIndex
+from .salvage import first_offset_at
 from .seams import Seams
 from .segment_scan import SegmentScan, scan_log_file
 from .time_index import TimeIndex
@@ -170,6 +171,22 @@ class ReadableSegment:
         """Where the entries end that can be read: at the end of the log, or at its damage."""
         return self.size_bytes if self.damaged is None else self.damaged.position
 
+    def visible_end(self, high_watermark: int) -> int:
+        """Position after the last entry below `high_watermark` that can be read.
+
+        Raises as `locate`.
+        """
+        damaged = self.damaged
+        if self.next_offset <= high_watermark or (damaged and damaged.offset <= high_watermark):
+            return self.readable_bytes
+        return self.locate(high_watermark)
+
+    def check_readable(self, high_watermark: int) -> None:
+        """Raise the damage that is in front of `high_watermark`, if there is any."""
+        damaged = self.damaged
+        if damaged is not None and damaged.offset < high_watermark:
+            raise damaged.error(self.log_path)
+
     def damage(self, position: int) -> HorologError:
         """The error for bytes that cannot be read, at or soon before `position` of the log file.
 
@@ -188,6 +205,25 @@ class ReadableSegment:
         """The largest message time that may be in it; above `largest_timestamp_ms` when part of
         it cannot be read and its time index does not tell."""
         return TIMESTAMP_MAX if self.largest_unknown else self.largest[0]
+
+    def check_entries(self, start: int, end: int) -> None:
+        """Check the entries up to the one from `start` to `end`, from the last one before it that
+        the index knows: CRCs, and offsets, which no CRC covers.
+
+        Raises `StorageError` when one is not good.
+        """
+        count = self.offset_index.count_before(start + 1)
+        offset, begin = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+        if end - begin > LOOK_BACK_BYTES:
+            return
+        first = first_offset_at(self.file, begin, end, offset)
+        scan = scan_log_file(
+            self.file, begin, end, next_offset=first, gaps=self.gaps, check_crc=True
+        )
+        if first > offset and not (self.gaps and not count):
+            raise self.damage(begin)
+        if scan.problem is not Problem.NONE:
+            raise self.damage(scan.good_bytes)
 
     def magic_span(self, position: int) -> tuple[int, int]:
         """Message format at `position` and the position where another one begins."""

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from ..protocol.records.layout import ENTRY_OVERHEAD
+from ..protocol.records.kernel import Problem, walk
+from ..protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from .files import File
 from .segment import Segment
 from .segment_list import SegmentList
+
+_UNCHECKED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +41,33 @@ def read_slice(
     segment: Segment | None = segments.holding(offset) if offset < high_watermark else None
     while segment is not None:
         start = segment.locate(offset)
-        end = _visible_end(segment, high_watermark)
+        end = segment.visible_end(high_watermark)
         if start < end:
             magic, span_end = segment.magic_span(start)
             file = segment.file
             size = min(max_bytes, end - start, span_end - start)
             if whole_first:
-                head = file.pread(ENTRY_OVERHEAD, start)
-                first_bytes = ENTRY_OVERHEAD + int.from_bytes(head[8:12], "big")
-                size = min(max(size, first_bytes), end - start)
+                size = max(size, _first_bytes(segment, file, start, end, size))
             return Slice(segment, file, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
     return Slice(None, None, 0, 0, -1, high_watermark)
 
 
-def _visible_end(segment: Segment, high_watermark: int) -> int:
-    if segment.next_offset <= high_watermark:
-        return segment.size_bytes
-    return segment.locate(high_watermark)
+def _first_bytes(segment: Segment, file: File, start: int, end: int, enough: int) -> int:
+    """How many bytes the entry at `start` takes.
+
+    Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
+    before it is believed.
+    """
+    head = file.pread(ENTRY_OVERHEAD, start)
+    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(head[SIZE_AT:], "big", signed=True)
+    if entry_bytes > end - start:
+        raise segment.damage(start)
+    if entry_bytes > max(enough, _UNCHECKED_BYTES):
+        data = file.pread(entry_bytes, start)
+        if walk(data, 0, entry_bytes).problem is not Problem.NONE:
+            raise segment.damage(start)
+    return entry_bytes
 
 
 def readable_bytes(segments: SegmentList, offset: int, high_watermark: int) -> int:
@@ -66,5 +78,5 @@ def readable_bytes(segments: SegmentList, offset: int, high_watermark: int) -> i
     total = -first.locate(offset)
     for segment in segments.segments:
         if first.base_offset <= segment.base_offset < high_watermark:
-            total += _visible_end(segment, high_watermark)
+            total += segment.visible_end(high_watermark)
     return total

@@ -100,8 +100,8 @@ def good_after(
     file: File,
     scan: SegmentScan,
     size_bytes: int,
-    *,
     base_offset: int,
+    *,
     gaps: bool,
 ) -> int | None:
     """The offset after the last good entry behind the one that stopped `scan`; `None` without.

@@ -88,7 +88,9 @@ def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found |
     """
     first = bisect_left(view.closed_max_ms, target_ms)
     for segment in view.segments[first:]:
-        if segment.dropped or segment.largest_timestamp_ms < target_ms:
+        if segment.base_offset >= view.high_watermark:
+            break
+        if _is_gone(view, segment) or segment.largest_possible_ms < target_ms:
             continue
         found = yield from _find_in_segment(view, segment, target_ms)
         if found is not None:
@@ -103,12 +105,14 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
     for segment in view.segments:
         if segment.base_offset >= view.high_watermark:
             break
-        if segment.dropped:
+        if _is_gone(view, segment):
             continue
         begins_inside = segment.base_offset < view.log_start_offset
         if begins_inside or segment.next_offset > view.high_watermark:
             largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
         else:
+            if segment.largest_unknown:
+                segment.check_readable(view.high_watermark)
             largest_ms = max(largest_ms, segment.largest_timestamp_ms)
     if largest_ms == NO_TIMESTAMP:
         return None
@@ -126,9 +130,8 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
         largest_ms, start = segment.time_index.known_before(view.high_watermark)
     cuts = segment.cuts
     position = segment.locate(start)
-    end = segment.size_bytes
-    if segment.next_offset > view.high_watermark:
-        end = segment.locate(view.high_watermark)
+    segment.check_readable(view.high_watermark)
+    end = segment.visible_end(view.high_watermark)
     if start == view.log_start_offset and position < end:
         # A wrapper that holds the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
@@ -170,7 +173,7 @@ def offsets_before(
     if target_ms == LATEST:
         return _falling(_bases(view), view.high_watermark)[:count_max]
     segments = _still_there(view)
-    if all(segment.largest_timestamp_ms < 0 for segment in segments):
+    if all(segment.largest_possible_ms < 0 for segment in segments):
         bases, times = _bases(view), [segment.age_from_ms for segment in segments]
         if segments and segments[-1].size_bytes:
             bases, times = [*bases, view.high_watermark], [*times, now_ms]
@@ -182,7 +185,7 @@ def offsets_before(
     found = yield from find_time(view, target_ms)
     start = view.high_watermark if found is None else found.offset
     for segment in _still_there(view):
-        if segment.largest_timestamp_ms < 0 and segment.age_from_ms > target_ms:
+        if segment.largest_possible_ms < 0 and segment.age_from_ms > target_ms:
             start = min(start, max(segment.base_offset, view.log_start_offset))
             break
     return _falling(_bases(view), start)[:count_max]
@@ -214,8 +217,8 @@ def _find_in_segment(
     position = segment.locate(start)
     cuts = segment.cuts
     wanted = _FIRST_READ_BYTES
-    while position < segment.size_bytes:
-        data = segment.file.pread(min(wanted, segment.size_bytes - position), position)
+    while position < segment.readable_bytes:
+        data = segment.file.pread(min(wanted, segment.readable_bytes - position), position)
         at, stopped = scan_timestamp(data, 0, len(data), target_ms)
         if at == BAD_SIZE:
             raise segment.damage(position + stopped)
@@ -223,11 +226,12 @@ def _find_in_segment(
             end = at + _entry_bytes(data, at)
             found = _open_entry(view, segment, data[at:end], target_ms, position + at)
             if found is not None:
+                segment.check_entries(position + at, position + end)
                 return found
             position += end
         elif stopped:
             position += stopped
-        elif len(data) == wanted < segment.size_bytes - position:
+        elif _entry_bytes(data, 0) <= segment.readable_bytes - position and len(data) == wanted:
             wanted = max(_entry_bytes(data, 0), 2 * wanted)
             continue
         else:
@@ -238,7 +242,13 @@ def _find_in_segment(
             return None
         if segment.cuts != cuts:
             return (yield from _find_in_segment(view, segment, target_ms))
+    segment.check_readable(view.high_watermark)
     return None
+
+
+def _is_gone(view: SearchView, segment: Segment) -> bool:
+    """Whether the segment was dropped meanwhile, or ends before the log start."""
+    return segment.dropped or segment.next_offset <= view.log_start_offset
 
 
 def _entry_bytes(data: bytes, position: int) -> int:

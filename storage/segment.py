@@ -273,6 +273,9 @@ class Segment(ReadableSegment):
             self.hold_open().truncate(position)
         self.size_bytes = position
         self.next_offset = offset
+        if self.damaged is not None:
+            self.damaged = None  # It was behind `offset`, which could be found.
+            self.largest_unknown = False
         entries_kept = min(
             self.offset_index.count_below(offset), self.offset_index.count_before(position)
         )

@@ -10,12 +10,14 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import StorageError
+from ..protocol.errors import HorologError
 from ..protocol.records.kernel import Problem, Walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from .files import Buffer
 from .flush import FlushWork
 from .index_checksums import Seal, format_seals
+from .readable_segment import ReadableSegment
+from .recovery import check_end, damage_fields, take_damaged
 from .seams import Seams
 from .segment import Segment
 
@@ -39,8 +41,7 @@ class SegmentList:
         """Replaced as a whole when it changes, so that a search under way keeps its own."""
         self.names_changed = False
         """Whether files were made or renamed since the folder was last synced."""
-        self.gaps = gaps
-        """Whether offsets may jump."""
+        self._gaps = gaps
         self._seals = seals
         self.seals_changed = False
         """Whether `index-checksums` has to be written anew."""
@@ -50,6 +51,28 @@ class SegmentList:
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: list[int] | None = None
         self._prepared = False
+        for segment in segments:
+            self._adopt(segment)
+
+    def _adopt(self, segment: Segment) -> Segment:
+        """Take a segment into the log."""
+        segment.gaps = self._gaps
+        segment.on_damage = self._damage_met
+        return segment
+
+    def _damage_met(self, segment: ReadableSegment) -> None:
+        self._observe("segment_damaged", **damage_fields(segment))
+
+    @property
+    def gaps(self) -> bool:
+        """Whether offsets may jump."""
+        return self._gaps
+
+    def allow_gaps(self) -> None:
+        """Let offsets jump from now on."""
+        self._gaps = True
+        for segment in self.segments:
+            segment.gaps = True
 
     @property
     def active(self) -> Segment:
@@ -74,9 +97,9 @@ class SegmentList:
 
     @property
     def closed_max_ms(self) -> list[int]:
-        """For each closed segment, the largest timestamp in it and all before it."""
+        """For each closed segment, the largest timestamp that may be in it and all before it."""
         if self._closed_max_ms is None:
-            closed = (segment.largest_timestamp_ms for segment in self.segments[:-1])
+            closed = (segment.largest_possible_ms for segment in self.segments[:-1])
             self._closed_max_ms = list(accumulate(closed, max))
         return self._closed_max_ms
 
@@ -89,8 +112,8 @@ class SegmentList:
     def prepare(self) -> None:
         """Load the indexes of all segments; rebuild those that do not fit their checksums.
 
-        May run in a thread of its own: closed segments do not change. Raises `OSError`, and
-        `UnsupportedForMessageFormat` as `Segment.rebuild_indexes`.
+        What a rebuild finds damaged is reported, and remembered for the segment. May run in a
+        thread of its own: closed segments do not change. Raises `OSError`.
         """
         for segment in self.segments:
             if not segment.indexed:
@@ -100,20 +123,23 @@ class SegmentList:
         seal = self._seals.get(segment.base_offset)
         if segment.load_indexes(seal):
             return
-        scan = segment.rebuild_indexes(gaps=self.gaps, check_crc=False, closed=True)
-        self._note_seal(segment)
+        limit_offset = segment.next_offset if segment is not self.active else None
+        scan = segment.scan_whole(gaps=self.gaps, limit_offset=limit_offset)
+        if limit_offset is not None:
+            check_end(segment, scan, gaps=self.gaps)
+        if scan.problem is Problem.NONE:
+            segment.take_scan(scan, closed=True)
+            self._note_seal(segment)
+        else:
+            take_damaged(segment, scan, closed=True)
+            self._forget_seal(segment)
+            self._damage_met(segment)
+        self._closed_max_ms = None
         self._observe(
             "index_rebuilt",
             path=str(segment.log_path),
             reason="no checksum" if seal is None else "checksum does not fit",
         )
-        if scan.problem is not Problem.NONE:
-            self._observe(
-                "segment_damaged",
-                path=str(segment.log_path),
-                position=scan.good_bytes,
-                problem=scan.problem.name,
-            )
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
@@ -170,22 +196,26 @@ class SegmentList:
 
     def seal_active(self) -> None:
         """Bring the active segment's indexes to their closed form and note their checksums."""
-        self.active.close_indexes()
-        if self.active.size_bytes:
+        if self.active.damaged is None:
+            self.active.close_indexes()
+        if self.active.size_bytes and self.active.damaged is None:
             self._note_seal(self.active)
         else:
-            # An empty segment's indexes are made anew as quickly as they are checked.
+            # An empty segment's indexes are made anew as quickly as they are checked. Those of a
+            # damaged one must be: what is rebuilt next meets the damage again.
             self._forget_seal(self.active)
 
     def last_stamp_ms(self) -> int:
         """Append time of the last message if a broker stamped it, else -1. Raises `OSError`."""
         for segment in reversed(self.segments):
             if segment.size_bytes:
+                if segment.tail_stamp_ms is not None:
+                    return segment.tail_stamp_ms
                 if not segment.indexed:
                     segment.load_indexes(self._seals.get(segment.base_offset))
                 try:
                     return segment.scan_tail().last_append_time_ms
-                except StorageError:
+                except HorologError:
                     # A damaged closed segment is told to whoever reads it; appends can go on.
                     break
         return NO_TIMESTAMP
@@ -203,13 +233,16 @@ class SegmentList:
         closing = self.active
         if closing.size_bytes:
             self.seal_active()
-        opened = Segment.create(self.path, base_offset, settings, self._seams)
+        opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
         self.names_changed = True
         if closing.size_bytes:
             self.segments = (*self.segments, opened)
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
-                self._closed_max_ms = [*self._closed_max_ms, max(before, closing.largest[0])]
+                self._closed_max_ms = [
+                    *self._closed_max_ms,
+                    max(before, closing.largest_possible_ms),
+                ]
         else:
             self.segments = (*self.segments[:-1], opened)
             self._set_aside([closing], settings)
@@ -245,6 +278,7 @@ class SegmentList:
         becomes_active = self.holding(offset)
         if not becomes_active.indexed:
             self._prepare_segment(becomes_active)
+        becomes_active.locate(offset)  # what cannot be found cannot be cut
         while self.active is not becomes_active:
             # The newest first: a crash in between leaves no hole.
             self._set_aside(self.segments[-1:], settings)
@@ -257,5 +291,5 @@ class SegmentList:
         """Drop all segments; one empty segment at `offset` is left."""
         dropped = self.segments
         self._set_aside(dropped, settings)
-        self.segments = (Segment.create(self.path, offset, settings, self._seams),)
+        self.segments = (self._adopt(Segment.create(self.path, offset, settings, self._seams)),)
         self._closed_max_ms = None

@@ -17,23 +17,29 @@ _SMALLEST_V1 = MESSAGE_OVERHEAD[1]
 NOT_FOUND = -1
 BAD_SIZE = -2
 """The size field at the position where the scan stopped is below any message's."""
+BAD_OFFSET = -3
+"""The offset at the position where the scan stopped is not above the one before it."""
 
 
 def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tuple[int, int]:
     """Find the first entry whose offset is >= `target_offset`.
 
-    Returns `(position, stopped)`: the entry's position, or `NOT_FOUND` / `BAD_SIZE`, and the
-    position of the first entry that was not passed. An entry counts as soon as its 12-byte
-    header is in the buffer.
+    Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`,
+    and the position of the first entry that was not passed. An entry counts as soon as its
+    12-byte header is in the buffer.
     """
     unpack = _OFFSET_SIZE.unpack_from
+    last = -1
     position = start
     while position + ENTRY_OVERHEAD <= end:
         offset, size = unpack(buffer, position)
         if size < _SMALLEST:
             return BAD_SIZE, position
+        if offset <= last:
+            return BAD_OFFSET, position
         if offset >= target_offset:
             return position, position
+        last = offset
         position += ENTRY_OVERHEAD + size
     return NOT_FOUND, position
 
