@@ -341,7 +341,7 @@ def test_rolls_before_the_log_is_prepared(folder: LogFolder) -> None:
 
 
 def test_appends_go_on_while_a_thread_prepares(folder: LogFolder) -> None:
-    folder.open(segment_bytes=390, index_interval_bytes=0)
+    folder.open(segment_bytes=3900, index_interval_bytes=0)
     folder.append(*range(2000))
     folder.log.close()
     (folder.path / "index-checksums").unlink()
