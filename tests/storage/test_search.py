@@ -1,6 +1,7 @@
 """The first message at or after a time, and the message with the largest (rules L-2*)."""
 
 import errno
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -311,7 +312,7 @@ def test_a_log_that_is_not_prepared_is_not_searched_in_parts(folder: LogFolder, 
     folder.open(segment_bytes=78, index_interval_bytes=0)
     folder.append(*range(10, 110, 10))
     log = folder.restart()
-    results = {
+    results: dict[str, Callable[[], object]] = {
         "time": lambda: log.find_time(55).run(),
         "largest": lambda: log.find_largest().run(),
         "list": lambda: log.offsets_before(55, 2).run(),
