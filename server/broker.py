@@ -278,7 +278,7 @@ class Broker:
             observe=self.observe,
             answer=self.dispatcher.answer,
         )
-        cleanups.push_async_callback(self._finish_connections)
+        cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
         listener = Listener(
             loop,
             listening,
@@ -288,10 +288,6 @@ class Broker:
         )
         cleanups.callback(listener.close)
         listener.start()
-
-    async def _finish_connections(self) -> None:
-        self.services.fetches.close()
-        await self._connections.finish(STOP_SECONDS)
 
 
 def _import_late() -> None:

@@ -29,7 +29,7 @@ class _Parked:
 
 
 class ParkingLot:
-    """Waiting requests by the partitions they wait for. `capacity` is for callers to respect."""
+    """Waiting requests by the partitions they wait for. `full` is for callers to respect."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, capacity: int | None = None) -> None:
         self._loop = loop
@@ -70,12 +70,6 @@ class ParkingLot:
             if not self._advanced:
                 self._loop.call_soon(self._look)
             self._advanced[partition] = None
-
-    def close(self) -> None:
-        """Let every request be answered now, whatever is missing, and take no more of them."""
-        self._capacity = 0
-        for parked in list(self._parked):
-            self._release(parked)
 
     def _release(self, parked: _Parked) -> None:
         if parked not in self._parked:

@@ -356,13 +356,19 @@ async def test_waiting_is_bounded_by_the_broker(tmp_path: Path) -> None:
 
 
 async def test_without_a_place_to_wait_the_answer_comes_at_once(
-    broker: Broker, client: Wire
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await fill(client)
-    broker.services.fetches.close()
-    request = fetch("a", (0, 10), max_wait_ms=FOREVER_MS, min_bytes=1)
-    await asyncio.wait_for(client.call(request), 5)
-    assert broker.figures.parked_refused == 1
+    monkeypatch.setattr("horolog.server.broker.MAX_PARKED_FETCHES", 1)
+    request = fetch("a", (0, 1), max_wait_ms=FOREVER_MS, min_bytes=1)
+    async with (
+        running_broker(tmp_path, http_listen="off") as broker,
+        wire(broker.addresses.native) as waiting,
+        wire(broker.addresses.native) as client,
+    ):
+        await fill(client, messages=1)
+        await parked(broker, waiting, client, request)
+        await asyncio.wait_for(client.call(request), 5)
+        assert broker.figures.parked_refused == 1
 
 
 async def test_many_fetches_on_one_partition_wake_together(
