@@ -3,12 +3,13 @@
 Indexes have no checksum of their own. When a segment is rolled or its log closed, the length
 and CRC-32 of both its indexes are noted here, with the positions where the message format
 changes inside the segment, and the same of its append times. An index that does not fit its line
-is rebuilt from the log before it is used; append times that do not are unknown from then on. One
-line of text a segment, after a line with the version (here in two):
+is rebuilt from the log before it is used, and so are both when the log has another length than it
+had: code that knows no time index may have appended to it. Append times that do not fit are
+unknown from then on. One line of text a segment, after a line with the version (here in two):
 
     0
-    <base offset> <.index bytes> <crc> <.timeindex bytes> <crc> <position>:<magic>[,...]
-        <.appendtime bytes> <crc> <largest time> <end offset>
+    <base offset> <.log bytes> <.index bytes> <crc> <.timeindex bytes> <crc>
+        <position>:<magic>[,...] <.appendtime bytes> <crc> <largest time> <end offset>
 
 The last four may be missing. The file is derived data: without it, or with lines that cannot be
 read, indexes are rebuilt, and append times unknown.
@@ -39,6 +40,8 @@ class AppendTimesSeal:
 class Seal:
     """The line of one segment."""
 
+    log_bytes: int
+    """Length of the `.log` file."""
     offset_index: tuple[int, int]
     """Length in bytes and CRC-32 of the `.index` file."""
     time_index: tuple[int, int]
@@ -57,14 +60,16 @@ def parse_seals(data: bytes) -> dict[int, Seal]:
     for line in lines[1:]:
         fields = line.split(" ")
         try:
-            base, index_bytes, index_crc, time_bytes, time_crc = map(int, fields[:5])
-            changes = [part.split(":") for part in fields[5].split(",") if part]
+            base, log_bytes, *checksums = map(int, fields[:6])
+            index_bytes, index_crc, time_bytes, time_crc = checksums
+            changes = [part.split(":") for part in fields[6].split(",") if part]
             spans = tuple((int(position), int(magic)) for position, magic in changes)
-            rest = tuple(map(int, fields[6:]))
+            rest = tuple(map(int, fields[7:]))
             append_times = AppendTimesSeal(*rest) if len(rest) == _APPEND_TIME_FIELDS else None
         except (ValueError, IndexError):
             continue
-        seals[base] = Seal((index_bytes, index_crc), (time_bytes, time_crc), spans, append_times)
+        indexes = (index_bytes, index_crc), (time_bytes, time_crc)
+        seals[base] = Seal(log_bytes, *indexes, spans, append_times)
     return seals
 
 
@@ -73,7 +78,7 @@ def format_seals(seals: Mapping[int, Seal]) -> bytes:
     lines = [_VERSION]
     for base, seal in sorted(seals.items()):
         spans = ",".join(f"{position}:{magic}" for position, magic in seal.magic_changes)
-        numbers = (base, *seal.offset_index, *seal.time_index)
+        numbers = (base, seal.log_bytes, *seal.offset_index, *seal.time_index)
         line = " ".join(map(str, numbers)) + " " + spans
         if seal.append_times is not None:
             line += " " + " ".join(map(str, astuple(seal.append_times)))

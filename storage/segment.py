@@ -161,12 +161,15 @@ class Segment(ReadableSegment):
     def seal(self) -> Seal:
         """The checksums of the indexes as they are now."""
         return Seal(
-            self.offset_index.checksum(), self.time_index.checksum(), tuple(self.magic_changes)
+            self.size_bytes,
+            self.offset_index.checksum(),
+            self.time_index.checksum(),
+            tuple(self.magic_changes),
         )
 
     def load_indexes(self, seal: Seal | None) -> bool:
         """Take the indexes from their files if they fit `seal`; say whether they did."""
-        if seal is None:
+        if seal is None or seal.log_bytes != self.size_bytes:
             return False
         files = self._seams.files
         try:

@@ -210,9 +210,9 @@ def test_capacity(tmp_path: Path, max_bytes: int, offset_entries: int, time_entr
 
 
 SEALS = {
-    0: Seal((16, 0xDEADBEEF), (24, 1), ((0, 0), (620, 1))),
-    7: Seal((0, 0), (0, 0), ()),
-    10**15: Seal((8, 2**32 - 1), (12, 5), ((0, 1),)),
+    0: Seal(700, (16, 0xDEADBEEF), (24, 1), ((0, 0), (620, 1))),
+    7: Seal(0, (0, 0), (0, 0), ()),
+    10**15: Seal(2**40, (8, 2**32 - 1), (12, 5), ((0, 1),)),
 }
 
 
@@ -221,19 +221,19 @@ def test_seals_survive_their_file() -> None:
 
 
 def test_the_text_of_seals() -> None:
-    assert format_seals({7: SEALS[0]}) == b"0\n7 16 3735928559 24 1 0:0,620:1\n"
+    assert format_seals({7: SEALS[0]}) == b"0\n7 700 16 3735928559 24 1 0:0,620:1\n"
 
 
 @pytest.mark.parametrize(
     ("data", "bases"),
     [
         pytest.param(b"", [], id="empty"),
-        pytest.param(b"1\n7 16 1 24 1 0:0\n", [], id="later-version"),
-        pytest.param(b"0\nnonsense\n7 16 1 24 1 0:0\n", [7], id="one-bad-line"),
-        pytest.param(b"0\n7 16 1 24\n", [], id="too-few-fields"),
-        pytest.param(b"0\n7 16 1 24 1 0:0\n8 16 1 24 1 0", [7], id="cut-in-a-span"),
+        pytest.param(b"1\n7 99 16 1 24 1 0:0\n", [], id="later-version"),
+        pytest.param(b"0\nnonsense\n7 99 16 1 24 1 0:0\n", [7], id="one-bad-line"),
+        pytest.param(b"0\n7 99 16 1 24\n", [], id="too-few-fields"),
+        pytest.param(b"0\n7 99 16 1 24 1 0:0\n8 99 16 1 24 1 0", [7], id="cut-in-a-span"),
         pytest.param(b"\xff\xfe\x00", [], id="no-text"),
-        pytest.param(b"0\n7 16 1 24 1 0:0:0\n", [], id="bad-span"),
+        pytest.param(b"0\n7 99 16 1 24 1 0:0:0\n", [], id="bad-span"),
     ],
 )
 def test_lines_that_make_no_sense_are_left_out(data: bytes, bases: list[int]) -> None:
