@@ -4,6 +4,7 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 (`Log.end_flush`); only `FlushWork.run` may be in another thread, on handles of its own.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -123,6 +124,9 @@ class GroupCommit:
                 work.run()
             except OSError as failure:
                 error = failure
+            except Exception as failure:
+                # Whatever it was, the bytes are not known to be safe.
+                error = OSError(errno.EIO, f"{type(failure).__name__}: {failure}")
             outcomes.append((log, work, error, self._clock.monotonic() - started))
         self._call_soon(lambda: self._finish(outcomes))
 
@@ -130,10 +134,16 @@ class GroupCommit:
         self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None, float]]
     ) -> None:
         self._busy = False
-        for log, work, error, seconds in outcomes:
-            log.end_flush(work, error)
-            if self._on_sync is not None:
-                self._on_sync(seconds)
+        with ExitStack() as ends:
+            # An exception of one log's end is raised when all the others have had theirs.
+            ends.callback(self._go_on)
+            for log, work, error, seconds in reversed(outcomes):
+                if self._on_sync is not None:
+                    ends.callback(self._on_sync, seconds)
+                ends.callback(log.end_flush, work, error)
+
+    def _go_on(self) -> None:
+        """Begin the next round, or tell those who wait that there is none."""
         if self._asked and not self._busy:
             self._start_round()
         if not self._busy:
