@@ -7,6 +7,7 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
