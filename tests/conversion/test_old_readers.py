@@ -6,11 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.alter_configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-)
 from horolog.protocol.api.fetch import FETCH
 from horolog.protocol.api.metadata import MetadataRequest
 from horolog.protocol.errors import (
@@ -21,7 +16,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import Record, entries, records
+from horolog.protocol.records.message import entries
 from horolog.protocol.records.sets import build_wrapper
 from horolog.server.broker import Broker
 from horolog.server.conversions import CONCURRENT
@@ -38,47 +33,15 @@ from horolog.testing.requests import (
 )
 from horolog.testing.wire import Wire, wire
 
+from .wishes import NEW, OLD, magics, read, read_all, set_format, set_topic
+
 NOW = ManualClock().now_ms()
-PLENTY = 1 << 24
-OLD = [0, 1]
-NEW = [2, 3]
-
-
-def read(data: bytes) -> list[Record]:
-    return list(records(data, max_decompressed_bytes=PLENTY))
-
-
-def magics(data: bytes) -> set[int]:
-    return {entry.magic for entry in entries(data)}
 
 
 def log_bytes(broker: Broker, topic: str = "a") -> bytes:
     """Everything in the log files of partition 0, as it is on disk."""
     segments = broker.directory.log(topic, 0).segments
     return b"".join(segment.log_path.read_bytes() for segment in segments)
-
-
-async def set_format(client: Wire, topic: str, version: str) -> None:
-    config = AlterableConfig(name="message.format.version", value=version)
-    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
-    response = await client.call(AlterConfigsRequest(resources=[resource], incremental=True))
-    assert response.responses[0].error_code == 0
-
-
-async def read_all(client: Wire, topic: str, version: int, limit: int = 1 << 20) -> list[bytes]:
-    """Slice after slice, as a consumer goes on from the last offset it got."""
-    slices: list[bytes] = []
-    offset = 0
-    while True:
-        request = fetch(topic, (0, offset), partition_max_bytes=limit)
-        got = result(await client.call(request, version))
-        assert got.error_code == 0
-        if not got.records:
-            return slices
-        found = [record for record in read(got.records) if record.offset >= offset]
-        assert found, "a slice without a complete message"
-        slices.append(got.records)
-        offset = found[-1].offset + 1
 
 
 @pytest.mark.parametrize("version", OLD)
@@ -283,9 +246,7 @@ async def test_a_bad_wrapper_is_the_old_readers_trouble_alone(broker: Broker, cl
 async def test_a_wrapper_beyond_the_present_limit_is_refused_by_name(client: Wire) -> None:
     await client.call(create_topic("a"))
     await client.call(produce("a", message_set(NOW, value=bytes(5000), codec=Codec.GZIP)))
-    config = AlterableConfig(name="max.decompressed.bytes", value="1024")
-    resource = AlterConfigsResource(resource_type=2, resource_name="a", configs=[config])
-    await client.call(AlterConfigsRequest(resources=[resource], incremental=True))
+    await set_topic(client, "a", max_decompressed_bytes=1024)
     got = result(await client.call(fetch("a", (0, 0)), 0))
     assert got.error_code == MessageTooLarge.code
     assert "max.decompressed.bytes" in got.error_message
