@@ -11,11 +11,11 @@ noticed. Entries are therefore believed only where they are certain:
 
 - Those of a segment that a roll or a clean stop closed, if the file fits the line that the segment
   got in `index-checksums` then: its length at once, its CRC-32 before the first look.
-- After any other stop, those below the recovery point: it is checkpointed only once the append
-  times below it are synced. Above it, the page cache has every entry after a mere kill; but a
-  power cut may have kept a set and lost its entry, so that its messages would pass for a part of
-  the set before, and nothing in the files tells the one from the other. There the times are
-  unknown.
+- After any other stop, those below the recovery point, if what the file had at its last closing
+  still fits: it is checkpointed only once the append times below it are synced. Above it, the page
+  cache has every entry after a mere kill; but a power cut may have kept a set and lost its entry,
+  so that its messages would pass for a part of the set before, and nothing in the files tells the
+  one from the other. There the times are unknown.
 
 A file that is missing, or not as it should be, makes the times of its segment unknown and is no
 error. There are as many entries as sets, so that they are not mirrored in memory as those of the
@@ -57,7 +57,7 @@ class AppendTimes:
         "_seen_crc",
         "_seen_relative",
         "_surplus",
-        "_sync_error",
+        "_sync_failed",
         "_unsynced",
         "base_offset",
         "changes",
@@ -83,7 +83,7 @@ class AppendTimes:
         self._surplus = True
         """Whether the file may hold more than the entries."""
         self._unsynced = False
-        self._sync_error: OSError | None = None
+        self._sync_failed = False
         self._forget_blocks()
 
     def __len__(self) -> int:
@@ -118,15 +118,23 @@ class AppendTimes:
         self._last_ms = None if self._count else NO_TIMESTAMP
         self.largest_ms = sealed.largest_ms
 
-    def recover(self, certain_offset: int, next_offset: int) -> None:
+    def recover(
+        self, sealed: AppendTimesSeal | None, certain_offset: int, next_offset: int
+    ) -> None:
         """Keep, after a stop that was not clean, the entries below `certain_offset`.
 
-        The segment ends at `next_offset`; from the certain one on, times are unknown. Raises
-        `OSError`.
+        `sealed` is of the last time that the segment was closed, if it was. It ends at
+        `next_offset`; from the certain offset on, times are unknown. Raises `OSError`.
         """
         certain_offset = min(max(certain_offset, self.base_offset), next_offset)
         size_bytes = self._size_of_file()
-        self._retake(certain_offset)
+        fits = True
+        if sealed is not None:
+            self.adopt(sealed)
+            while not self.load():
+                pass
+            fits = self.size_bytes == sealed.size_bytes
+        self._retake(certain_offset, None if fits else 0)
         if size_bytes and certain_offset < next_offset:
             self._seams.observe(
                 "append_times_unknown",
@@ -203,31 +211,29 @@ class AppendTimes:
             self._unsynced = True
         self._surplus = False
 
-    def sync(self) -> None:
+    def sync(self) -> bool:
         """Bring to stable storage what was written before this is called.
 
-        May be called in another thread than the one that writes. A sync that failed is not tried
-        again. Raises `OSError`.
+        May be called in another thread than the one that writes. Raises `OSError`. A sync that
+        failed is not tried again: from then on the answer is false.
         """
-        if self._sync_error is not None:
-            raise self._sync_error
-        if not self._unsynced:
-            return
-        self._unsynced = False
-        try:
-            file = self._seams.files.open(self.path)
-        except FileNotFoundError:
-            return  # the segment was dropped
-        except OSError:
-            self._unsynced = True
-            raise
-        try:
-            file.sync()
-        except OSError as error:
-            self._sync_error = error
-            raise
-        finally:
-            file.close()
+        if self._unsynced and not self._sync_failed:
+            self._unsynced = False
+            try:
+                file = self._seams.files.open(self.path)
+            except FileNotFoundError:
+                return True  # the segment was dropped
+            except OSError:
+                self._unsynced = True
+                raise
+            try:
+                file.sync()
+            except OSError:
+                self._sync_failed = True
+                raise
+            finally:
+                file.close()
+        return not self._sync_failed
 
     def covering(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """`(offset, append time)` for the messages between two offsets: each holds from its

@@ -25,8 +25,10 @@ from .seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
 
-_PASSING_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Write errors after which a log works again once there is room."""
+_PASSING_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""Write errors after which a log works again once there is room, or a free handle."""
 
 
 class Log(ReadableLog):
@@ -63,6 +65,9 @@ class Log(ReadableLog):
         """Called when offsets jump for the first time; to be remembered with the topic."""
         self.on_cut: Callable[[Log], None] | None = None
         """Called before the end is cut off; the recovery point has to be remembered."""
+        self.safe_point = recovery_point
+        """The recovery point as it may be checkpointed: the append times below it are on stable
+        storage too."""
         self._last_stamp_ms = last_stamp_ms
         self._syncs: list[FlushWork] = []
         """Handed out and not ended yet."""
@@ -93,7 +98,8 @@ class Log(ReadableLog):
         admitted = admit(record_set, self.settings, target)
         if admitted is None:
             return NOTHING_APPENDED
-        rolled = self._write(admitted.data, admitted.walk, now_ms)
+        append_time_ms = admitted.append_time_ms if admitted.append_time_ms >= 0 else now_ms
+        rolled = self._write(admitted.data, admitted.walk, now_ms, append_time_ms)
         self._last_stamp_ms = admitted.append_time_ms
         self._publish(now_ms, admitted.first_offset if wait_for_sync else None)
         return Appended(
@@ -120,7 +126,8 @@ class Log(ReadableLog):
         self._note_gaps()
         now_ms = self._seams.clock.now_ms()
         stored = memoryview(data)[: found.end]
-        rolled = self._write(stored, self._walk_for(self._list.active, stored), now_ms)
+        found_here = self._walk_for(self._list.active, stored)
+        rolled = self._write(stored, found_here, now_ms, NO_TIMESTAMP)
         self._last_stamp_ms = found.last_append_time_ms
         self._publish(now_ms, None)
         return Appended(
@@ -165,8 +172,11 @@ class Log(ReadableLog):
             magic=segment.last_magic,
         )
 
-    def _write(self, data: Buffer, found: Walk, now_ms: int) -> str | None:
-        """Write checked entries, in a new segment if one is due; returns why it was."""
+    def _write(self, data: Buffer, found: Walk, now_ms: int, append_time_ms: int) -> str | None:
+        """Write checked entries, in a new segment if one is due; returns why it was.
+
+        `append_time_ms` is what is told as the time of it.
+        """
         if len(data) > self.settings.segment_bytes:
             raise RecordListTooLarge(
                 f"the message set takes {len(data)} bytes; a segment takes at most "
@@ -181,7 +191,7 @@ class Log(ReadableLog):
                 # An empty first segment has given its place to one that begins later.
                 self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
                 found = self._walk_for(self._list.active, data)
-            self._list.append(data, found)
+            self._list.append(data, found, append_time_ms)
         except OSError as error:
             failure = StorageError(f"{self.path}: the message set could not be written: {error}")
             if error.errno not in _PASSING_ERRORS:
@@ -285,6 +295,7 @@ class Log(ReadableLog):
     def _lower_recovery_point(self, offset: int) -> None:
         """What comes in place of the messages from `offset` on is not synced."""
         self.recovery_point = min(self.recovery_point, offset)
+        self.safe_point = min(self.safe_point, offset)
         if self.on_cut is not None:
             self.on_cut(self)
 
@@ -360,6 +371,17 @@ class Log(ReadableLog):
         self._watermark.synced(self.recovery_point)
         self._advance()
 
+    def secure_append_times(self) -> None:
+        """Bring the append times below the recovery point to stable storage as well.
+
+        That is not part of a flush, because it would take a producer that waits for one twice as
+        long, and nobody waits for append times. May run in a thread of its own. Raises `OSError`.
+        """
+        point = self.recovery_point
+        if self.safe_point < point and self._list.sync_append_times():
+            # A cut meanwhile has lowered both.
+            self.safe_point = min(point, self.recovery_point)
+
     def flush(self) -> None:
         """Sync everything now. Raises `StorageError`."""
         work = self.begin_flush()
@@ -380,5 +402,6 @@ class Log(ReadableLog):
                 raise self.failure
             self._list.seal_active()
             self.flush()
+            self.secure_append_times()
         finally:
             self._list.release_all()

@@ -277,7 +277,11 @@ class LogDirectory:
             raise StorageError(f"the log starts cannot be written: {error}") from error
 
     def write_checkpoints(self) -> None:
-        """Write the checkpoints that have changed. Raises `StorageError`."""
+        """Write the checkpoints that have changed, after syncing the append times below them.
+
+        May run in a thread of its own. Raises `StorageError`.
+        """
+        self._logs.secure_append_times()
         try:
             self._write_checkpoints()
         except OSError as error:

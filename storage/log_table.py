@@ -96,9 +96,25 @@ class LogTable:
         """The recovery points and log start offsets of all partitions, for the checkpoints."""
         recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
         for key, log in list(self._logs.items()):
-            recovery_points[key] = log.recovery_point
+            recovery_points[key] = log.safe_point
             log_starts[key] = log.log_start_offset
         return recovery_points, log_starts
+
+    def secure_append_times(self) -> None:
+        """Let the recovery points be checkpointed as far as append times can be synced.
+
+        May run in a thread of its own.
+        """
+        for log in self.opened():
+            try:
+                log.secure_append_times()
+            except OSError as error:
+                self._seams.observe(
+                    "append_times_sync_failed",
+                    topic=log.topic,
+                    partition=log.partition,
+                    error=error,
+                )
 
     def set_settings(self, key: Partition, settings: TopicSettings) -> None:
         """Let a log go by other settings; one that failed for its settings may be opened again."""

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import OffsetOutOfRange
+from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
+from .append_time_search import append_times_of, find_append_time
 from .description import LogDescription, describe_log
 from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, SegmentFacts, plan_retention
@@ -127,6 +129,35 @@ class ReadableLog:
         Raises as `prepare`, which should have been done before.
         """
         return Search(search.find_time(self._view(), target_ms))
+
+    def append_times(self, found: Slice, offset: int) -> list[tuple[int, int]]:
+        """When the messages were appended that `read` found for `offset`.
+
+        `(offset, time)`, each of which holds to the next one's offset; -1 is unknown. What cannot
+        be read is unknown too, and reported.
+        """
+        try:
+            return append_times_of(found, offset)
+        except OSError as error:
+            self._seams.observe(
+                "append_times_unreadable", topic=self.topic, partition=self.partition, error=error
+            )
+            return [(self.log_start_offset, NO_TIMESTAMP)]
+
+    def append_time_ms(self, offset: int) -> int:
+        """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
+        return self._list.holding(offset).append_times.covering(offset, offset + 1)[-1][1]
+
+    def find_append_time(self, target_ms: int) -> Search[Found | None]:
+        """Search the first message, in offset order, appended at or after `target_ms`.
+
+        The time in the result is the append time. Raises as `prepare`, which should have been done
+        before.
+        """
+        if not self.prepared:
+            self.prepare()
+        maxima = self._list.closed_append_max_ms
+        return Search(find_append_time(self._view(by_time=False), maxima, target_ms))
 
     def find_largest(self) -> Search[Found | None]:
         """Search the first message that has the largest timestamp of the log.

@@ -22,6 +22,7 @@ from ..protocol.records.layout import (
     TIMESTAMP_AT,
 )
 from ..protocol.records.scans import NOT_FOUND, scan_offset
+from .append_times import AppendTimes
 from .damage import LOOK_BACK_BYTES, Damage, first_damage
 from .files import File
 from .offset_index import OffsetIndex
@@ -33,6 +34,7 @@ from .time_index import TimeIndex
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+APPEND_TIMES_SUFFIX = ".appendtime"
 TIMESTAMP_MAX: Final = 2**63 - 1
 _LOCATE_BYTES = 8 << 10
 _LOCATE_BYTES_MAX = 1 << 20
@@ -56,6 +58,9 @@ class ReadableSegment:
         self.time_index = TimeIndex(
             directory / (stem + TIME_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
         )
+        self.append_times = AppendTimes(
+            directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams
+        )
         self.gaps = True
         """Whether offsets may jump."""
         self.largest = (NO_TIMESTAMP, -1)
@@ -76,8 +81,10 @@ class ReadableSegment:
         self._file: File | None = None
 
     @property
-    def paths(self) -> tuple[Path, Path, Path]:
-        return self.log_path, self.offset_index.path, self.time_index.path
+    def paths(self) -> tuple[Path, Path, Path, Path]:
+        """Of the log, its indexes and its append times."""
+        index_paths = self.offset_index.path, self.time_index.path
+        return self.log_path, *index_paths, self.append_times.path
 
     @property
     def file(self) -> File:

@@ -48,6 +48,8 @@ class Recovery:
         self._gaps = gaps
         self._log_name = log_name
         self._progress = progress
+        self._sealed: Seal | None = None
+        """The checksums that the segment at hand got when it was closed last."""
 
     def run(self, segments: Sequence[Segment], first: int | None = None) -> list[Segment]:
         """Read whole segments, from the one that holds the recovery point on, or from number
@@ -63,7 +65,7 @@ class Recovery:
             segment = segments[number]
             closed = number < len(segments) - 1
             scan = self._scan(segment, closed)
-            self._seals.pop(segment.base_offset, None)
+            self._sealed = self._seals.pop(segment.base_offset, None)
             if scan.problem is Problem.NONE:
                 self._take_good(segment, scan, closed)
             elif self._is_torn(segment, scan, closed):
@@ -91,12 +93,13 @@ class Recovery:
         return check_end(segment, scan, gaps=self._gaps) if closed else scan
 
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
+        if not closed:
+            segment.next_offset = scan.next_offset
         segment.take_scan(scan, closed=closed)
+        self._recover_append_times(segment)
         if closed:
             self._seals[segment.base_offset] = segment.seal()
             self.new_seals.add(segment.base_offset)
-        else:
-            segment.next_offset = scan.next_offset
         self._observe(
             "segment_recovered",
             path=str(segment.log_path),
@@ -131,7 +134,12 @@ class Recovery:
         if not closed:
             segment.next_offset = self._end_behind(segment, scan)
         take_damaged(segment, scan, closed=closed)
+        self._recover_append_times(segment)
         self._observe("segment_damaged", **damage_fields(segment))
+
+    def _recover_append_times(self, segment: Segment) -> None:
+        sealed = None if self._sealed is None else self._sealed.append_times
+        segment.append_times.recover(sealed, self._recovery_point, segment.next_offset)
 
     def _end_behind(self, segment: Segment, scan: SegmentScan) -> int:
         """The log end offset of a log whose last segment is damaged."""
@@ -166,6 +174,7 @@ class Recovery:
             )
         segment.next_offset = scan.next_offset
         segment.take_scan(scan, closed=False)
+        self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
         """Take the segments behind a torn write out of the log."""

@@ -1,4 +1,4 @@
-"""One segment: a file of messages (`.log`) with its offset index and its time index.
+"""One segment: a file of messages (`.log`) with its indexes and its append times.
 
 A segment is *active* while it takes appends and *closed* after the next one began. It knows
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
@@ -10,6 +10,7 @@ from zlib import crc32
 from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem, Walk
+from ..protocol.records.layout import NO_TIMESTAMP
 from .damage import unreadable_format
 from .files import Buffer
 from .index_checksums import Seal
@@ -46,7 +47,7 @@ class Segment(ReadableSegment):
     def create(
         cls, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> "Segment":
-        """A new, empty segment with its three files.
+        """A new, empty segment with its files.
 
         Raises `OSError`, and `StorageError` when some of the files were made and stay: if the
         log went on without them, they would hide what comes behind their offset.
@@ -97,11 +98,12 @@ class Segment(ReadableSegment):
         """Whether index entries can hold `last_offset` and the offset after it."""
         return last_offset + 1 - self.base_offset <= RELATIVE_OFFSET_MAX
 
-    def append(self, data: Buffer, found: Walk) -> None:
+    def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
         """Append `data`, whole entries with final offsets that `found` is the walk over.
 
-        All or nothing: after an `OSError` the files are as they were, unless cutting them back
-        fails too, which raises `StorageError`.
+        `append_time_ms` is when that is; -1 where it is not to be told. All or nothing: after an
+        `OSError` the files are as they were, unless cutting them back fails too, which raises
+        `StorageError`.
         """
         position = self.size_bytes
         file = self.hold_open()
@@ -111,6 +113,7 @@ class Segment(ReadableSegment):
             self._add_marks(found.marks, position)
             self.offset_index.write_from(offset_entries)
             self._write_time_entries(time_entries)
+            self.append_times.add(self.next_offset, found.last_offset + 1, append_time_ms)
         except OSError:
             self._cut_back(position, offset_entries, time_entries)
             raise
@@ -147,6 +150,7 @@ class Segment(ReadableSegment):
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
             self._keep_creation_time()
+            self.append_times.cut_back()
         except OSError as error:
             raise StorageError(
                 f"{self.log_path}: a failed write could not be taken back ({error}); "
@@ -159,17 +163,24 @@ class Segment(ReadableSegment):
         self._write_time_entries(changed)
 
     def seal(self) -> Seal:
-        """The checksums of the indexes as they are now."""
+        """The checksums of the indexes, and of the append times, as they are now."""
         return Seal(
             self.size_bytes,
             self.offset_index.checksum(),
             self.time_index.checksum(),
             tuple(self.magic_changes),
+            self.append_times.seal(),
         )
 
     def load_indexes(self, seal: Seal | None) -> bool:
-        """Take the indexes from their files if they fit `seal`; say whether they did."""
-        if seal is None or seal.log_bytes != self.size_bytes:
+        """Take the indexes from their files if they fit `seal`; say whether they did.
+
+        The append times are taken, or not, by themselves.
+        """
+        if seal is not None and seal.log_bytes != self.size_bytes:
+            seal = None
+        self.append_times.adopt(None if seal is None else seal.append_times)
+        if seal is None:
             return False
         files = self._seams.files
         try:
@@ -263,6 +274,7 @@ class Segment(ReadableSegment):
         if true_entries < len(self.time_index):
             self.time_index.keep(true_entries)
             self._keep_creation_time()
+        self.append_times.end_at(self.next_offset)
 
     def truncate(self, offset: int) -> None:
         """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
@@ -292,9 +304,10 @@ class Segment(ReadableSegment):
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
         self.largest = self.largest_before(offset)
+        self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
 
     def set_aside(self) -> list[Path]:
-        """Rename the three files to `.deleted` and return their new paths.
+        """Rename the files to `.deleted` and return their new paths.
 
         A file that is missing is passed over. The log goes last: until then the segment can be
         read, and the renaming tried again. Raises `OSError`.

@@ -50,6 +50,7 @@ class SegmentList:
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: list[int] | None = None
+        self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
         self._prepared = False
         for segment in segments:
             self._adopt(segment)
@@ -102,6 +103,23 @@ class SegmentList:
             closed = (segment.largest_possible_ms for segment in self.segments[:-1])
             self._closed_max_ms = list(accumulate(closed, max))
         return self._closed_max_ms
+
+    @property
+    def closed_append_max_ms(self) -> Sequence[int]:
+        """For each closed segment, the largest append time in it and all before it, or more."""
+        segments, maxima = self._append_maxima
+        if segments is not self.segments:
+            closed = (segment.append_times.largest_ms for segment in self.segments[:-1])
+            maxima = list(accumulate(closed, max))
+            self._append_maxima = self.segments, maxima
+        return maxima
+
+    def sync_append_times(self) -> bool:
+        """Bring the append times to stable storage; false when some cannot be any more.
+
+        May run in a thread of its own. Raises `OSError` when that is found out.
+        """
+        return all(segment.append_times.sync() for segment in self.segments)
 
     @property
     def prepared(self) -> bool:
@@ -220,10 +238,10 @@ class SegmentList:
                     break
         return NO_TIMESTAMP
 
-    def append(self, data: Buffer, found: Walk) -> None:
+    def append(self, data: Buffer, found: Walk, append_time_ms: int) -> None:
         """`Segment.append` to the active segment; checksums of an earlier stop end with it."""
         self._forget_seal(self.active)
-        self.active.append(data, found)
+        self.active.append(data, found, append_time_ms=append_time_ms)
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

@@ -108,7 +108,7 @@ def _check_indexes(log: Log, messages: dict[int, Message], stopped: bool) -> Non
     for segment in log.segments:
         if segment.next_offset <= log.log_start_offset and segment is not log.segments[-1]:
             continue
-        on_disk = [path.read_bytes() for path in segment.paths]
+        on_disk = [path.read_bytes() for path in segment.paths[:3]]
         offset_index, time_index = segment.offset_index.encoded(), segment.time_index.encoded()
         assert on_disk[1:] == [offset_index, time_index]
         rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log._seams)

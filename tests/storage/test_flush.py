@@ -248,7 +248,7 @@ def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove
     log.maintain(NOW)
     assert folder.bases() == [2]
     if remove:
-        assert folder.deletions.run_all() == 6
+        assert folder.deletions.run_all() == 8
     work.run()
     log.end_flush(work)
     assert (log.failure, log.recovery_point) == (None, 3)

@@ -35,6 +35,7 @@ def test_an_empty_folder_becomes_an_empty_log_s14(folder: LogFolder) -> None:
     log = folder.open()
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
     assert folder.names() == [
+        "00000000000000000000.appendtime",
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
@@ -212,7 +213,7 @@ def delete_last_time_index(folder: LogFolder) -> None:
 
 
 def delete_checksums(folder: LogFolder) -> None:
-    (folder.path / "index-checksums").unlink()
+    (folder.path / "index-checksums").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_a_later_format_is_no_torn_tail_decision_26(folder: LogFolder, clean: bo
     fill(folder, 4)
     path = folder.log.segments[0].log_path
     folder.log.close()
-    (folder.path / "index-checksums").unlink()
+    (folder.path / "index-checksums").unlink(missing_ok=True)
     with path.open("ab") as file:
         file.write(batch_of_magic_2(4))
     data = path.read_bytes()

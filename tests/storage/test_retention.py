@@ -230,7 +230,8 @@ def test_retention_off_keeps_everything_tc129(folder: LogFolder, again: str) -> 
 def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 0], retention_ms=1000, file_delete_delay_ms=1000)
     log.maintain(NOW)
-    deleted = [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
+    kinds = ("appendtime", "index", "log", "timeindex")
+    deleted = [f"{0:020d}.{kind}.deleted" for kind in kinds]
     assert folder.names(".deleted") == deleted
     assert not any(name.startswith(f"{0:020d}") for name in folder.names(".log"))
     with pytest.raises(OffsetOutOfRange) as refused:
@@ -240,7 +241,7 @@ def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
     assert folder.deletions.run_due() == 0
     assert folder.names(".deleted") == deleted
     folder.clock.advance(1)
-    assert folder.deletions.run_due() == 3
+    assert folder.deletions.run_due() == 4
     assert folder.names(".deleted") == []
     assert folder.times() == [(1, NOW)]
 
@@ -249,7 +250,7 @@ def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
 def test_a_restart_removes_what_waits_tc131(folder: LogFolder, again: str) -> None:
     log = open_with(folder, [2000, 0], retention_ms=1000)
     log.maintain(NOW)
-    assert len(folder.names(".deleted")) == 3
+    assert len(folder.names(".deleted")) == 4
     log = folder.restart() if again == "clean" else folder.kill_and_restart()
     assert folder.names(".deleted") == []
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)

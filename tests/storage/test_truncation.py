@@ -208,7 +208,7 @@ def test_what_is_cut_off_waits_as_deleted_files(folder: LogFolder) -> None:
         "00000000000000000004.log.deleted",
     ]
     folder.clock.advance(60_000)
-    assert folder.deletions.run_due() == 6
+    assert folder.deletions.run_due() == 8
     assert folder.names(".deleted") == []
 
 
