@@ -23,6 +23,7 @@ _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "erro
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "checkpoint_ignored": "warning",
+        "clean_stop_doubted": "warning",
         "clock_behind_log": "warning",
         "clock_stepped": "warning",
         "connection_dropped": "warning",
@@ -147,6 +148,20 @@ def _rebuilt(figures: Figures, fields: Fields) -> None:
     figures.topic(str(fields["topic"])).index_rebuilds += 1
 
 
+def _torn(figures: Figures, fields: Fields) -> None:
+    topic = figures.topic(str(fields["topic"]))
+    topic.torn_tails += 1
+    topic.torn_bytes += int(str(fields["cut_bytes"]))
+
+
+def _segment_set_aside(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).segments_set_aside += 1
+
+
+def _damaged(figures: Figures, fields: Fields) -> None:
+    figures.topic(str(fields["topic"])).damaged_segments += 1
+
+
 def _clock_behind(figures: Figures, fields: Fields) -> None:
     figures.topic(str(fields["topic"])).clock_behind += 1
 
@@ -170,8 +185,11 @@ _COUNTED: Final[Mapping[str, Callable[[Figures, Fields], None]]] = MappingProxyT
         "clock_stepped": _clock_stepped,
         "index_rebuilt": _rebuilt,
         "log_failed": _log_failed,
+        "segment_damaged": _damaged,
         "segment_deleted": _deleted,
         "segment_rolled": _rolled,
+        "segment_set_aside": _segment_set_aside,
         "task_failed": _task_failed,
+        "torn_tail_cut": _torn,
     }
 )

@@ -51,6 +51,10 @@ class TopicFigures:
     rolls: dict[str, int] = field(default_factory=dict)
     deleted_segments: int = 0
     index_rebuilds: int = 0
+    torn_tails: int = 0
+    torn_bytes: int = 0
+    segments_set_aside: int = 0
+    damaged_segments: int = 0
     failures: int = 0
     """Partitions that refuse appends since a write or a sync failed."""
     converted_messages: dict[str, int] = field(default_factory=dict)

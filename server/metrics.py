@@ -239,6 +239,26 @@ _TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.index_rebuilds,
     ),
     (
+        "horolog_torn_tails",
+        "Logs whose end recovery cut off where a write was torn.",
+        lambda topic: topic.torn_tails,
+    ),
+    (
+        "horolog_torn_bytes",
+        "Bytes that recovery cut off and kept as .broken.",
+        lambda topic: topic.torn_bytes,
+    ),
+    (
+        "horolog_segments_set_aside",
+        "Segments behind a torn write that recovery kept as .broken.",
+        lambda topic: topic.segments_set_aside,
+    ),
+    (
+        "horolog_damaged_segments",
+        "Segments in which damaged bytes were found, to be put right by horolog repair.",
+        lambda topic: topic.damaged_segments,
+    ),
+    (
         "horolog_retention_deleted_segments",
         "Segments deleted by retention.",
         lambda topic: topic.deleted_segments,

@@ -25,6 +25,11 @@ class Damage:
     later_format: bool = False
     """Whether nothing is wrong but the version that reads it."""
 
+    @property
+    def text(self) -> str:
+        """Where it is, and why."""
+        return f"damaged at byte {self.position}, offset {self.offset}: {self.rule}"
+
     def error(self, path: Path) -> HorologError:
         """What everybody is told who reaches the damaged rest of the log file at `path`."""
         if self.later_format:

@@ -31,6 +31,8 @@ class SegmentDescription:
     reason: str
     expires_ms: int | None
     """From when on it is past `retention.ms`; `None` when that is off."""
+    damage: str = ""
+    """From where on it cannot be read, and why; empty when no damage is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def describe_log(log: "ReadableLog", plan: RetentionPlan) -> LogDescription:
             verdict="expired" if verdict.delete else "kept",
             reason=verdict.reason,
             expires_ms=verdict.expires_ms,
+            damage="" if segment.damaged is None else segment.damaged.text,
         )
         for segment, verdict in zip(log.segments, plan.verdicts, strict=True)
     )

@@ -113,7 +113,7 @@ class LogDirectory:
             clean = unclean is not None and key not in unclean and key in recovery_points
             self._logs.add(
                 key,
-                recovery_point=recovery_points.get(key, 0),
+                recovery_point=recovery_points.get(key),
                 log_start_offset=log_starts.get(key, 0),
                 clean=clean,
             )

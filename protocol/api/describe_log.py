@@ -47,6 +47,9 @@ class DescribedSegment:
     verdict: str = string(doc="What retention does with it: `kept`, `expired`, ...")
     reason: str = string(doc="Why.")
     expires_ms: int = int64(default=-1, doc="When it will expire by time; -1 when never.")
+    damage: str = string(
+        default="", doc="From where on it cannot be read, and why; empty when no damage is known."
+    )
 
 
 @message

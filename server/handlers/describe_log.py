@@ -74,4 +74,5 @@ def _segment(segment: SegmentDescription, caution: str | None) -> DescribedSegme
         verdict=segment.verdict,
         reason=segment.reason if caution is None else f"{segment.reason}. {caution}",
         expires_ms=-1 if segment.expires_ms is None else segment.expires_ms,
+        damage=segment.damage,
     )
