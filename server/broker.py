@@ -239,7 +239,6 @@ class Broker:
         cleanups.push_async_callback(server.stop)
         late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
         cleanups.push_async_callback(asyncio.wait, [late])
-        cleanups.callback(late.cancel)
 
     async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
         """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
@@ -258,7 +257,7 @@ class Broker:
             self.observe("http_failed", error=error)
             if listening is not None:
                 listening.close()
-        await self.maintenance.open_logs()
+        self.services.work.start(self.maintenance.open_logs())
 
     def _start_connections(
         self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from .figures import Figures, count
 from .outcomes import CloseConnection
@@ -79,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         self._local_address = transport.get_extra_info("sockname")[:2]
         peer = transport.get_extra_info("peername")
-        self.peer = "{}:{}".format(*peer[:2]) if peer else "unknown"
+        self.peer = join_address(*peer[:2]) if peer else "unknown"
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1

@@ -157,6 +157,8 @@ class Listener:
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A peer that vanished without a word does not keep its place for ever.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         task = self._loop.create_task(self._connect(protocol, connection))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
