@@ -266,9 +266,10 @@ class Log(ReadableLog):
         second = self._list.segments[1:2]
         return bool(second) and second[0].base_offset <= self.log_start_offset
 
-    def drop_expired(self, plan: RetentionPlan) -> None:
-        """Drop the segments that end before the log begins. Raises `OSError`."""
-        reasons = {v.base_offset: v.reason for v in plan.verdicts if v.delete}
+    def drop_expired(self, plan: RetentionPlan | None = None) -> None:
+        """Drop the segments that end before the log begins; `plan` says why. Raises `OSError`."""
+        verdicts = plan.verdicts if plan is not None else ()
+        reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
         self._list.drop_below(self.log_start_offset, self.settings, reasons)
 
     def truncate(self, offset: int) -> None:

@@ -296,6 +296,8 @@ class LogTable:
         """The log; opened anew without checkpoints that are past its end."""
         recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
         if max(log_start, recovery_point) <= log.log_end_offset:
+            with suppress(OSError):
+                log.drop_expired()  # A crash came between; else the next retention pass does it.
             return log
         self._seams.observe(
             "checkpoint_ignored",
