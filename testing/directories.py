@@ -91,6 +91,8 @@ def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]
     offset = log.log_start_offset
     while offset < log.high_watermark:
         data = log.read(offset, 1 << 20, whole_first=True).read()
+        if not data:
+            break  # A log that may have gaps has one at its end.
         found += [
             (record.offset, record.timestamp_ms, record.key, record.value)
             for record in records(data, max_decompressed_bytes=_MAX_BYTES, from_offset=offset)

@@ -11,7 +11,7 @@ Everything that was not synced when the power went may be there or not, each thi
 File systems that are used for data keep more order than that; what survives this survives them.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -69,8 +69,8 @@ class PowerCuts:
     ) -> None:
         """After each operation up to `exhaustive_max` states are all tried.
 
-        Where there are more, what is tried is: nothing landed, all landed, all but one part, one
-        part alone, everything up to one part, and `samples` random choices.
+        Where there are more, these are tried: nothing landed, all landed, and `samples` of all but
+        one part, one part alone, everything up to one part, and any parts.
         """
         self._recording = recording
         self._operations = recording.operations
@@ -150,6 +150,10 @@ class PowerCuts:
                 seen.clear()
             yield from self._states_after(count, seen, again)
 
+    def states_after(self, count: int) -> Iterator[State]:
+        """The states after exactly `count` operations."""
+        return self._states_after(count, set(), True)
+
     def _states_after(self, count: int, seen: set[int], again: bool) -> Iterator[State]:
         parts = [
             (number, part)
@@ -157,14 +161,12 @@ class PowerCuts:
             if self._safe_from[number] > count and not self._is_sync(number)
             for part in range(len(self._pieces[number]))
         ]
-        fresh = {part for part in parts if part[0] == count - 1}
+        fresh = [part for part in parts if part[0] == count - 1]
         if not again and not fresh:
             return
         settled = self._build(parts[0][0] if parts else count, count, frozenset())
         first = parts[0][0] if parts else count
-        for chosen in self._choices(parts):
-            if not again and fresh.isdisjoint(chosen):
-                continue
+        for chosen in self._choices(parts, () if again else tuple(fresh)):
             image = self._build(count, count, chosen, (first, settled))
             tree = image.tree()
             key = hash(tuple(tree.items()))
@@ -176,24 +178,39 @@ class PowerCuts:
     def _is_sync(self, number: int) -> bool:
         return isinstance(self._operations[number], Sync | SyncDirectory)
 
-    def _choices(self, parts: list[Part]) -> Iterator[frozenset[Part]]:
-        """Which parts land: every subset, or some when these are too many."""
+    def _choices(self, parts: list[Part], fresh: Sequence[Part]) -> Iterator[frozenset[Part]]:
+        """Which parts land: every subset, or some when these are too many.
+
+        One of `fresh`, if there are any, is in each.
+        """
         if 1 << len(parts) <= self._exhaustive_max:
             self.exhaustive += 1
             for mask in range(1 << len(parts)):
-                yield frozenset(part for bit, part in enumerate(parts) if mask >> bit & 1)
+                chosen = frozenset(part for bit, part in enumerate(parts) if mask >> bit & 1)
+                if not fresh or not chosen.isdisjoint(fresh):
+                    yield chosen
             return
         self.sampled += 1
-        every = frozenset(parts)
-        yield frozenset()
-        yield every
-        for number, part in enumerate(parts):
-            yield every - {part}
-            yield frozenset({part})
-            yield frozenset(parts[:number])
+        if not fresh:
+            yield frozenset()
+        yield frozenset(parts)
         for _ in range(self._samples):
-            share = self._random.choice((0.2, 0.5, 0.8))
-            yield frozenset(part for part in parts if self._random.random() < share)
+            chosen = self._sample(parts)
+            if fresh and chosen.isdisjoint(fresh):
+                chosen |= {self._random.choice(fresh)}
+            yield chosen
+
+    def _sample(self, parts: list[Part]) -> frozenset[Part]:
+        number = self._random.randrange(len(parts))
+        match self._random.randrange(4):
+            case 0:
+                return frozenset(parts) - {parts[number]}
+            case 1:
+                return frozenset({parts[number]})
+            case 2:
+                return frozenset(parts[:number])
+        share = self._random.choice((0.2, 0.5, 0.8))
+        return frozenset(part for part in parts if self._random.random() < share)
 
     def _build(
         self,

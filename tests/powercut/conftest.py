@@ -31,7 +31,7 @@ def random(request: pytest.FixtureRequest) -> Random:
 def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enumeration]:
     """Tries states, a few after each operation; many in the soak. Counts go to the summary."""
     long = request.node.get_closest_marker("soak") is not None
-    tried = Enumeration(random, exhaustive_max=4096 if long else 32, samples=500 if long else 6)
+    tried = Enumeration(random, exhaustive_max=4096 if long else 32, samples=500 if long else 8)
     yield tried
     lines = request.config.stash.setdefault(TRIED, [])
     lines.append(f"{request.node.name}: {tried.summary}")

@@ -31,6 +31,12 @@ class Enumeration:
             f"{self._exhaustive} of them and a sample after {self._sampled}"
         )
 
+    def crashed(self, life: Life, count: int) -> list[State]:
+        """Up to `count` of the states in which `life` may be found after all of it."""
+        cuts = PowerCuts(life.recording, self._random, exhaustive_max=0, samples=4 * count)
+        states = list(cuts.states_after(len(life.recording.operations)))
+        return self._random.sample(states, min(count, len(states)))
+
     def survives(self, life: Life, folder: Path) -> None:
         """Raise what is wrong in the first bad state of `life`; `folder` is for the states."""
         for state in self.states_of(life):

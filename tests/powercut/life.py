@@ -1,13 +1,18 @@
 """The life of a data directory: what is done to it, and what it has promised by then."""
 
+import errno
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+from horolog.protocol.errors import StorageError
 from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.storage.flush import FlushWork
 from horolog.storage.log import Log
 from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 
@@ -32,7 +37,8 @@ class Life:
         path.mkdir(exist_ok=True)
         self.data = DataDirectory(path / DATA)
         self.data.clock.step(START_MS - self.data.clock.now_ms())
-        self.recording = RecordingFiles(QuickFiles(), path, without=without)
+        self.files = FaultyFiles(QuickFiles())
+        self.recording = RecordingFiles(self.files, path, without=without)
         self.data.files = self.recording
         self.promises = Promises(promise)
         self.written: dict[Partition, dict[int, Message]] = {}
@@ -72,6 +78,20 @@ class Life:
             self._all_safe(key)
             self._now.logs[key].sealed_below = self._now.logs[key].end_offset
         self._now.clean = True
+        self._note()
+
+    def close_without(self, topic: str) -> None:
+        """Stop while the log of `topic` cannot be synced: all but that one stops cleanly."""
+        self._now.stopped = True
+        self._note()
+        self.files.fail("sync", errno.EIO, name=f"{self.log(topic).segments[-1].log_path.name}")
+        # The logs are closed in the order in which they were opened.
+        assert next(iter(self.data.directory.open_logs())) is self.log(topic)
+        with suppress(StorageError):
+            self.data.close()
+        for key in self.written:
+            if key[0] != topic:
+                self._all_safe(key)
         self._note()
 
     def create(self, name: str, partitions: int = 1, **overrides: object) -> None:
@@ -130,9 +150,24 @@ class Life:
         for offset, message in enumerate(messages, log.log_end_offset):
             promise.sent.setdefault(offset, set()).add(message)
         self._note()
-        new = [NewRecord(value, timestamp_ms=timestamp_ms) for timestamp_ms, value in messages]
-        appended = log.append(build_set(new))
+        appended = log.append(_message_set(messages))
         self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))
+
+    def append_stored(self, topic: str, offset: int, *timestamps_ms: int) -> None:
+        """Append a set as another log stored it, from `offset` on, at or behind the log end."""
+        [old] = self._now.topics[topic]
+        assert old is not None
+        gaps = replace(old, gaps=True)
+        self._now.topics[topic].append(gaps)
+        messages: list[Message] = [(ms, f"{topic} stored {ms}".encode()) for ms in timestamps_ms]
+        promise = self._now.logs[topic, 0]
+        for at, message in enumerate(messages, offset):
+            promise.sent.setdefault(at, set()).add(message)
+        self._note()
+        self.log(topic).append_stored(_message_set(messages, offset))
+        self._now.topics[topic] = [gaps]
+        self._note()
+        self.written[topic, 0] |= dict(enumerate(messages, offset))
 
     def flush(self, topic: str, partition: int = 0) -> None:
         log = self.log(topic, partition)
@@ -141,9 +176,23 @@ class Life:
         self._now.logs[topic, partition].sealed_below = log.segments[-1].base_offset
         self._note()
 
-    def _all_safe(self, key: Partition) -> None:
+    def begin_flush(self, topic: str) -> FlushWork:
+        """Have a sync of the log as it is now, to be run later."""
+        work = self.log(topic).begin_flush()
+        assert work is not None
+        return work
+
+    def end_flush(self, topic: str, work: FlushWork) -> None:
+        work.run()
+        self.log(topic).end_flush(work)
+        self._all_safe((topic, 0), work.target_offset)
+        self._note()
+
+    def _all_safe(self, key: Partition, below: int | None = None) -> None:
         promise = self._now.logs[key]
         written = self.written[key]
+        if below is not None:
+            written = {offset: m for offset, m in written.items() if offset < below}
         promise.safe = dict(written)
         promise.end_offset = max([promise.end_offset, *(offset + 1 for offset in written)])
 
@@ -179,3 +228,8 @@ class Life:
         self.log(topic, partition).truncate(offset)
         kept = {at: m for at, m in self.written[topic, partition].items() if at < offset}
         self.written[topic, partition] = kept
+
+
+def _message_set(messages: list[Message], base_offset: int = 0) -> bytearray:
+    new = [NewRecord(value, timestamp_ms=timestamp_ms) for timestamp_ms, value in messages]
+    return build_set(new, base_offset=base_offset)

@@ -18,6 +18,7 @@ class TopicState:
 
     partitions: int
     overrides: Mapping[str, str]
+    gaps: bool = False
 
 
 @dataclass

@@ -120,4 +120,88 @@ def truncation(life: Life) -> None:
     life.checkpoint()
 
 
-WORKLOADS = (rolls, torn_sets, retention, topics, positions, stops, truncation)
+def overlapping(life: Life) -> None:
+    """Appends, rolls and retention between the beginning of a sync and its end."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS, retention_ms=1000)
+    life.append("t", 10)
+    life.append("t", 20)
+    work = life.begin_flush("t")
+    life.append("t", 30)
+    life.append("t", 4000)
+    life.end_flush("t", work)
+    life.checkpoint()
+    work = life.begin_flush("t")
+    life.append("t", 4010)
+    life.append("t", 4020)
+    life.maintain("t", now_ms=4030)
+    life.end_flush("t", work)
+    life.checkpoint()
+    life.flush("t")
+
+
+def unclean_stop(life: Life) -> None:
+    """A stop that one log of two takes no part in."""
+    life.open()
+    life.create("a", **SMALL_SEGMENTS)
+    life.create("b", **SMALL_SEGMENTS)
+    life.append("a", 10)
+    life.append("b", 10)
+    life.flush("a")
+    life.append("a", 20)
+    life.append("b", 20)
+    life.close_without("a")
+    life.open()
+    life.append("a", 30)
+    life.close()
+
+
+def compaction(life: Life) -> None:
+    """Positions are rewritten when most of their file is of no use any more."""
+    life.open()
+    life.create("t", retention_ms=1)
+    for offset in range(1, 6):
+        life.commit("job", "t", offset, metadata="m" * 300_000)
+    assert life.data.events.named("positions_compacted")
+    life.commit("other", "t", 7)
+
+
+def gaps(life: Life) -> None:
+    """Bytes of another log with offsets that jump."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    life.append("t", 10)
+    life.flush("t")
+    life.append_stored("t", 5, 20, 30)
+    life.append("t", 40)
+    life.flush("t")
+    life.append_stored("t", 20, 50)
+    life.checkpoint()
+
+
+def unsynced(life: Life) -> None:
+    """Segment after segment, and no sync but of the first message."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    life.append("t", 10)
+    life.flush("t")
+    life.checkpoint()
+    life.commit("job", "t", 1)
+    for timestamp_ms in (20, 30, 25, 40):
+        life.append("t", timestamp_ms)
+    life.append("t", 50, value_bytes=60)
+
+
+WORKLOADS = (
+    rolls,
+    torn_sets,
+    retention,
+    topics,
+    positions,
+    stops,
+    truncation,
+    overlapping,
+    unclean_stop,
+    compaction,
+    gaps,
+)
