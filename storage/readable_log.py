@@ -111,7 +111,7 @@ class ReadableLog:
         """How many stored bytes there are from `offset` to the high watermark."""
         return readable_bytes(self._list, offset, self.high_watermark)
 
-    def _view(self, *, by_time: bool = True) -> SearchView:
+    def _view(self, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
         if by_time and not self.prepared:
             # Else segments whose times are not known would be passed over without a word.
             self.prepare()
@@ -119,34 +119,44 @@ class ReadableLog:
             self._list.segments,
             self._list.closed_max_ms if by_time else (),
             self.log_start_offset,
-            self.high_watermark,
+            self.log_end_offset if to_log_end else self.high_watermark,
             self.settings.max_decompressed_bytes,
         )
 
-    def find_time(self, target_ms: int) -> Search[Found | None]:
+    def find_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message, in offset order, with a timestamp >= `target_ms`.
 
-        Raises as `prepare`, which should have been done before.
+        Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
+        as `prepare`, which should have been done before.
         """
-        return Search(search.find_time(self._view(), target_ms))
+        return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
 
-    def append_times(self, found: Slice, offset: int) -> list[tuple[int, int]]:
+    def append_times(
+        self, found: Slice, offset: int, sets_max: int
+    ) -> tuple[Slice, list[tuple[int, int]]]:
         """When the messages were appended that `read` found for `offset`.
 
         `(offset, time)`, each of which holds to the next one's offset; -1 is unknown. What cannot
-        be read is unknown too, and reported.
+        be read is unknown too, and reported. The slice may come back shorter: with `sets_max`
+        sets. Raises `StorageError`.
         """
         try:
-            return append_times_of(found, offset)
+            return append_times_of(found, offset, sets_max)
         except OSError as error:
             self._seams.observe(
                 "append_times_unreadable", topic=self.topic, partition=self.partition, error=error
             )
-            return [(self.log_start_offset, NO_TIMESTAMP)]
+            return found, [(self.log_start_offset, NO_TIMESTAMP)]
+
+    def append_times_loaded(self, offset: int) -> bool:
+        """Look at more of the append times of the segment that holds `offset`: a bounded piece of
+        work; `True` when all has been looked at. Raises `OSError`."""
+        return self._list.holding(offset).append_times.load()
 
     def append_time_ms(self, offset: int) -> int:
         """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
-        return self._list.holding(offset).append_times.covering(offset, offset + 1)[-1][1]
+        spans, _ = self._list.holding(offset).append_times.covering(offset, offset + 1)
+        return spans[-1][1]
 
     def find_append_time(self, target_ms: int) -> Search[Found | None]:
         """Search the first message, in offset order, appended at or after `target_ms`.
@@ -159,20 +169,23 @@ class ReadableLog:
         maxima = self._list.closed_append_max_ms
         return Search(find_append_time(self._view(by_time=False), maxima, target_ms))
 
-    def find_largest(self) -> Search[Found | None]:
+    def find_largest(self, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message that has the largest timestamp of the log.
 
-        Raises as `prepare`, which should have been done before.
+        Bounded and raising as `find_time`.
         """
-        return Search(search.find_largest(self._view()))
+        return Search(search.find_largest(self._view(to_log_end=to_log_end)))
 
-    def offsets_before(self, target_ms: int, count_max: int) -> Search[list[int]]:
+    def offsets_before(
+        self, target_ms: int, count_max: int, *, to_log_end: bool = False
+    ) -> Search[list[int]]:
         """Search offsets to start from for `target_ms`, falling; at most `count_max`.
 
-        Raises as `prepare`, which should have been done before unless `target_ms` is a sentinel.
+        Bounded and raising as `find_time`; a sentinel needs no preparation.
         """
         now_ms = self._seams.clock.now_ms()
-        view = self._view(by_time=target_ms not in (search.EARLIEST, search.LATEST))
+        by_time = target_ms not in (search.EARLIEST, search.LATEST)
+        view = self._view(by_time=by_time, to_log_end=to_log_end)
         return Search(search.offsets_before(view, target_ms, count_max, now_ms))
 
     def plan_retention(self, now_ms: int) -> RetentionPlan:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from ...protocol.api.list_offsets import (
+    BY_APPEND,
+    BY_TIMESTAMP,
     EARLIEST,
     LARGEST,
     LATEST,
@@ -63,6 +65,7 @@ class _Listing:
         self._services = services
         self._request = request
         self._version = version
+        self._to_log_end = request.replica_id != CONSUMER
         self._times: Counter[Partition] = Counter(
             (topic.name, partition.partition)
             for topic in request.topics
@@ -93,6 +96,7 @@ class _Listing:
                 raise InvalidRequest(
                     f"the request names partition {wanted.partition} of {topic!r} more than once"
                 )
+            _check_by(wanted, self._version)
             log = self._services.logs.find(topic, wanted.partition)
             if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
@@ -110,8 +114,7 @@ class _Listing:
     ) -> Steps:
         target = wanted.timestamp
         if target == LATEST:
-            is_consumer = self._request.replica_id == CONSUMER
-            result.offset = log.high_watermark if is_consumer else log.log_end_offset
+            result.offset = log.log_end_offset if self._to_log_end else log.high_watermark
             return
         if target == EARLIEST:
             result.offset = log.log_start_offset
@@ -123,7 +126,10 @@ class _Listing:
                 f" = {log.settings.message_format_version}), so a search by time is refused; "
                 f"{LATEST}, {EARLIEST} and {LARGEST} are answered"
             )
-        search = log.find_largest() if target == LARGEST else log.find_time(target)
+        if target == LARGEST:
+            search = log.find_largest(to_log_end=self._to_log_end)
+        else:
+            search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
             yield None
         if search.result is not None:
@@ -140,13 +146,13 @@ class _Listing:
                 f"max_num_offsets is {wanted.max_num_offsets}; it must be 0 or more"
             )
         if target == LARGEST:
-            largest = log.find_largest()
+            largest = log.find_largest(to_log_end=self._to_log_end)
             while not largest.step():
                 yield None
             if largest.result is None:
                 return
             target = largest.result.timestamp_ms
-        search = log.offsets_before(target, wanted.max_num_offsets)
+        search = log.offsets_before(target, wanted.max_num_offsets, to_log_end=self._to_log_end)
         while not search.step():
             yield None
         result.old_style_offsets = search.result

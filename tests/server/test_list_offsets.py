@@ -86,6 +86,16 @@ async def test_above_the_watermark_nothing_is_found(broker: Broker, client: Wire
     assert await find(client, LARGEST) == (3, 2)
 
 
+@pytest.mark.parametrize("replica_id", [1, -2], ids=["tc80-L-4-broker", "tc80-L-4-debugging"])
+async def test_others_than_consumers_see_the_whole_log(
+    broker: Broker, client: Wire, replica_id: int
+) -> None:
+    await fill(client, 1, 2, 3, 9, 9)
+    broker.directory.log("a", 0).hold_high_watermark(3)
+    assert await find(client, 9, replica_id=replica_id) == (9, 3)
+    assert await find(client, LARGEST, replica_id=replica_id) == (9, 3)
+
+
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("target", range(-10, -3), ids=lambda target: f"fault13-L-29-{target}")
 async def test_other_negative_targets_are_refused(client: Wire, version: int, target: int) -> None:

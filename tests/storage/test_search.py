@@ -135,7 +135,7 @@ def test_a_message_before_the_last_entry_with_the_segment_s_largest_time_tc78(
     ("high_watermark", "target", "expected"),
     [
         pytest.param(3, 40, None, id="tc79-L-26-hit-at-the-high-watermark"),
-        pytest.param(4, 40, (40, 3), id="tc80-L-26-below-it"),
+        pytest.param(4, 40, (40, 3), id="L-26-just-below-it"),
         pytest.param(3, 30, (30, 2), id="L-26-last-visible"),
         pytest.param(0, 0, None, id="L-26-nothing-visible"),
     ],
