@@ -49,13 +49,12 @@ def append_stored(folder: LogFolder, model: Model, stored: Iterable[StoredEntrie
 
 def _append(folder: LogFolder, append: Callable[[], Appended]) -> Appended | None:
     """Call `append`; when it refuses the set for its size, nothing may have changed."""
-    before = folder.content()
-    end_offset = folder.log.log_end_offset
+    before = [(segment.base_offset, segment.size_bytes) for segment in folder.log.segments]
     try:
         return append()
     except RecordListTooLarge:
-        assert folder.content() == before
-        assert folder.log.log_end_offset == end_offset
+        after = [(segment.base_offset, segment.size_bytes) for segment in folder.log.segments]
+        assert after == before
         return None
 
 
@@ -68,6 +67,28 @@ def fill(folder: LogFolder, sets: Iterable[SentSet]) -> Model:
         folder.clock.advance(1)
     model.high_watermark = folder.log.high_watermark
     return model
+
+
+def reach_of_entries(folder: LogFolder) -> list[int]:
+    """The last offset of every stored entry."""
+    logs = [segment.log_path.read_bytes() for segment in folder.log.segments]
+    return [entry.offset for log in logs for entry in entries(log)]
+
+
+def truncate(folder: LogFolder, model: Model, offset: int) -> None:
+    """Cut both; an entry that reaches `offset` goes as a whole."""
+    kept_up_to = max((last for last in reach_of_entries(folder) if last < offset), default=-1)
+    folder.log.truncate(offset)
+    model.messages = [m for m in model.messages if m.offset <= kept_up_to]
+    model.look_for_last_stamp()
+
+
+RESTARTS: dict[str, Callable[[LogFolder], object]] = {
+    "none": lambda folder: None,
+    "clean": LogFolder.restart,
+    "kill": LogFolder.kill_and_restart,
+    "kill, no checkpoint": lambda folder: folder.kill_and_restart(checkpointed=False),
+}
 
 
 def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:

@@ -21,7 +21,7 @@ far_times = st.one_of(
     st.sampled_from([0, 1, 2**62, 2**63 - 1]),
     st.integers(NOW_MS - _TEN_YEARS_MS, NOW_MS + _TEN_YEARS_MS),
 )
-times = st.one_of(near_times, near_times, st.just(-1), far_times)
+times = st.one_of(near_times, near_times, near_times, near_times, st.just(-1), far_times)
 """Often equal to each other and out of order, sometimes none, sometimes far away."""
 
 contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=20), st.just(b"v" * 120))
@@ -71,6 +71,13 @@ def stored_entries(
     return StoredEntries(part.magic, part.codec, part.records, holes, draw(st.booleans()))
 
 
+set_lists = st.one_of(
+    st.lists(sent_sets, min_size=1, max_size=6),
+    st.lists(sent_sets, min_size=8, max_size=30),
+    st.lists(sent_sets, min_size=8, max_size=30),
+)
+"""Mostly enough to fill some segments."""
+
 recent_sets = st.builds(SentSet, st.tuples(parts(times=near_times)))
 """With times about that of the clock."""
 
@@ -81,23 +88,21 @@ def _texts(*values: int) -> st.SearchStrategy[str]:
 
 small_segments = st.fixed_dictionaries(
     {
-        "segment.bytes": _texts(400, 700, 1500, 10_000),
+        "segment.bytes": _texts(200, 400, 400, 700, 1500, 10_000),
         "index.interval.bytes": _texts(0, 1, 40, 100, 300),
         "segment.index.bytes": st.integers(24, 100).map(str),
-        "max.message.bytes": st.just("1000000"),
-    },
-    optional={"segment.ms": _texts(1, 5, 10_000)},
+        "segment.ms": _texts(1, 5, 10_000, 604_800_000, 604_800_000),
+    }
 )
 """Settings under which a few messages fill segments and indexes."""
 
 stamping = st.fixed_dictionaries(
-    {},
-    optional={
-        "message.timestamp.type": st.sampled_from(["CreateTime", "LogAppendTime"]),
+    {
+        "message.timestamp.type": st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
         "compression.type": st.sampled_from(
-            ["producer", "producer", "uncompressed", "gzip", "snappy", "lz4"]
+            ["producer"] * 4 + ["uncompressed", "gzip", "snappy", "lz4"]
         ),
-    },
+    }
 )
 
 topic_settings_texts = st.builds(lambda one, other: one | other, small_segments, stamping)

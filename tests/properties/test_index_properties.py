@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.message import entries
 from horolog.testing.logs import LogFolder
 
-from .filling import fill, produce, read_from, search, search_largest
+from .filling import RESTARTS, fill, produce, read_from, search, search_largest, truncate
 from .index_rules import (
     assert_closing_entry,
     assert_offset_index_true,
@@ -18,9 +17,7 @@ from .index_rules import (
 )
 from .logs import SEGMENT_FILES, log_folder, start_after_close
 from .model import Model, SentSet
-from .strategies import examples, sent_sets, topic_settings_texts
-
-set_lists = st.lists(sent_sets, min_size=1, max_size=25)
+from .strategies import examples, set_lists, topic_settings_texts
 
 
 def assert_closed_files(folder: LogFolder) -> None:
@@ -111,25 +108,11 @@ def test_indexes_are_never_needed_nor_believed_v6(
         assert folder.content(SEGMENT_FILES) == closed
 
 
-def reach_of_entries(folder: LogFolder) -> list[int]:
-    """The last offset of every stored entry."""
-    logs = [segment.log_path.read_bytes() for segment in folder.log.segments]
-    return [entry.offset for log in logs for entry in entries(log)]
-
-
-def truncate(folder: LogFolder, model: Model, offset: int) -> None:
-    """Cut both; an entry that reaches `offset` goes as a whole."""
-    kept_up_to = max((last for last in reach_of_entries(folder) if last < offset), default=-1)
-    folder.log.truncate(offset)
-    if offset < folder.log.log_end_offset + 1:
-        model.messages = [m for m in model.messages if m.offset <= kept_up_to]
-
-
 def assert_largest_timestamps(folder: LogFolder) -> None:
     for segment in folder.log.segments:
         times = times_by_offset(segment.log_path.read_bytes())
         largest_ms = max(times.values(), default=-1)
-        assert segment.largest_timestamp_ms == max(largest_ms, -1)
+        assert segment.largest_timestamp_ms == largest_ms
         assert_offset_index_true(
             segment.log_path.read_bytes(),
             offset_entries(segment.offset_index.encoded(), segment.base_offset),
@@ -140,22 +123,29 @@ def assert_largest_timestamps(folder: LogFolder) -> None:
         )
 
 
+cut_rounds = st.lists(
+    st.tuples(set_lists, st.floats(0, 1), st.sampled_from(sorted(RESTARTS))),
+    min_size=1,
+    max_size=3,
+)
+"""What is appended, where the log is cut then, and how the broker is restarted after that."""
+
+
 @examples(80)
-@given(topic_settings_texts, st.lists(st.tuples(set_lists, st.floats(0, 1)), max_size=3), set_lists)
-def test_truncation_leaves_what_is_before_it_v7(
-    overrides: dict[str, str], rounds: list[tuple[list[SentSet], float]], last: list[SentSet]
+@given(topic_settings_texts, cut_rounds, set_lists)
+def test_a_log_goes_on_from_a_cut_v7(
+    overrides: dict[str, str], rounds: list[tuple[list[SentSet], float, str]], last: list[SentSet]
 ) -> None:
     with log_folder(overrides) as folder:
         model = Model()
-        for sets, share in [*rounds, (last, 1.0)]:
+        for sets, share, restart in [*rounds, (last, 1.0, "none")]:
             for sent in sets:
                 produce(folder, model, sent)
             truncate(folder, model, int(folder.log.log_end_offset * share))
+            RESTARTS[restart](folder)
+            folder.log.prepare()
+            model.high_watermark = folder.log.high_watermark
             assert_largest_timestamps(folder)
             assert read_from(folder.log, 0) == model.messages
-        live = folder.log.log_end_offset
-        folder.kill_and_restart()
-        assert read_from(folder.log, 0) == model.messages
-        assert folder.log.log_end_offset <= live
-        folder.log.prepare()
-        assert_largest_timestamps(folder)
+        for target_ms in model.targets():
+            assert search(folder.log, target_ms) == model.find_time(target_ms)

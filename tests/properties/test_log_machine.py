@@ -342,6 +342,14 @@ class LogMachine(RuleBasedStateMachine):
                 assert_known_of_log(segment, log)
 
     @invariant()
+    def times_are_found(self) -> None:
+        log = self.folder.log
+        if log.prepared:  # Else a log would never be appended to before it is prepared.
+            timed = sorted(m.timestamp_ms for m in self.model.messages if m.timestamp_ms >= 0)
+            for target_ms in timed[len(timed) // 2 :: max(len(timed) // 3, 1)]:
+                assert search(log, target_ms) == self.model.find_time(target_ms)
+
+    @invariant()
     def nothing_was_taken_for_damage(self) -> None:
         for event in ("torn_tail_cut", "segment_set_aside", "segment_damaged"):
             assert not self.folder.events.named(event)

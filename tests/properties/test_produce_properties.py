@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,13 +16,11 @@ from horolog.protocol.records.message import build_message, entries, open_wrappe
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
 from horolog.testing.logs import LogFolder
 
-from .filling import MAX_DECOMPRESSED_BYTES, fill, read_from
+from .filling import MAX_DECOMPRESSED_BYTES, RESTARTS, fill, produce, read_from, truncate
 from .index_rules import state_of
 from .logs import log_folder
-from .model import Part, SentSet
-from .strategies import NOW_MS, examples, parts, sent_sets, topic_settings_texts
-
-set_lists = st.lists(sent_sets, min_size=1, max_size=12)
+from .model import LOG_APPEND_TIME, Model, Part, SentSet
+from .strategies import NOW_MS, examples, parts, set_lists, topic_settings_texts
 
 STORED_CODECS = ["producer", "uncompressed", "gzip", "snappy", "lz4"]
 
@@ -201,7 +200,7 @@ class Change:
 changes = st.builds(Change, st.floats(0, 1), st.one_of(st.none(), st.integers(0, 255)))
 
 
-@examples(250)
+@examples(150)
 @given(topic_settings_texts, set_lists, st.lists(changes, min_size=1, max_size=3))
 def test_damaged_sets_are_taken_whole_or_not_at_all_v14(
     overrides: dict[str, str], sets: list[SentSet], damage: list[Change]
@@ -223,3 +222,38 @@ def test_damaged_sets_are_taken_whole_or_not_at_all_v14(
             read = read_from(folder.log, 0)
             assert read[: len(model.messages)] == model.messages
             assert [m.offset for m in read] == list(range(folder.log.log_end_offset))
+
+
+short_sets = st.builds(SentSet, st.tuples(parts(max_records=2)))
+events = st.one_of(
+    st.tuples(st.just("produce"), short_sets),
+    st.tuples(st.just("produce"), short_sets),
+    st.tuples(st.just("step the clock"), st.sampled_from([-1000, -5, -1, 1, 5, 1000])),
+    st.tuples(st.just("cut"), st.floats(0, 1)),
+    st.tuples(st.just("roll"), st.none()),
+    st.tuples(st.just("restart"), st.sampled_from(sorted(RESTARTS))),
+)
+
+
+@examples(120)
+@given(st.lists(events, min_size=4, max_size=20))
+def test_append_times_never_fall(events: list[tuple[str, Any]]) -> None:
+    """Whatever the clock does; `produce` compares each append time with the model's."""
+    settings = {"message.timestamp.type": LOG_APPEND_TIME, "segment.bytes": "400"}
+    with log_folder(settings) as folder:
+        model = Model()
+        for what, how in events:
+            match what:
+                case "produce":
+                    produce(folder, model, how)
+                case "step the clock":
+                    folder.clock.step(how)
+                case "cut":
+                    truncate(folder, model, int(folder.log.log_end_offset * how))
+                case "roll":
+                    folder.log.roll()
+                case "restart":
+                    RESTARTS[how](folder)
+        read = read_from(folder.log, 0)
+        assert read == model.messages
+        assert [m.timestamp_ms for m in read] == sorted(m.timestamp_ms for m in read)

@@ -7,23 +7,24 @@ from .filling import fill, read_from
 from .logs import log_folder
 from .model import SentSet
 from .retention_rules import retained
-from .strategies import examples, recent_sets, sent_sets, topic_settings_texts
+from .strategies import examples, recent_sets, sent_sets
 
 limits = st.fixed_dictionaries(
-    {},
-    optional={
-        "retention.ms": st.sampled_from(["0", "1", "5", "10", "1000", "-1"]),
-        "retention.bytes": st.sampled_from(["0", "300", "700", "2000", "-1"]),
-    },
+    {
+        "retention.ms": st.sampled_from(["-1", "0", "1", "5", "10", "20"]),
+        "retention.bytes": st.sampled_from(["-1", "-1", "0", "300", "700", "2000"]),
+    }
 )
+near_and_far = st.one_of(recent_sets, recent_sets, recent_sets, recent_sets, sent_sets)
+small_segments = st.fixed_dictionaries({"segment.bytes": st.sampled_from(["200", "400", "700"])})
 
 
-@examples(150)
+@examples(80)
 @given(
-    topic_settings_texts,
+    small_segments,
     limits,
-    st.lists(st.one_of(recent_sets, recent_sets, sent_sets), min_size=1, max_size=25),
-    st.lists(st.tuples(st.integers(0, 12), st.floats(0, 1)), min_size=1, max_size=4),
+    st.lists(near_and_far, min_size=4, max_size=25),
+    st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 1.0, 0.9, 0.5])), min_size=2),
 )
 def test_retention_takes_the_oldest_and_keeps_the_rest_v12(
     overrides: dict[str, str],

@@ -8,9 +8,7 @@ from horolog.testing.logs import LogFolder
 from .filling import fill, produce, read_from, search, search_largest
 from .logs import log_folder
 from .model import Model, SentSet
-from .strategies import examples, sent_sets, topic_settings_texts
-
-set_lists = st.lists(sent_sets, min_size=1, max_size=25)
+from .strategies import examples, set_lists, topic_settings_texts
 
 
 def assert_searches_agree(folder: LogFolder, model: Model) -> None:
