@@ -53,6 +53,13 @@ def consume(
         bool, typer.Option("--follow", help="Wait for new messages, until Ctrl-C.")
     ] = False,
     partition: Partition = None,
+    append_time: Annotated[
+        bool,
+        typer.Option(
+            "--append-time",
+            help="Say when the broker appended each message too; with --json as append_time_ms.",
+        ),
+    ] = False,
     read_committed: Annotated[
         bool,
         typer.Option(
@@ -77,7 +84,7 @@ def consume(
     and a note on standard error says so.
     """
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
-    reading = _Reading(server, topic, as_json, follow)
+    reading = _Reading(server, topic, as_json, follow, append_time)
     try:
         asyncio.run(reading.run(partition, bounds))
     except KeyboardInterrupt:
@@ -86,11 +93,14 @@ def consume(
 
 
 class _Reading:
-    def __init__(self, server: str, topic: str, as_json: bool, follow: bool) -> None:
+    def __init__(
+        self, server: str, topic: str, as_json: bool, follow: bool, append_time: bool
+    ) -> None:
         self._server = server
         self._topic = topic
         self._line = _as_json if as_json else _as_text
         self._follow = follow
+        self._append_time = append_time
 
     async def run(
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
@@ -98,7 +108,7 @@ class _Reading:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(Admin(self._server, check_units=False))
             consumer = await stack.enter_async_context(
-                Consumer(self._server, max_wait_ms=_FOLLOW_WAIT_MS)
+                Consumer(self._server, max_wait_ms=_FOLLOW_WAIT_MS, append_times=self._append_time)
             )
             if partition is None:
                 partitions = range((await admin.describe_topic(self._topic)).partitions)
@@ -176,7 +186,7 @@ class _Reading:
             if _is_behind(record, window):
                 self._finish(record.partition, left, consumer)
             else:
-                yield self._line(record)
+                yield self._line(record, self._append_time)
 
     def _finish(self, partition: int, left: dict[int, Window], consumer: Consumer) -> None:
         del left[partition]
@@ -191,20 +201,24 @@ def _is_behind(record: ConsumerRecord, window: Window) -> bool:
     return record.timestamp_ms >= window.until_ms
 
 
-def _as_json(record: ConsumerRecord) -> str:
-    return json_line(
-        {
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp_ms": json_time(record.timestamp_ms),
-            "timestamp_type": record.timestamp_type,
-            "key": json_bytes(record.key),
-            "value": json_bytes(record.value),
-        }
-    )
+def _as_json(record: ConsumerRecord, append_time: bool) -> str:
+    fields = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": json_time(record.timestamp_ms),
+        "timestamp_type": record.timestamp_type,
+        "key": json_bytes(record.key),
+        "value": json_bytes(record.value),
+    }
+    if append_time:
+        fields["append_time_ms"] = json_time(record.append_time_ms)
+    return json_line(fields)
 
 
-def _as_text(record: ConsumerRecord) -> str:
+def _as_text(record: ConsumerRecord, append_time: bool) -> str:
+    times = f"{shown_time(record.timestamp_ms):24}"
+    if append_time:
+        times += f"  {shown_time(record.append_time_ms):24}"
     place = f"{record.partition}:{record.offset}"
     key, value = shown_bytes(record.key), shown_bytes(record.value)
-    return f"{shown_time(record.timestamp_ms):24}  {place:>8}  {key}  {value}"
+    return f"{times}  {place:>8}  {key}  {value}"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
@@ -17,6 +18,13 @@ from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicNam
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
 _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
+
+
+class SearchedBy(StrEnum):
+    """Which times `--at` means."""
+
+    TIMESTAMP = "timestamp"
+    APPEND = "append"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,13 @@ def offsets(
             "with the largest time). May be repeated; earliest and latest when not given.",
         ),
     ] = None,
+    by: Annotated[
+        SearchedBy,
+        typer.Option(
+            help="Go by the messages' own times, or by when the broker appended them, where it "
+            "knows that."
+        ),
+    ] = SearchedBy.TIMESTAMP,
     partition: Partition = None,
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
@@ -51,11 +66,13 @@ def offsets(
 
     It is that of the first message, in offset order, whose time is the one asked for or later.
     Messages after it may be older, when they came out of order. A line for each partition and
-    each --at, in this order.
+    each --at, in this order. With --by append the time in it is the append time.
     """
     now_ms = SystemClock().now_ms()
     targets = [(text, _target(text, now_ms, any_unit)) for text in at or ("earliest", "latest")]
-    answers = asyncio.run(_ask(server, topic, partition, targets))
+    if by is SearchedBy.APPEND and LARGEST in (target for _, target in targets):
+        raise WrongUsage("--at largest goes by the messages' own times, not by append times")
+    answers = asyncio.run(_ask(server, topic, partition, targets, by))
     if as_json:
         emit(_as_json(answer) for answer in answers)
         return
@@ -73,7 +90,11 @@ def _target(text: str, now_ms: int, any_unit: bool) -> int:
 
 
 async def _ask(
-    server: str, topic: str, partition: int | None, targets: Sequence[tuple[str, int]]
+    server: str,
+    topic: str,
+    partition: int | None,
+    targets: Sequence[tuple[str, int]],
+    by: SearchedBy,
 ) -> list[Answer]:
     async with Admin(server, check_units=False) as admin:
         if partition is None:
@@ -83,26 +104,33 @@ async def _ask(
         return [
             answer
             for number in partitions
-            async for answer in _partition_answers(admin, topic, number, targets)
+            async for answer in _partition_answers(admin, topic, number, targets, by)
         ]
 
 
 async def _partition_answers(
-    admin: Admin, topic: str, partition: int, targets: Sequence[tuple[str, int]]
+    admin: Admin,
+    topic: str,
+    partition: int,
+    targets: Sequence[tuple[str, int]],
+    by: SearchedBy,
 ) -> AsyncIterator[Answer]:
+    no_time = "no message has a time"
+    if by is SearchedBy.APPEND:
+        no_time = "of no message it is known when it was appended"
     for text, target in targets:
         if target < 0:
             (found,) = await admin.list_offsets(topic, partition, [target])
-            yield Answer(partition, text, found.offset, found.timestamp_ms, "no message has a time")
+            yield Answer(partition, text, found.offset, found.timestamp_ms, no_time)
             continue
-        match await admin.find_offset(topic, partition, timestamp_ms=target):
+        match await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value):
             case Found(offset, timestamp_ms):
                 yield Answer(partition, text, offset, timestamp_ms, "")
             case AfterEnd(end_offset):
                 why = f"no message is as late as that (the next offset is {end_offset})"
                 yield Answer(partition, text, None, None, why)
             case NoTimestamps():
-                yield Answer(partition, text, None, None, "no message has a time")
+                yield Answer(partition, text, None, None, no_time)
 
 
 def _as_json(answer: Answer) -> str:

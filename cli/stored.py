@@ -7,7 +7,14 @@ import typer
 
 from ..storage.files import SystemFiles
 from ..storage.findings import Finding
-from ..storage.inspect import Dumped, DumpedMessage, DumpedOffsetEntry, DumpedTimeEntry, Remark
+from ..storage.inspect import (
+    Dumped,
+    DumpedAppendTime,
+    DumpedMessage,
+    DumpedOffsetEntry,
+    DumpedTimeEntry,
+    Remark,
+)
 from ..storage.inspect import dump as dump_file
 from ..storage.names import parse_segment_file
 from ..storage.verify import verify as verify_directory
@@ -21,12 +28,13 @@ _HEADINGS: Final = {
     "log": f"{'at byte':>10}  {'offset':>8}  {'time':24}  format   key  value",
     "index": f"{'at byte':>10}  {'offset':>8}  is found from",
     "timeindex": f"{'at byte':>10}  {'times later than':24}  are from offset",
+    "appendtime": f"{'at byte':>10}  {'from offset':>11}  appended at",
 }
 """Of what is printed for people, by the kind of file."""
 
 
 def dump(
-    file: Annotated[Path, typer.Argument(help="A .log, .index or .timeindex file.")],
+    file: Annotated[Path, typer.Argument(help="A .log, .index, .timeindex or .appendtime file.")],
     as_json: Json = False,
 ) -> None:
     """Print what is in a stored file.
@@ -107,6 +115,12 @@ def _item_fields(item: Dumped) -> dict[str, object]:
                 "timestamp_ms": item.timestamp_ms,
                 "offset": item.offset,
             }
+        case DumpedAppendTime():
+            return {
+                "position": item.position,
+                "offset": item.offset,
+                "append_time_ms": json_time(item.append_time_ms),
+            }
         case Remark():
             return {"position": item.position, "remark": item.text, "error": item.error}
 
@@ -123,6 +137,8 @@ def _item_text(item: Dumped) -> str:
             return f"{where}  {item.offset:>8}  byte {item.log_position}"
         case DumpedTimeEntry():
             return f"{where}  {shown_time(item.timestamp_ms):24}  {item.offset:>8}"
+        case DumpedAppendTime():
+            return f"{where}  {item.offset:>11}  {shown_time(item.append_time_ms)}"
         case Remark():
             return f"{where}  {'wrong' if item.error else 'note'}: {item.text}"
 

@@ -59,7 +59,7 @@ from .client import Client
 from .instants import epoch_ms
 from .responses import check, partition_result, topic_result
 from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
-from .searching import find_offset, offsets_at
+from .searching import By, find_offset, offsets_at
 
 
 class Admin(Client):
@@ -141,14 +141,18 @@ class Admin(Client):
         when: datetime | None = None,
         *,
         timestamp_ms: int | None = None,
+        by: By = "timestamp",
     ) -> FindResult:
         """The first message at or after a time: `Found`, or why none is, `AfterEnd` or
         `NoTimestamps`.
+
+        `by="append"` goes by the times at which the broker appended the messages, as far as it
+        knows them.
         """
         target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
         if target_ms is None:
             raise TypeError("find_offset needs a datetime or timestamp_ms")
-        return await find_offset(self._cluster, topic, partition, target_ms)
+        return await find_offset(self._cluster, topic, partition, target_ms, by=by)
 
     async def list_offsets(
         self, topic: str, partition: int, targets: Sequence[int]

@@ -1,14 +1,16 @@
 """Reading messages."""
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from ..protocol.api.fetch import (
     FETCH,
+    AppendTime,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -24,7 +26,7 @@ from .cluster import Cluster
 from .instants import epoch_ms
 from .responses import partition_result
 from .results import AfterEnd, ConsumerRecord, FindResult, Found
-from .searching import find_offset, offsets_at
+from .searching import By, find_offset, offsets_at
 
 _MIB: Final = 1024 * 1024
 
@@ -60,10 +62,12 @@ class Consumer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
+        append_times: bool = False,
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
         at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
         than that comes anyway. A compressed message may hold `max_decompressed_bytes`.
+        `append_times` asks for when each message was appended.
         """
         super().__init__(
             address,
@@ -80,6 +84,7 @@ class Consumer(Client):
         self._partition_max_bytes = partition_max_bytes
         self._max_bytes = max_bytes
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._append_times = append_times
         self._assigned: dict[TopicPartition, _Assigned] = {}
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
@@ -123,19 +128,24 @@ class Consumer(Client):
         await self._seek_to(LATEST)
 
     async def seek_to_time(
-        self, when: datetime | None = None, *, timestamp_ms: int | None = None
+        self,
+        when: datetime | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        by: By = "timestamp",
     ) -> dict[TopicPartition, FindResult]:
         """Go to the first message at or after a time, in every partition; says what was found.
 
         Where every message is older (`AfterEnd`), that is the end. A partition in which no
-        message has a time (`NoTimestamps`) stays where it is.
+        message has a time (`NoTimestamps`) stays where it is. `by="append"` goes by the times at
+        which the broker appended the messages.
         """
         target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
         if target_ms is None:
             raise TypeError("seek_to_time needs a datetime or timestamp_ms")
         results: dict[TopicPartition, FindResult] = {}
         for assigned in list(self._assigned.values()):
-            found = await find_offset(self._questions, *assigned.key, target_ms)
+            found = await find_offset(self._questions, *assigned.key, target_ms, by=by)
             results[assigned.key] = found
             match found:
                 case Found(offset=offset) | AfterEnd(end_offset=offset):
@@ -232,6 +242,7 @@ class Consumer(Client):
             max_wait_ms=max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
+            include_append_times=self._append_times,
             topics=[
                 FetchTopic(
                     name=topic,
@@ -260,9 +271,10 @@ class Consumer(Client):
         """
         read: list[ConsumerRecord] = []
         data = result.records or b""
+        append_times = _AppendTimes(result.append_times)
         try:
             read.extend(  # keeps what came before an error
-                _consumer_record(topic, result.partition, record)
+                _consumer_record(topic, result.partition, record, append_times.of(record.offset))
                 for record in self._decoded(data, offset)
             )
         except HorologError:
@@ -281,7 +293,23 @@ class Consumer(Client):
         )
 
 
-def _consumer_record(topic: str, partition: int, record: Record) -> ConsumerRecord:
+class _AppendTimes:
+    """What a response tells of when messages were appended."""
+
+    def __init__(self, told: Sequence[AppendTime]) -> None:
+        self._offsets = [item.offset for item in told]
+        self._times_ms = [item.append_time_ms for item in told]
+
+    def of(self, offset: int) -> int | None:
+        number = bisect_right(self._offsets, offset) - 1
+        if number < 0 or self._times_ms[number] == NO_TIMESTAMP:
+            return None
+        return self._times_ms[number]
+
+
+def _consumer_record(
+    topic: str, partition: int, record: Record, append_time_ms: int | None
+) -> ConsumerRecord:
     return ConsumerRecord(
         topic,
         partition,
@@ -291,4 +319,5 @@ def _consumer_record(topic: str, partition: int, record: Record) -> ConsumerReco
         record.key,
         record.value,
         record.headers,
+        append_time_ms,
     )

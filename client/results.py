@@ -32,14 +32,17 @@ class ConsumerRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    append_time_ms: int | None = None
+    """When the broker appended it; None when that is not known, or was not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first message, in offset order, whose timestamp is at or after the time asked for."""
+    """The first message, in offset order, whose time is at or after the time asked for."""
 
     offset: int
     timestamp_ms: int
+    """Its timestamp; in a search by append time, that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class AfterEnd:
 
 @dataclass(frozen=True, slots=True)
 class NoTimestamps:
-    """The partition has no message with a timestamp: it is empty, or in message format v0."""
+    """The partition has no message with a timestamp (it is empty, or in message format v0), or in a
+    search by append time none of which that is known."""
 
 
 FindResult = Found | AfterEnd | NoTimestamps

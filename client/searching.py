@@ -1,8 +1,11 @@
 """Offsets by time, for consumers and administration alike."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ..protocol.api.list_offsets import (
+    BY_APPEND,
+    BY_TIMESTAMP,
     LARGEST,
     LATEST,
     LIST_OFFSETS,
@@ -14,17 +17,26 @@ from .cluster import Cluster
 from .responses import partition_result
 from .results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
 
+By = Literal["timestamp", "append"]
+"""What a search goes by: messages' timestamps, or the times at which the broker appended them."""
+
 
 async def offsets_at(
-    cluster: Cluster, topic: str, partition: int, targets: Sequence[int]
+    cluster: Cluster, topic: str, partition: int, targets: Sequence[int], *, by: By = BY_TIMESTAMP
 ) -> list[OffsetAt]:
     """One answer for each target (epoch ms or a sentinel), served in this order."""
+    if by not in (BY_TIMESTAMP, BY_APPEND):
+        raise ValueError(f"a search goes by {BY_TIMESTAMP!r} or {BY_APPEND!r}, not {by!r}")
+    # A broker of an earlier version knows no `by`.
+    told_by = "" if by == BY_TIMESTAMP else by
     bodies = [
         ListOffsetsRequest(
             topics=[
                 ListOffsetsTopic(
                     name=topic,
-                    partitions=[ListOffsetsPartition(partition=partition, timestamp=target)],
+                    partitions=[
+                        ListOffsetsPartition(partition=partition, timestamp=target, by=told_by)
+                    ],
                 )
             ]
         )
@@ -41,15 +53,19 @@ def _known(number: int) -> int | None:
     return None if number == -1 else number
 
 
-async def find_offset(cluster: Cluster, topic: str, partition: int, target_ms: int) -> FindResult:
+async def find_offset(
+    cluster: Cluster, topic: str, partition: int, target_ms: int, *, by: By = BY_TIMESTAMP
+) -> FindResult:
     """The first message at or after a time, or why there is none.
 
     The end is asked for before the search: a message appended between the two is then not
     skipped by who reads on from the end.
     """
-    end, found, largest = await offsets_at(cluster, topic, partition, (LATEST, target_ms, LARGEST))
+    any_time = LARGEST if by == BY_TIMESTAMP else 0
+    targets = (LATEST, target_ms, any_time)
+    end, found, with_time = await offsets_at(cluster, topic, partition, targets, by=by)
     if found.offset is not None and found.timestamp_ms is not None:
         return Found(found.offset, found.timestamp_ms)
-    if largest.offset is None:
+    if with_time.offset is None:
         return NoTimestamps()
     return AfterEnd(end.offset or 0)

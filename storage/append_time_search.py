@@ -2,24 +2,31 @@
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 
+from .append_times import Told
 from .reading import Slice
 from .search import Found, SearchView
 from .segment import Segment
 
 
-def append_times_of(found: Slice, offset: int) -> list[tuple[int, int]]:
-    """`(offset, append time)` for the messages of a slice that was read from `offset` on.
+def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
+    """What is told of the messages of a slice that was read from `offset` on.
 
-    Each holds from its offset to the next one's, the last to the end; -1 is unknown. The first is
-    at or below the first message, and the last ones may be of messages a little behind the slice.
-    Raises `OSError`.
+    It may be of messages a little behind the slice too. The slice comes back, and shorter if it has
+    more than `sets_max` sets. Raises `OSError`, and `StorageError` as `Segment.locate`.
     """
     segment = found.segment
     if segment is None or not found.size:
-        return []
-    end_offset = min(_offset_behind(segment, found.position + found.size), found.high_watermark)
-    return segment.append_times.covering(max(offset, segment.base_offset), end_offset)
+        return found, Told([], offset, 0)
+    wanted_end = min(_offset_behind(segment, found.position + found.size), found.high_watermark)
+    first_offset = max(offset, segment.base_offset)
+    told = segment.append_times.covering(first_offset, wanted_end, sets_max)
+    size = found.size
+    if told.end_offset < wanted_end:
+        size = min(size, segment.locate(told.end_offset) - found.position)
+    # Another file may have been opened in place of the slice's.
+    return replace(found, file=segment.file, size=size), told
 
 
 def _offset_behind(segment: Segment, position: int) -> int:

@@ -18,44 +18,47 @@ noticed. Entries are therefore believed only where they are certain:
   one from the other. There the times are unknown.
 
 A file that is missing, or not as it should be, makes the times of its segment unknown and is no
-error. There are as many entries as sets, so that they are not mirrored in memory as those of the
-indexes are; kept of every `BLOCK_ENTRIES` are the first offset and the largest time up to there.
+error.
 """
 
-import struct
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from ..protocol.records.layout import NO_TIMESTAMP
+from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .files import File
 from .index_checksums import AppendTimesSeal
 from .seams import Seams
 
-ENTRY: Final = struct.Struct(">iq")
-"""Relative offset, append time in ms."""
-
-BLOCK_ENTRIES: Final = 512
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of the messages between two offsets."""
+
+    spans: list[tuple[int, int]]
+    """`(offset, append time)`, each of which holds up to the next one's offset; -1 is unknown."""
+    end_offset: int
+    """It is told up to here."""
+    sets: int
+    """How many entries it took to tell it."""
 
 
 class AppendTimes:
     """The append times of one segment, told by its file up to, without, `end_offset`."""
 
     __slots__ = (
-        "_block_max_ms",
-        "_block_offsets",
+        "_blocks",
         "_count",
         "_crc",
         "_last_ms",
         "_seams",
-        "_seen",
-        "_seen_crc",
-        "_seen_relative",
         "_surplus",
         "_sync_failed",
         "_unsynced",
@@ -84,7 +87,8 @@ class AppendTimes:
         """Whether the file may hold more than the entries."""
         self._unsynced = False
         self._sync_failed = False
-        self._forget_blocks()
+        self._blocks = Blocks()
+        """Of the entries that were looked at. All were when there are as many as entries."""
 
     def __len__(self) -> int:
         """Number of entries."""
@@ -157,18 +161,19 @@ class AppendTimes:
 
         Entries that do not fit their checksum are dropped. Raises `OSError`.
         """
-        if self._seen < self._count:
-            wanted = min(self._count - self._seen, STEP_ENTRIES)
-            data = self._read(self._seen, wanted)
+        blocks = self._blocks
+        if blocks.count < self._count:
+            wanted = min(self._count - blocks.count, STEP_ENTRIES)
+            data = self._read(blocks.count, wanted)
             if len(data) < wanted * ENTRY.size:
                 self._drop("shorter than it was")
-            elif not self._take(data, self.end_offset):
+            elif not blocks.take(data, self.end_offset - self.base_offset):
                 self._drop("damaged")
-            elif self._seen == self._count:
-                self.largest_ms = self._seen_max_ms
-                if self._seen_crc != self._crc:
+            elif blocks.count == self._count:
+                self.largest_ms = blocks.largest_ms
+                if blocks.crc != self._crc:
                     self._drop("checksum does not fit")
-        return self._seen == self._count
+        return self._blocks.count == self._count
 
     def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
         """Note that the messages between the two offsets were appended, all at once.
@@ -184,8 +189,8 @@ class AppendTimes:
             return
         data = ENTRY.pack(first_offset - self.base_offset, append_time_ms)
         self._write(data)
-        if self._seen == self._count:
-            self._take(data, next_offset)
+        if self._blocks.count == self._count:
+            self._blocks.take(data, next_offset - self.base_offset)
         self._count += 1
         self._crc = crc32(data, self._crc)
         self._last_ms = append_time_ms
@@ -235,28 +240,33 @@ class AppendTimes:
                 file.close()
         return not self._sync_failed
 
-    def covering(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """`(offset, append time)` for the messages between two offsets: each holds from its
-        offset to the next one's, the first is at or below `first_offset`; -1 is unknown.
+    def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> Told:
+        """What is told of the messages from one offset on, up to another or as far as `sets_max`
+        entries reach.
 
-        Loads what is not loaded. Raises `OSError`.
+        The first span begins at or below `first_offset`. Loads what is not loaded. Raises
+        `OSError`.
         """
         while not self.load():
             pass
         if first_offset >= self.end_offset:
-            return [(self.end_offset, NO_TIMESTAMP)]
+            return Told([(self.end_offset, NO_TIMESTAMP)], end_offset, 0)
         number = self._number_at(first_offset)
         spans = [(self.base_offset, NO_TIMESTAMP)] if number < 0 else []
+        sets = 0
         for offset, append_time_ms in self._entries(max(number, 0)):
             if offset >= end_offset:
                 break
+            if sets == sets_max:
+                return Told(spans, offset, sets)
+            sets += 1
             if not spans or spans[-1][1] != append_time_ms:
                 spans.append((offset, append_time_ms))
         if not spans:  # the file was cut by somebody else meanwhile
-            return [(self.base_offset, NO_TIMESTAMP)]
+            return Told([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
         if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
             spans.append((self.end_offset, NO_TIMESTAMP))
-        return spans
+        return Told(spans, end_offset, sets)
 
     def find(
         self, target_ms: int, start_offset: int, end_offset: int
@@ -269,8 +279,9 @@ class AppendTimes:
         while not self.load():
             yield
         changes = self.changes
-        block = max(bisect_left(self._block_max_ms, target_ms), self._block_at(start_offset), 0)
-        while block < len(self._block_offsets) and self._block_start(block) < end_offset:
+        start_block = self._blocks.holding(start_offset - self.base_offset)
+        block = max(self._blocks.first_reaching(target_ms), start_block)
+        while block < len(self._blocks) and self._block_start(block) < end_offset:
             entries = self._block(block)
             ends = [*(offset for offset, _ in entries[1:]), self._block_start(block + 1)]
             for (offset, append_time_ms), end in zip(entries, ends, strict=False):
@@ -290,7 +301,7 @@ class AppendTimes:
         self._count = self._crc = 0
         self._last_ms = NO_TIMESTAMP
         self._surplus = True
-        self._forget_blocks()
+        self._blocks = Blocks()
 
     def _drop(self, reason: str) -> None:
         """Believe in nothing that the file tells so far."""
@@ -299,54 +310,20 @@ class AppendTimes:
         self.end_offset = end_offset
         self._seams.observe("append_times_dropped", path=str(self.path), reason=reason)
 
-    def _forget_blocks(self) -> None:
-        self._seen = self._seen_crc = 0
-        self._seen_relative = -1
-        self._block_offsets = array("i")
-        self._block_max_ms = array("q")
-
-    @property
-    def _seen_max_ms(self) -> int:
-        return self._block_max_ms[-1] if self._block_max_ms else NO_TIMESTAMP
-
     def _retake(self, limit_offset: int, count_max: int | None = None) -> None:
         """Take the file's first entries anew, up to the first one that makes no sense or is of
         `limit_offset` or beyond."""
         self._clear()
+        blocks = self._blocks
         wanted = STEP_ENTRIES if count_max is None else min(STEP_ENTRIES, count_max)
-        while wanted and self._take(self._read(self._seen, wanted), limit_offset):
-            if count_max is not None:
-                wanted = min(STEP_ENTRIES, count_max - self._seen)
-        self._count, self._crc = self._seen, self._seen_crc
-        self._last_ms = None if self._count else NO_TIMESTAMP
-        self.largest_ms = self._seen_max_ms
-        self.end_offset = limit_offset
-
-    def _take(self, data: bytes, limit_offset: int) -> bool:
-        """Go through the next entries, note their blocks and checksum.
-
-        `False` if there are none, or when one makes no sense or is of `limit_offset` or beyond:
-        it and those behind it are not taken.
-        """
         limit = limit_offset - self.base_offset
-        relative_before, largest_ms, seen = self._seen_relative, self._seen_max_ms, self._seen
-        whole = len(data) - len(data) % ENTRY.size
-        for relative, append_time_ms in ENTRY.iter_unpack(memoryview(data)[:whole]):
-            if not relative_before < relative < limit or append_time_ms < NO_TIMESTAMP:
-                break
-            relative_before = relative
-            if append_time_ms > largest_ms:
-                largest_ms = append_time_ms
-            if seen % BLOCK_ENTRIES:
-                self._block_max_ms[-1] = largest_ms
-            else:
-                self._block_offsets.append(relative)
-                self._block_max_ms.append(largest_ms)
-            seen += 1
-        taken = (seen - self._seen) * ENTRY.size
-        self._seen_crc = crc32(memoryview(data)[:taken], self._seen_crc)
-        self._seen_relative, self._seen = relative_before, seen
-        return 0 < taken == len(data)
+        while wanted and blocks.take(self._read(blocks.count, wanted), limit):
+            if count_max is not None:
+                wanted = min(STEP_ENTRIES, count_max - blocks.count)
+        self._count, self._crc = blocks.count, blocks.crc
+        self._last_ms = None if self._count else NO_TIMESTAMP
+        self.largest_ms = blocks.largest_ms
+        self.end_offset = limit_offset
 
     def _tail_ms(self) -> int:
         """The time of the last entry; -1 without one."""
@@ -358,18 +335,15 @@ class AppendTimes:
             self._last_ms = ENTRY.unpack(data)[1]
         return self._last_ms
 
-    def _block_at(self, offset: int) -> int:
-        """The last block that begins at or below `offset`; -1 when there is none."""
-        return bisect_right(self._block_offsets, offset - self.base_offset) - 1
-
     def _block_start(self, block: int) -> int:
-        if block == len(self._block_offsets):
+        """The offset that a block begins with, or would."""
+        if block == len(self._blocks):
             return self.end_offset
-        return self.base_offset + self._block_offsets[block]
+        return self.base_offset + self._blocks.start(block)
 
     def _number_at(self, offset: int) -> int:
         """The last entry of an offset at or below `offset`; -1 when there is none."""
-        block = self._block_at(offset)
+        block = self._blocks.holding(offset - self.base_offset)
         if block < 0:
             return -1
         offsets = [entry[0] for entry in self._block(block)]
@@ -379,7 +353,7 @@ class AppendTimes:
         """`(offset, append time)` of the entries from `number` on."""
         skipped = number % BLOCK_ENTRIES
         block = number // BLOCK_ENTRIES
-        while block < len(self._block_offsets):
+        while block < len(self._blocks):
             yield from self._block(block)[skipped:]
             skipped = 0
             block += 1

@@ -13,6 +13,7 @@ from typing import Final
 from ..protocol.errors import HorologError
 from ..protocol.records.layout import TimestampType
 from ..protocol.records.message import Record, records
+from .append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from .files import File, Files
 from .index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from .log_reader import Stop, StoredEntry, read_log_file
@@ -62,6 +63,16 @@ class DumpedTimeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class DumpedAppendTime:
+    """One entry of an append-time file: the messages from `offset` on were appended then."""
+
+    position: int
+    offset: int
+    append_time_ms: int
+    """-1 when it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     """Bytes that are no entry."""
 
@@ -71,21 +82,24 @@ class Remark:
     """Whether something is wrong, or only worth knowing."""
 
 
-Dumped = DumpedMessage | DumpedOffsetEntry | DumpedTimeEntry | Remark
+Dumped = DumpedMessage | DumpedOffsetEntry | DumpedTimeEntry | DumpedAppendTime | Remark
+
+_ENTRIES: Final = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "appendtime": APPEND_TIME_ENTRY}
 
 
 def dump(
     files: Files, path: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Dumped]:
-    """The content of a `.log`, `.index` or `.timeindex` file, deleted or set aside ones too.
+    """The content of a `.log`, `.index`, `.timeindex` or `.appendtime` file, deleted or set aside
+    ones too.
 
     Raises `ValueError` for another kind of file, `OSError` when it cannot be read.
     """
     name = parse_segment_file(path)
     kind = name.kind if name is not None else path.suffix.removeprefix(".")
     base_offset = name.base_offset if name is not None else 0
-    if kind not in {"log", "index", "timeindex"}:
-        raise ValueError(f"{path} is none of .log, .index and .timeindex")
+    if kind not in ("log", *_ENTRIES):
+        raise ValueError(f"{path} is none of .log, .index, .timeindex and .appendtime")
     return _dump(files, path, kind, base_offset, name is not None, max_decompressed_bytes)
 
 
@@ -99,14 +113,16 @@ def _dump(
         if kind == "log":
             yield from _dump_log(file, max_decompressed_bytes)
         else:
-            entry = OFFSET_ENTRY if kind == "index" else TIME_ENTRY
+            entry = _ENTRIES[kind]
             size_bytes = file.size()
             end = entries_end(file, entry, size_bytes)
             for position, first, second in index_entries(file, entry, end):
                 if kind == "index":
                     yield DumpedOffsetEntry(position, base_offset + first, second)
-                else:
+                elif kind == "timeindex":
                     yield DumpedTimeEntry(position, first, base_offset + second)
+                else:
+                    yield DumpedAppendTime(position, base_offset + first, second)
             yield from _index_tail(entry, end, size_bytes)
     finally:
         file.close()

@@ -7,6 +7,7 @@ from ..protocol.errors import OffsetOutOfRange
 from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
 from .append_time_search import append_times_of, find_append_time
+from .append_times import Told
 from .description import LogDescription, describe_log
 from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, SegmentFacts, plan_retention
@@ -131,14 +132,11 @@ class ReadableLog:
         """
         return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
 
-    def append_times(
-        self, found: Slice, offset: int, sets_max: int
-    ) -> tuple[Slice, list[tuple[int, int]]]:
+    def append_times(self, found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
         """When the messages were appended that `read` found for `offset`.
 
-        `(offset, time)`, each of which holds to the next one's offset; -1 is unknown. What cannot
-        be read is unknown too, and reported. The slice may come back shorter: with `sets_max`
-        sets. Raises `StorageError`.
+        What cannot be read is unknown, and reported. The slice may come back shorter: with
+        `sets_max` sets. Raises `StorageError`.
         """
         try:
             return append_times_of(found, offset, sets_max)
@@ -146,7 +144,7 @@ class ReadableLog:
             self._seams.observe(
                 "append_times_unreadable", topic=self.topic, partition=self.partition, error=error
             )
-            return found, [(self.log_start_offset, NO_TIMESTAMP)]
+            return found, Told([(self.log_start_offset, NO_TIMESTAMP)], offset, 0)
 
     def append_times_loaded(self, offset: int) -> bool:
         """Look at more of the append times of the segment that holds `offset`: a bounded piece of
@@ -155,19 +153,17 @@ class ReadableLog:
 
     def append_time_ms(self, offset: int) -> int:
         """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
-        spans, _ = self._list.holding(offset).append_times.covering(offset, offset + 1)
-        return spans[-1][1]
+        return self._list.holding(offset).append_times.covering(offset, offset + 1).spans[-1][1]
 
-    def find_append_time(self, target_ms: int) -> Search[Found | None]:
+    def find_append_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message, in offset order, appended at or after `target_ms`.
 
-        The time in the result is the append time. Raises as `prepare`, which should have been done
-        before.
+        The time in the result is the append time. Bounded and raising as `find_time`.
         """
         if not self.prepared:
             self.prepare()
-        maxima = self._list.closed_append_max_ms
-        return Search(find_append_time(self._view(by_time=False), maxima, target_ms))
+        view = self._view(by_time=False, to_log_end=to_log_end)
+        return Search(find_append_time(view, self._list.closed_append_max_ms, target_ms))
 
     def find_largest(self, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message that has the largest timestamp of the log.

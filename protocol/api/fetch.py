@@ -2,8 +2,19 @@
 
 from typing import Final
 
-from ..limits import MAX_PARTITIONS, MAX_TOPICS
-from .schema import Api, array, error_text, int16, int32, int64, message, records, string
+from ..limits import MAX_APPEND_TIMES, MAX_PARTITIONS, MAX_TOPICS
+from .schema import (
+    Api,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+)
 
 
 @message
@@ -28,6 +39,18 @@ class FetchRequest:
     topics: list[FetchTopic] = array(
         FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
     )
+    include_append_times: bool = boolean(
+        native=True,
+        default=False,
+        doc="Say when the messages were appended. The response has the messages of fewer than "
+        f"{MAX_APPEND_TIMES:,} sets then.",
+    )
+
+
+@message
+class AppendTime:
+    offset: int = int64(doc="It holds from this offset on, up to that of the next item.")
+    append_time_ms: int = int64(doc="When these messages were appended; -1 when not known.")
 
 
 @message
@@ -41,6 +64,14 @@ class FetchPartitionResult:
         "middle of a message; the reader drops both.",
     )
     error_message: str | None = error_text(native=True, default=None)
+    append_times: list[AppendTime] = array(
+        AppendTime,
+        max_items=MAX_APPEND_TIMES,
+        native=True,
+        default=(),
+        doc="In order of their offsets. The first is at or below the first message; the last may "
+        "be above the last message. Empty unless asked for.",
+    )
 
 
 @message

@@ -14,6 +14,10 @@ EARLIEST: Final = -2
 LARGEST: Final = -3
 """Target that asks for the first message among those with the largest timestamp."""
 
+BY_TIMESTAMP: Final = "timestamp"
+BY_APPEND: Final = "append"
+"""What a search goes by."""
+
 
 @message
 class ListOffsetsPartition:
@@ -23,6 +27,12 @@ class ListOffsetsPartition:
         "largest timestamp."
     )
     max_num_offsets: int = int32(until=0, default=1, doc="Most offsets to list.")
+    by: str = string(
+        native=True,
+        default="",
+        doc="`append` searches the first message appended at or after the target, by the append "
+        "times that are known, from version 1 on; `timestamp`, or nothing, goes by timestamps.",
+    )
 
 
 @message
@@ -48,7 +58,11 @@ class ListOffsetsPartitionResult:
         default=(),
         doc="Descending: the offset found, then older segments' first offsets.",
     )
-    timestamp: int = int64(since=1, default=-1, doc="Its timestamp; -1 when none or not asked.")
+    timestamp: int = int64(
+        since=1,
+        default=-1,
+        doc="Its timestamp, or with `by` = `append` its append time; -1 when none or not asked.",
+    )
     offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
     error_message: str | None = error_text(native=True, default=None)
 

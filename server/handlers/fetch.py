@@ -1,9 +1,11 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...protocol.api.fetch import (
+    AppendTime,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -11,10 +13,13 @@ from ...protocol.api.fetch import (
     FetchTopicResult,
 )
 from ...protocol.errors import HorologError, OffsetOutOfRange
+from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.downconversion import DamagedSlice
+from ...storage.log import Log
 from ...storage.reading import Slice
 from ..conversions import Limits
 from ..parking import Partition
+from ..work import Turns
 from .base import Call, Later, Services
 from .preparing import after_preparing
 
@@ -34,7 +39,11 @@ def handle(services: Services, request: FetchRequest, call: Call) -> FetchRespon
 
 def _answer(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
     def make() -> FetchResponse | Later:
-        return _Reading(services, request, call.version).answer()
+        reading = _Reading(services, request, call.version)
+        new = _new_append_times(services, request) if request.include_append_times else []
+        if new:
+            return Later(services.work.start(_look_at(services, new)), reading.answer)
+        return reading.answer()
 
     def now() -> FetchResponse | Later:
         # What is converted is read when the answer's turn has come: of a hundred requests in
@@ -60,6 +69,26 @@ def _partitions(request: FetchRequest) -> Iterator[Partition]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, partition.partition
+
+
+def _new_append_times(services: Services, request: FetchRequest) -> list[tuple[Log, int]]:
+    """Logs, and offsets in them, whose append times have to be looked at before they are read."""
+    found = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            with suppress(HorologError, OSError):  # reading meets the same and tells the client
+                log = services.logs.find(topic.name, partition.partition)
+                if not log.append_times_loaded(partition.fetch_offset):
+                    found.append((log, partition.fetch_offset))
+    return found
+
+
+async def _look_at(services: Services, new: list[tuple[Log, int]]) -> None:
+    turns = Turns(services.work.time)
+    for log, offset in new:
+        with suppress(OSError):
+            while not log.append_times_loaded(offset):
+                await turns.give_way()
 
 
 class _Waiting:
@@ -125,6 +154,8 @@ class _Reading:
     budget_bytes: int = 0
     empty: bool = True
     """Whether no partition has given anything yet."""
+    sets_left: int = MAX_APPEND_TIMES - 2
+    """Of how many sets append times may be told; two more items say where none are known."""
     unreadable: list[_Unreadable] = field(default_factory=list)
 
     def answer(self) -> FetchResponse | Later:
@@ -190,6 +221,15 @@ class _Reading:
         found = log.read(wanted.fetch_offset, limit_bytes, whole_first=whole_messages)
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and not self.empty and found.size > limit_bytes
+        if self.request.include_append_times and not too_large:
+            if not self.sets_left:
+                result.high_watermark = found.high_watermark
+                return
+            found, told = log.append_times(found, wanted.fetch_offset, self.sets_left)
+            self.sets_left -= told.sets
+            result.append_times = [
+                AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
+            ]
         data = b"" if too_large else found.read()
         result.high_watermark = found.high_watermark
         result.records = data

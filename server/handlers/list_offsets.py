@@ -120,7 +120,8 @@ class _Listing:
             result.offset = log.log_start_offset
             return
         _check_target(target)
-        if target != LARGEST and log.settings.format_magic == 0:
+        by_append = wanted.by == BY_APPEND
+        if target != LARGEST and log.settings.format_magic == 0 and not by_append:
             raise UnsupportedForMessageFormat(
                 f"topic {log.topic!r} stores format v0, which has no times (message.format.version"
                 f" = {log.settings.message_format_version}), so a search by time is refused; "
@@ -128,6 +129,8 @@ class _Listing:
             )
         if target == LARGEST:
             search = log.find_largest(to_log_end=self._to_log_end)
+        elif by_append:
+            search = log.find_append_time(target, to_log_end=self._to_log_end)
         else:
             search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
@@ -164,3 +167,14 @@ def _check_target(target: int) -> None:
             f"target {target} means nothing; it must be a time in ms from 0 on, {LATEST} for the "
             f"end, {EARLIEST} for the start or {LARGEST} for the largest timestamp"
         )
+
+
+def _check_by(wanted: ListOffsetsPartition, version: int) -> None:
+    if wanted.by not in ("", BY_TIMESTAMP, BY_APPEND):
+        raise InvalidRequest(
+            f"by is {wanted.by!r}; it must be {BY_TIMESTAMP!r} or {BY_APPEND!r}, or not be given"
+        )
+    if wanted.by == BY_APPEND and version == 0:
+        raise InvalidRequest("a search by append time takes version 1, this is version 0")
+    if wanted.by == BY_APPEND and wanted.timestamp == LARGEST:
+        raise InvalidRequest(f"target {LARGEST} goes by timestamps, not by append times")
