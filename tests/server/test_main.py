@@ -59,7 +59,9 @@ async def ready(started: asyncio.subprocess.Process) -> str:
     assert started.stdout is not None
     line = (await started.stdout.readline()).decode()
     match = re.fullmatch(r"ready native=(127\.0\.0\.1:\d+) http=127\.0\.0\.1:\d+\n", line)
-    assert match is not None, line
+    if match is None:
+        assert started.stderr is not None
+        pytest.fail(f"no ready line but {line!r}: {(await started.stderr.read()).decode()}")
     return match[1]
 
 
