@@ -34,8 +34,12 @@ def test_record_batches_in_closed_segments_are_found_in_time(tmp_path: Path) -> 
         (path / f"{500:020}.{suffix}").touch()
     folder = LogFolder(path)
     before = folder.content()
+    log = folder.open(clean=True, gaps=True)
+    log.prepare()
     with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
-        folder.open(clean=True, gaps=True).prepare()
+        log.read(450, 1000)
+    with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+        log.find_time(0).run()
     folder.let_go()
     assert folder.content() == before
 
