@@ -31,6 +31,8 @@ class Conversions:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._places = asyncio.Semaphore(CONCURRENT)
+        self.under_way = 0
+        """Conversions that have begun and are not done."""
 
     async def downconvert(self, data: Buffer, limits: Limits) -> tuple[Downconverted, float]:
         """The slice as a reader of format v0 gets it, and the seconds of work that this took.
@@ -38,7 +40,11 @@ class Conversions:
         Raises what `downconversion` raises.
         """
         async with self._places:
-            return await self._convert(data, limits)
+            self.under_way += 1
+            try:
+                return await self._convert(data, limits)
+            finally:
+                self.under_way -= 1
 
     async def _convert(self, data: Buffer, limits: Limits) -> tuple[Downconverted, float]:
         clock = self._work.time

@@ -327,22 +327,27 @@ async def test_pipelined_fetches_are_converted_one_by_one(broker: Broker, client
 
 
 async def test_few_conversions_run_at_a_time(broker: Broker, client: Wire) -> None:
+    """However many old readers there are: what a conversion holds is held few times."""
     await client.call(create_topic("a"))
-    many = message_set(*[NOW] * 5000)
-    await client.call(produce("a", many))
+    await client.call(produce("a", message_set(*[NOW] * 5000)))
+    conversions = broker.services.conversions
     clients = [await Wire.open(broker.addresses.native) for _ in range(10)]
     try:
         for each in clients:
             each.send(FETCH, 0, fetch("a", (0, 0)))
-        for each in clients:
-            _, response = await each.receive()
+        receiving = asyncio.gather(*(each.receive() for each in clients))
+        most = 0
+        while not receiving.done():
+            await client.call(MetadataRequest())
+            most = max(most, conversions.under_way)
+        for _, response in await receiving:
             assert len(read(result(response).records)) == 5000
     finally:
         for each in clients:
             each.close()
-    assert len(clients) > CONCURRENT
-    figures = broker.figures.topic("a")
-    assert figures.converted_messages == {"fetch_down": 50_000}
+    assert most == CONCURRENT
+    assert conversions.under_way == 0
+    assert broker.figures.topic("a").converted_messages == {"fetch_down": 50_000}
 
 
 async def test_a_reader_that_leaves_ends_its_conversion(broker: Broker, client: Wire) -> None:
@@ -356,6 +361,7 @@ async def test_a_reader_that_leaves_ends_its_conversion(broker: Broker, client: 
         leaving.writer.transport.abort()
     got = result(await asyncio.wait_for(client.call(fetch("a", (0, 0)), 1), 20))
     assert len(read(got.records)) > 1000
+    assert broker.services.conversions.under_way == 0
 
 
 @pytest.mark.both_loops
