@@ -200,7 +200,7 @@ def test_empty_files(tmp_path: Path) -> None:
         assert dumped(tmp_path, f"{BASE}.{kind}", b"") == []
 
 
-@pytest.mark.parametrize("name", ["topics.json", f"{BASE}.appendtime", "log"])
+@pytest.mark.parametrize("name", ["topics.json", f"{BASE}.snapshot", "log"])
 def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none of \.log, \.index, \.timeindex and"):
         dumped(tmp_path, name, b"x")
