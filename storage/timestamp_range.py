@@ -48,7 +48,7 @@ def check_timestamps(
             "a message says that its time is an append time (attribute bit 3); only the broker "
             "sets that, a producer sends 0 there"
         )
-    if settings.format_magic == 0:
+    if settings.format_magic == 0 or found.untimed == found.count:
         return
     earliest, latest = accepted_range(settings, now_ms)
     smallest, largest = found.min_timestamp_ms, found.max_timestamp_ms
