@@ -1,8 +1,8 @@
 """What was sent becomes what is stored: checked, stamped, converted, with its offsets.
 
 This is the only place where that happens, and it touches neither clock nor disk. A set is taken
-whole or refused whole. Most sets are stored as they came, with offsets (and on LogAppendTime
-topics times) written in place; a set that cannot be is rebuilt (`rebuilding`).
+whole or refused whole. Most sets are stored as they came, with offsets (and the append time of a
+wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
 """
 
 from collections.abc import Callable
@@ -106,14 +106,8 @@ def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: 
             NO_TIMESTAMP,
             found.latency,
         )
-    latency = _latency(found)
-    if settings.stamps_append_time and found.magics == _ALL_V1:
-        stored = _shortened(data, found.end)
-        for entry in entries(stored, verify_crc=False):
-            set_append_time(stored, entry.position, entry.size, target.stamp_ms)
-        return _finish(stored, found.count, latency, settings, target)
     part = Part(data, found.end, found.count, found.max_timestamp_ms)
-    return _rebuilt([part], found, Codec.NONE, latency, settings, target)
+    return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
 
 
 def _latency(found: Walk) -> LatencyCounts:
