@@ -1,8 +1,12 @@
 """The indexes of random logs: always true, complete when closed, and equal when built again."""
 
-from hypothesis import given
+from dataclasses import replace
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.sets import NewRecord
 from horolog.testing.logs import LogFolder
 
 from .filling import RESTARTS, fill, produce, read_from, search, search_largest, truncate
@@ -16,7 +20,7 @@ from .index_rules import (
     times_by_offset,
 )
 from .logs import SEGMENT_FILES, log_folder, start_after_close
-from .model import Model, SentSet
+from .model import Model, Part, SentSet
 from .strategies import examples, set_lists, topic_settings_texts
 
 
@@ -131,8 +135,21 @@ cut_rounds = st.lists(
 """What is appended, where the log is cut then, and how the broker is restarted after that."""
 
 
+def plain(*times: int) -> SentSet:
+    return SentSet((Part(1, Codec.NONE, tuple(NewRecord(b"", timestamp_ms=ms) for ms in times)),))
+
+
+def wrapped(*times: int) -> SentSet:
+    return SentSet((replace(plain(*times).parts[0], codec=Codec.GZIP),))
+
+
 @examples(80)
 @given(topic_settings_texts, cut_rounds, set_lists)
+@example(
+    overrides={"index.interval.bytes": "0"},
+    rounds=[([plain(1), wrapped(2, 2)], 0.7, "clean")],
+    last=[plain(3), plain(4), plain(5)],
+)
 def test_a_log_goes_on_from_a_cut_v7(
     overrides: dict[str, str], rounds: list[tuple[list[SentSet], float, str]], last: list[SentSet]
 ) -> None:

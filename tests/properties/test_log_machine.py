@@ -38,7 +38,7 @@ from .index_rules import (
 from .logs import date_files, log_folder
 from .model import LOG_APPEND_TIME, Model, SentSet, StoredEntries
 from .retention_rules import retained
-from .strategies import sent_sets, small_segments, stamping, stored_entries, times
+from .strategies import sent_sets, stored_entries, times, topic_settings_texts
 
 shares = st.floats(0, 1)
 """A place in the log, as a part of its length."""
@@ -62,9 +62,10 @@ class LogMachine(RuleBasedStateMachine):
         self.sync: tuple[FlushWork, int] | None = None
         """A sync that is under way, and the offset below which it makes everything safe."""
 
-    @initialize(overrides=st.builds(lambda one, two: one | two, small_segments, stamping))
-    def make(self, overrides: dict[str, str]) -> None:
+    @initialize(overrides=topic_settings_texts, sets=st.lists(sent_sets, max_size=12))
+    def make(self, overrides: dict[str, str], sets: list[SentSet]) -> None:
         self.folder: LogFolder = self.stack.enter_context(log_folder(overrides | self.ALWAYS))
+        self.produce_many(sets)
 
     def teardown(self) -> None:
         self.drop_sync()
@@ -120,7 +121,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             self.folder.clock.advance(ms)
 
-    @rule(overrides=st.builds(lambda one, two: one | two, small_segments, stamping))
+    @rule(overrides=topic_settings_texts)
     def change_settings(self, overrides: dict[str, str]) -> None:
         changed = overrides | self.ALWAYS
         self.folder.set(**{name.replace(".", "_"): text for name, text in changed.items()})
@@ -130,8 +131,8 @@ class LogMachine(RuleBasedStateMachine):
         self.folder.log.roll()
 
     @rule(
-        ms=st.sampled_from(["-1", "0", "10", "10000"]),
-        size=st.sampled_from(["-1", "-1", "0", "500", "3000"]),
+        ms=st.sampled_from(["-1", "-1", "0", "10", "10000"]),
+        size=st.sampled_from(["-1", "-1", "-1", "500", "1000", "3000"]),
     )
     def retain(self, ms: str, size: str) -> None:
         log = self.folder.log
@@ -175,7 +176,7 @@ class LogMachine(RuleBasedStateMachine):
         data = [segment.log_path.read_bytes() for segment in self.folder.log.segments]
         return [entry.offset + 1 for one in data for entry in entries(one)]
 
-    @rule(share=shares)
+    @rule(share=st.one_of(st.floats(0.8, 1), st.floats(0.8, 1), shares))
     def truncate(self, share: float) -> None:
         """An entry that reaches the cut goes as a whole."""
         log = self.folder.log
@@ -186,6 +187,7 @@ class LogMachine(RuleBasedStateMachine):
         if offset < self.end_offset:
             self.cut_to(offset, kept_below)
 
+    @precondition(lambda self: self.folder.log.segment_count > 4)
     @rule(ahead=st.integers(-30, 30))
     def truncate_fully(self, ahead: int) -> None:
         offset = max(self.end_offset + ahead, 0)
@@ -227,6 +229,15 @@ class LogMachine(RuleBasedStateMachine):
         work.run()
         self.folder.log.end_flush(work)
         self.synced(offset)
+
+    @rule(sent=sent_sets)
+    def produce_during_a_sync(self, sent: SentSet) -> None:
+        """What is appended after a sync has begun waits for the next one."""
+        if self.sync is None:
+            self.begin_sync()
+        self.produce(sent, True)
+        if self.sync is not None:
+            self.finish_sync()
 
     def synced(self, offset: int) -> None:
         self.synced_offset = max(self.synced_offset, offset)
