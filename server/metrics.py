@@ -282,20 +282,20 @@ _TOPIC_COUNTERS_BY: tuple[
     ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
     (
         "horolog_converted_messages",
-        "Messages that changed their format: as they were appended, up to v1 or down to v0, or for "
-        "a reader that knows only v0.",
+        "Messages that changed their format: as they were appended to v1 (append_up) or to v0 "
+        "(append_down), or for a reader that knows only v0 (fetch_down).",
         "direction",
         lambda topic: topic.converted_messages,
     ),
     (
         "horolog_converted_bytes",
-        "Bytes of the message sets with such messages, before their conversion.",
+        "Bytes of the message sets that were converted, as they were before.",
         "direction",
         lambda topic: topic.converted_bytes,
     ),
     (
         "horolog_conversion_seconds",
-        "Time that conversion took, compression included.",
+        "Time that converting message sets took, compression included.",
         "direction",
         lambda topic: topic.conversion_seconds,
     ),

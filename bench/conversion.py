@@ -1,0 +1,74 @@
+"""What conversion between message formats costs: `python -m horolog.bench.conversion`.
+
+Processor time per message, the best of many tries: of an append that converts beside one that
+does not, and of a fetch for a reader that knows only format v0.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from ..config.topic import topic_settings
+from ..protocol.records.downconversion import downconversion, run
+from ..protocol.records.layout import Codec
+from ..protocol.records.sets import NewRecord, build_set
+from ..storage.admission import Target, admit
+
+NOW_MS = 1_479_144_272_509
+MESSAGES = 500
+SIZES = (100, 1024)
+TRIES = 200
+PLENTY = 1 << 24
+
+
+def main() -> int:
+    print(f"{'what':<28} {'codec':<8} {'value':>6}  ns per message")
+    for what, codec, value_bytes, nanoseconds in figures():
+        print(f"{what:<28} {codec:<8} {value_bytes:>4} B {nanoseconds:>10.0f}")
+    return 0
+
+
+def figures() -> Iterator[tuple[str, str, int, float]]:
+    """What was measured, codec, size of a value, nanoseconds per message."""
+    for value_bytes in SIZES:
+        for codec in Codec:
+            for what, magic, version in (
+                ("append, v1 as it is", 1, "producer"),
+                ("append, v0 to v1", 0, "0.10.0"),
+                ("append, v1 to v0", 1, "0.9.0"),
+            ):
+                yield what, codec.label, value_bytes, _append(magic, codec, version, value_bytes)
+            yield "fetch, v1 to v0", codec.label, value_bytes, _fetch(codec, value_bytes)
+
+
+def _set(magic: int, codec: Codec, value_bytes: int) -> bytes:
+    """Values that compress to about a third, as text does."""
+    words = b"".join(b"%x " % (number * 2654435761) for number in range(value_bytes))
+    time_ms = NOW_MS if magic else -1
+    new = [NewRecord(words[at : at + value_bytes], timestamp_ms=time_ms) for at in range(MESSAGES)]
+    return bytes(build_set(new, magic=magic, codec=codec))
+
+
+def _append(magic: int, codec: Codec, version: str, value_bytes: int) -> float:
+    settings = topic_settings({}, {"message.format.version": version})
+    target = Target(next_offset=1_000_000, now_ms=NOW_MS, stamp_ms=NOW_MS, stopwatch=time.monotonic)
+    sent = _set(magic, codec, value_bytes)
+    return _best(lambda: admit(bytearray(sent), settings, target))
+
+
+def _fetch(codec: Codec, value_bytes: int) -> float:
+    stored = _set(1, codec, value_bytes)
+    return _best(lambda: run(downconversion(stored, max_bytes=PLENTY, max_content_bytes=PLENTY)))
+
+
+def _best(work: Callable[[], object]) -> float:
+    best = sys.maxsize
+    for _ in range(TRIES):
+        began = time.process_time_ns()
+        work()
+        best = min(best, time.process_time_ns() - began)
+    return best / MESSAGES
+
+
+if __name__ == "__main__":
+    sys.exit(main())
