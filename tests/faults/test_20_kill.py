@@ -5,8 +5,11 @@ import random
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from horolog.client.admin import Admin
 from horolog.client.consumer import Consumer
@@ -19,7 +22,6 @@ from horolog.storage.verify import verify
 from horolog.testing.logs import LogFolder
 from horolog.testing.program import ServerProcess, serving
 
-ROUNDS = 10
 WRITERS_PER_TOPIC = 3
 SEGMENTS = {"segment.bytes": "8000", "index.interval.bytes": "300", "retention.ms": "-1"}
 SEGMENT_FILES = (".log", ".index", ".timeindex")
@@ -152,15 +154,22 @@ async def one_life(server: ServerProcess, written: list[Topic], rng: random.Rand
                 writers.create_task(write_until_killed(server, topic, rng, load))
 
 
-def test_20_ten_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"random.Random({seed})")  # noqa: T201  pytest shows it when the test fails
-    rng = random.Random(seed)
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(20, marks=pytest.mark.timeout(300)),
+        pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_20_kills_lose_nothing_that_was_acknowledged(
+    tmp_path: Path, rounds: int, request: pytest.FixtureRequest, tell: Callable[[str], None]
+) -> None:
+    rng = random.Random(f"{request.config.getoption('--hypothesis-seed')} {rounds}")
     written = topics()
     data_dir = tmp_path / "data"
     with serving(data_dir) as server:
         asyncio.run(create(server, written))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         with serving(data_dir) as server:
             for topic in written:
                 assert_indexes_are_as_rebuilt(data_dir, topic, tmp_path / "copy")
@@ -169,8 +178,15 @@ def test_20_ten_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None
     with serving(data_dir) as server:
         for topic in written:
             asyncio.run(assert_nothing_lost(server, topic, rng))
+        kept = sum(len(asyncio.run(read_all(server, topic))) for topic in written)
         assert server.stop() == 0
     assert not [found for found in verify(SystemFiles(), data_dir) if found.error]
     for topic in written:
-        assert len(topic.acknowledged) > ROUNDS, "there was no load to speak of"
+        assert len(topic.acknowledged) > rounds, "there was no load to speak of"
         assert len(list((data_dir / f"{topic.name}-0").glob("*.log"))) > 1
+    acknowledged = sum(len(topic.acknowledged) for topic in written)
+    segments = len(list(data_dir.glob("*/*.log")))
+    tell(
+        f"{rounds} kills; {acknowledged} messages were acknowledged and none is lost, moved or "
+        f"doubled; {kept - acknowledged} more were kept; {segments} segments, indexes as rebuilt"
+    )
