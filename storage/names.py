@@ -7,6 +7,7 @@ then its kind, then perhaps a suffix such as `.deleted`.
 
 import re
 from dataclasses import dataclass
+from os.path import basename
 from pathlib import Path
 
 from ..protocol.errors import InvalidTopic
@@ -20,6 +21,8 @@ MAX_FILE_NAME = 255
 DELETED_SUFFIX = ".deleted"
 BROKEN_SUFFIX = ".broken"
 OFFSET_DIGITS = 20
+MAX_OFFSET = 2**63 - 1
+"""Twenty digits can be more: such a file is none of ours."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
@@ -90,7 +93,7 @@ class SegmentFileName:
 
 def parse_segment_file(path: Path | str) -> SegmentFileName | None:
     """The parts of a segment file's name; `None` when it is another file's."""
-    match = _SEGMENT_FILE.fullmatch(Path(path).name)
-    if match is None:
+    match = _SEGMENT_FILE.fullmatch(basename(path))
+    if match is None or int(match["base"]) > MAX_OFFSET:
         return None
     return SegmentFileName(int(match["base"]), match["kind"], match["suffix"])
