@@ -6,9 +6,7 @@ everybody who asks for it, and stops no other.
 """
 
 import errno
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,10 +26,6 @@ Partition = tuple[str, int]
 
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 """Reasons for which a log cannot be opened now but perhaps a moment later."""
-
-RECOVERY_THREADS: Final = min(os.cpu_count() or 1, 4)
-"""Threads that recover logs. Reading small messages keeps one processor busy however many there
-are; large or compressed messages, and a slow disk, keep more of them busy."""
 
 SMALL_BYTES: Final = 1 << 20
 """A log with no more to recover may be left to its first use: that takes a few milliseconds."""
@@ -93,20 +87,15 @@ class LogTable:
         sizes = {key: self._bytes_to_scan(key) for key in sorted(self._unclean)}
         if not sizes:
             return
-        large = [key for key, size in sizes.items() if size > SMALL_BYTES]
-        threads = min(RECOVERY_THREADS, max(len(large), 1))
         clock = self._seams.clock
-        progress = RecoveryProgress(clock, self._seams.observe, list(sizes.values()))
-        progress.start(threads)
-        self._recover_in_threads(large, sizes, progress, threads)
+        progress = RecoveryProgress(clock, self._seams.observe, sizes)
         deadline = clock.monotonic() + EAGER_SECONDS
-        for key, size in sizes.items():
-            if size > SMALL_BYTES:
-                continue
-            if key in self._believed and clock.monotonic() > deadline:
+        for key, size_bytes in sizes.items():
+            small = size_bytes <= SMALL_BYTES and key in self._believed
+            if small and clock.monotonic() > deadline:
                 continue
             with suppress(HorologError):
-                self._open(key)
+                self._open(key, progress.of_log(key))
             progress.log_done()
         progress.finish()
 
@@ -199,50 +188,15 @@ class LogTable:
         path = self._directory / folder_name(*key)
         return bytes_to_scan(self._seams.files, path, self._recovery_points[key])
 
-    def _recover_in_threads(
-        self,
-        keys: Sequence[Partition],
-        sizes: dict[Partition, int],
-        progress: RecoveryProgress,
-        threads: int,
-    ) -> None:
-        # The largest first, so that the last one to end is a small one.
-        keys = sorted(keys, key=lambda key: -sizes[key])
-
-        def recover(key: Partition) -> "Log | Exception":
-            try:
-                return self._open_as_checkpointed(key, progress.of_log(key, sizes[key]))
-            except Exception as error:
-                return error
-            finally:
-                progress.log_done()
-
-        with ThreadPoolExecutor(threads, "recovery") as executor:
-            began = self._seams.clock.monotonic()
-            for key, outcome in zip(keys, executor.map(recover, keys), strict=True):
-                with suppress(HorologError):
-                    self._settle(key, outcome, began)
-
-    def _open(self, key: Partition) -> Log:
+    def _open(self, key: Partition, progress: Progress | None = None) -> Log:
         """Open a log. A failure that will not pass by itself is kept for those who ask later."""
-        began = self._seams.clock.monotonic()
-        outcome: Log | Exception
-        try:
-            outcome = self._open_as_checkpointed(key)
-        except Exception as error:
-            outcome = error
-        return self._settle(key, outcome, began)
-
-    def _settle(self, key: Partition, outcome: Log | Exception, began: float) -> Log:
-        """Take in what opening a log came to: the log, or what was raised."""
         topic, partition = key
-        path = self._directory / folder_name(topic, partition)
         clean = key not in self._unclean
+        began = self._seams.clock.monotonic()
+        path = self._directory / folder_name(topic, partition)
         passing = False
         try:
-            if isinstance(outcome, Exception):
-                raise outcome
-            log = self._checked(key, outcome)
+            log = self._open_with_checkpoints(key, path, progress)
         except OSError as error:
             passing = clean and error.errno in _PASSING
             failure: HorologError = StorageError(
@@ -265,49 +219,38 @@ class LogTable:
         )
         raise type(failure)(failure.message) from failure
 
-    def _open_as_checkpointed(self, key: Partition, progress: Progress | None = None) -> Log:
-        """Open a log as the checkpoints say. May run in a thread of its own."""
-        return self._open_at(key, self._recovery_points[key], self._log_starts[key], progress)
-
-    def _open_at(
-        self,
-        key: Partition,
-        recovery_point: int,
-        log_start_offset: int,
-        progress: Progress | None = None,
-    ) -> Log:
+    def _open_with_checkpoints(self, key: Partition, path: Path, progress: Progress | None) -> Log:
+        """Open a log as the checkpoints say; they are not believed past the end of the log."""
         topic, partition = key
-        clean = key not in self._unclean
-        return open_log(
-            self._directory / folder_name(topic, partition),
-            topic,
-            partition,
-            self._registry.settings(topic),
-            self._seams,
-            clean=clean,
-            end_offset=recovery_point if clean and key in self._believed else None,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            gaps=self._registry.get(topic).gaps,
-            progress=progress,
-        )
-
-    def _checked(self, key: Partition, log: Log) -> Log:
-        """The log; opened anew without checkpoints that are past its end."""
+        settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
         recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
-        if max(log_start, recovery_point) <= log.log_end_offset:
-            with suppress(OSError):
-                log.drop_expired()  # A crash came between; else the next retention pass does it.
-            return log
-        self._seams.observe(
-            "checkpoint_ignored",
-            path=str(log.path),
-            reason=f"the log ends at offset {log.log_end_offset}, before its recovery point "
-            f"{recovery_point} or its log start offset {log_start}",
-        )
-        log.close()
-        self._unclean.add(key)
-        return self._open_at(key, 0, 0)
+
+        def opened(clean: bool, recovery_point: int, log_start_offset: int) -> Log:
+            return open_log(
+                path,
+                topic,
+                partition,
+                settings,
+                self._seams,
+                clean=clean,
+                end_offset=recovery_point if key in self._believed else None,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                gaps=gaps,
+                progress=progress,
+            )
+
+        log = opened(key not in self._unclean, recovery_point, log_start)
+        if max(log_start, recovery_point) > log.log_end_offset:
+            self._seams.observe(
+                "checkpoint_ignored",
+                path=str(path),
+                reason=f"the log ends at offset {log.log_end_offset}, before its recovery point "
+                f"{recovery_point} or its log start offset {log_start}",
+            )
+            log.close()
+            log = opened(False, 0, 0)
+        return log
 
     def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:
         self._logs[key] = log

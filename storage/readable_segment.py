@@ -194,7 +194,7 @@ class ReadableSegment:
         if damaged is not None and damaged.offset < high_watermark:
             raise damaged.error(self.log_path)
 
-    def damage(self, position: int, file: File | None = None) -> HorologError:
+    def damage(self, position: int) -> HorologError:
         """The error for bytes that cannot be read, at or soon before `position` of the log file.
 
         The segment remembers them: from there on it is not read any more.
@@ -202,7 +202,7 @@ class ReadableSegment:
         if self.damaged is None or position < self.damaged.position:
             count = self.offset_index.count_before(position)
             offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
-            self.damaged = first_damage(file or self.file, start, position, self.size_bytes, offset)
+            self.damaged = first_damage(self.file, start, position, self.size_bytes, offset)
             if self.on_damage is not None:
                 self.on_damage(self)
         return self.damaged.error(self.log_path)
@@ -240,19 +240,16 @@ class ReadableSegment:
             end = self.magic_changes[number][0]
         return self.magic_changes[number - 1][1] if number else -1, end
 
-    def scan_tail(self, file: File | None = None) -> SegmentScan:
-        """Read the entries from the last offset index entry on: next offset, last stamp.
-
-        Through `file`, the log file opened by itself, if it is given.
-        """
+    def scan_tail(self) -> SegmentScan:
+        """Read the entries from the last offset index entry on: next offset, last stamp."""
         count = len(self.offset_index)
         offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
-        return self._scan(file or self.file, start, self.size_bytes, offset)
+        return self._scan(start, self.size_bytes, offset)
 
-    def _scan(self, file: File, start: int, end: int, offset: int) -> SegmentScan:
-        scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=False)
+    def _scan(self, start: int, end: int, offset: int) -> SegmentScan:
+        scan = scan_log_file(self.file, start, end, next_offset=offset, gaps=True, check_crc=False)
         if scan.problem is not Problem.NONE or start > end:
-            raise self.damage(min(scan.good_bytes, end), file)
+            raise self.damage(min(scan.good_bytes, end))
         return scan
 
     def largest_before(self, offset: int) -> tuple[int, int]:
@@ -262,7 +259,7 @@ class ReadableSegment:
         """
         largest_ms, known = self.time_index.known_before(offset)
         start, end = self.locate(known), self.locate(offset)
-        scan = self._scan(self.file, start, max(start, end), self.base_offset)
+        scan = self._scan(start, max(start, end), self.base_offset)
         if scan.largest_ms > largest_ms:
             return scan.largest_ms, scan.largest_offset
         return largest_ms, -1

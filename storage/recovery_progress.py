@@ -1,7 +1,6 @@
 """How far the recovery of all logs is: told while it lasts, and summed up at its end."""
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,61 +30,57 @@ def bytes_to_scan(files: Files, path: Path, recovery_point: int) -> int:
 
 
 class RecoveryProgress:
-    """Counts what has been read and recovered. May be told from several threads."""
+    """Counts what has been read and recovered."""
 
-    def __init__(self, clock: Clock, observe: Observer, sizes: Sequence[int]) -> None:
+    def __init__(self, clock: Clock, observe: Observer, sizes: Mapping[Partition, int]) -> None:
         """`sizes` are the bytes to be read of each log."""
         self._clock = clock
         self._observe = observe
-        self._logs = len(sizes)
-        self._bytes = sum(sizes)
-        self._lock = threading.Lock()
+        self._sizes = sizes
+        self._bytes = sum(sizes.values())
         self._logs_done = 0
         self._bytes_done = 0
         self._began = self._reported = clock.monotonic()
+        observe("recovery_started", logs=len(sizes), bytes=self._bytes)
 
-    def start(self, threads: int) -> None:
-        """Tell that recovery begins."""
-        self._observe("recovery_started", logs=self._logs, bytes=self._bytes, threads=threads)
-
-    def of_log(self, key: Partition, size_bytes: int) -> Progress:
-        """What to tell the bytes of one log to, which has `size_bytes` to be read."""
-        done = 0
+    def of_log(self, key: Partition) -> Progress:
+        """What to tell the bytes to that are read of one log."""
+        log_bytes_done = 0
 
         def read(more: int) -> None:
-            nonlocal done
-            done += more
-            with self._lock:
-                self._bytes_done += more
-                now = self._clock.monotonic()
-                if now - self._reported < REPORT_SECONDS:
-                    return
+            nonlocal log_bytes_done
+            log_bytes_done += more
+            self._bytes_done += more
+            now = self._clock.monotonic()
+            if now - self._reported >= REPORT_SECONDS:
                 self._reported = now
-            self._observe(
-                "recovery_progress",
-                topic=key[0],
-                partition=key[1],
-                log_bytes_done=done,
-                log_bytes=size_bytes,
-                logs_done=self._logs_done,
-                logs=self._logs,
-                bytes_done=self._bytes_done,
-                bytes=self._bytes,
-            )
+                self._report(key, log_bytes_done)
 
         return read
 
+    def _report(self, key: Partition, log_bytes_done: int) -> None:
+        self._observe(
+            "recovery_progress",
+            topic=key[0],
+            partition=key[1],
+            log_bytes_done=log_bytes_done,
+            log_bytes=self._sizes[key],
+            logs_done=self._logs_done,
+            logs=len(self._sizes),
+            bytes_done=self._bytes_done,
+            bytes=self._bytes,
+        )
+
     def log_done(self) -> None:
         """Count a log that is recovered, or cannot be."""
-        with self._lock:
-            self._logs_done += 1
+        self._logs_done += 1
 
     def finish(self) -> None:
         """Tell that recovery is over; logs that are left are recovered when they are used."""
         self._observe(
             "recovery_finished",
             logs=self._logs_done,
-            logs_left=self._logs - self._logs_done,
+            logs_left=len(self._sizes) - self._logs_done,
             bytes=self._bytes_done,
             ms=round((self._clock.monotonic() - self._began) * 1000),
         )

@@ -231,15 +231,11 @@ class SegmentList:
                     return segment.tail_stamp_ms
                 if not segment.indexed:
                     segment.load_indexes(self._seals.get(segment.base_offset))
-                # Logs are opened in several threads; handles that are kept open are for one.
-                file = self._seams.files.open(segment.log_path, read_only=True)
                 try:
-                    return segment.scan_tail(file).last_append_time_ms
+                    return segment.scan_tail().last_append_time_ms
                 except HorologError:
                     # A damaged closed segment is told to whoever reads it; appends can go on.
                     break
-                finally:
-                    file.close()
         return NO_TIMESTAMP
 
     def append(self, data: Buffer, found: Walk, append_time_ms: int) -> None:
