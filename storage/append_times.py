@@ -276,6 +276,7 @@ class AppendTimes:
 
         Entries that are taken away meanwhile let it begin anew.
         """
+        target_ms = max(target_ms, 0)
         while not self.load():
             yield
         changes = self.changes
@@ -285,8 +286,9 @@ class AppendTimes:
             entries = self._block(block)
             ends = [*(offset for offset, _ in entries[1:]), self._block_start(block + 1)]
             for (offset, append_time_ms), end in zip(entries, ends, strict=False):
-                if append_time_ms >= target_ms and end > start_offset and offset < end_offset:
-                    return max(offset, start_offset), append_time_ms
+                first_offset = max(offset, start_offset)
+                if append_time_ms >= target_ms and first_offset < min(end, end_offset):
+                    return first_offset, append_time_ms
             block += 1
             yield
             if self.changes != changes:
