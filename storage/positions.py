@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from ..protocol.errors import InvalidGroupId, InvalidRequest, StorageError
+from .broken import keep_bytes
 from .events import Observer
 from .files import File, Files, replace_file
-from .names import BROKEN_SUFFIX, MAX_TOPIC_NAME
+from .names import MAX_TOPIC_NAME
 from .position_records import (
     COMMIT,
     FORGET,
@@ -267,10 +268,9 @@ class Positions:
 
     def _set_aside(self, event: str, content: bytes, position: int) -> None:
         """Keep bytes that are taken out of use, and tell."""
-        path = self._path.with_name(f"{self._path.name}.{position}{BROKEN_SUFFIX}")
+        end = position + len(content)
         try:
-            replace_file(self._files, path, content)
-            kept = str(path)
+            kept = str(keep_bytes(self._files, self._path, position, end))
         except OSError as error:
             # A full disk is what tears commits; it must not keep the broker from starting too.
             kept = f"nowhere: {error}"
