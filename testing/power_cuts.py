@@ -137,15 +137,15 @@ class PowerCuts:
                     )
         return safe_from
 
-    def states(self, again_at: Collection[int] = ()) -> Iterator[State]:
-        """The states after each operation, from none on; each is given once.
+    def states(self, again_at: Collection[int] = (), start: int = 0) -> Iterator[State]:
+        """The states after each operation, from `start` of them on; each is given once.
 
         Those that an earlier cut could have left too are passed over, but not after as many
         operations as are in `again_at`: there more is promised than before.
         """
         seen: set[int] = set()
-        for count in range(len(self._operations) + 1):
-            again = count == 0 or count in again_at
+        for count in range(start, len(self._operations) + 1):
+            again = count == start or count in again_at
             if again:
                 seen.clear()
             yield from self._states_after(count, seen, again)

@@ -132,6 +132,8 @@ class RecordingFiles:
         """What was there at the beginning."""
         self.sites: set[str] = set()
         """Who asked for a sync, `without` included."""
+        self.left_out_at: int | None = None
+        """How many operations had been noted when a sync was left out for the first time."""
         self.directories = {ROOT}
         """The nodes that are directories."""
         self.paths = {ROOT: "."}
@@ -184,6 +186,8 @@ class RecordingFiles:
         if site != self._without:
             done = Sync(node, site) if kind == "sync" else SyncDirectory(node, site)
             self.operations.append(done)
+        elif self.left_out_at is None:
+            self.left_out_at = len(self.operations)
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
         existed = self._files.exists(path)

@@ -10,7 +10,7 @@ import pytest
 
 from .enumeration import Enumeration
 
-TRIED = pytest.StashKey[list[str]]()
+TRIED = pytest.StashKey[list[tuple[str, Enumeration]]]()
 
 
 @pytest.fixture
@@ -29,14 +29,23 @@ def random(request: pytest.FixtureRequest) -> Random:
 
 @pytest.fixture
 def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enumeration]:
-    """Tries states, a few after each operation; many in the soak. Counts go to the summary."""
+    """Tries a few states after each operation, many in the soak; counts are in the summary."""
     long = request.node.get_closest_marker("soak") is not None
-    tried = Enumeration(random, exhaustive_max=4096 if long else 32, samples=500 if long else 8)
+    tried = Enumeration(
+        random,
+        exhaustive_max=512 if long else 32,
+        samples=100 if long else 8,
+        use_every=1 if long else 4,
+    )
     yield tried
-    lines = request.config.stash.setdefault(TRIED, [])
-    lines.append(f"{request.node.name}: {tried.summary}")
+    request.config.stash.setdefault(TRIED, []).append((request.node.name, tried))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in terminalreporter.config.stash.get(TRIED, []):
-        terminalreporter.write_line(f"power cuts: {line}")
+    tried = terminalreporter.config.stash.get(TRIED, [])
+    if "soak" in terminalreporter.config.option.markexpr:
+        for name, enumeration in tried:
+            terminalreporter.write_line(f"{name}: {enumeration.summary}")
+    if tried:
+        states = sum(enumeration.states for _, enumeration in tried)
+        terminalreporter.write_line(f"power cuts: {states} states in {len(tried)} enumerations")

@@ -12,13 +12,23 @@ from .life import Life
 from .survival import check_survivor
 
 
+class BadState(Exception):
+    """A state that does not keep what was promised; the cause says what is wrong with it."""
+
+
 class Enumeration:
     """Makes states in a folder, checks each and counts them."""
 
-    def __init__(self, random: Random, *, exhaustive_max: int, samples: int) -> None:
+    def __init__(
+        self, random: Random, *, exhaustive_max: int, samples: int, use_every: int = 1
+    ) -> None:
+        """`exhaustive_max` and `samples` as for `PowerCuts`; one state of `use_every` is used on
+        after it was checked.
+        """
         self._random = random
         self._exhaustive_max = exhaustive_max
         self._samples = samples
+        self._use_every = use_every
         self.states = 0
         self._operations = 0
         self._exhaustive = 0
@@ -32,26 +42,30 @@ class Enumeration:
         )
 
     def crashed(self, life: Life, count: int) -> list[State]:
-        """Up to `count` of the states in which `life` may be found after all of it."""
+        """Up to `count` states in which `life` may be found after all of it; the first is whole."""
         cuts = PowerCuts(life.recording, self._random, exhaustive_max=0, samples=4 * count)
         states = list(cuts.states_after(len(life.recording.operations)))
-        return self._random.sample(states, min(count, len(states)))
+        whole = [state for state in states if not state.lost]
+        others = [state for state in states if state.lost]
+        return whole + self._random.sample(others, min(count - 1, len(others)))
 
     def survives(self, life: Life, folder: Path) -> None:
-        """Raise what is wrong in the first bad state of `life`; `folder` is for the states."""
-        for state in self.states_of(life):
-            with explained(life, state), made(state, folder) as path:
-                check_survivor(path, life.promises.at(state.operations_done))
+        """Raise `BadState` for the first bad state of `life`; `folder` is for the states."""
+        for state in self._states_of(life):
+            use = self.states % self._use_every == 0
+            with explained(life, state), made(state, folder / "state") as path:
+                check_survivor(path, life.promises.at(state.operations_done), use=use)
 
-    def states_of(self, life: Life) -> Iterator[State]:
-        """The states of `life`, counted."""
+    def _states_of(self, life: Life) -> Iterator[State]:
+        """The states of `life`, counted. Where a sync is left out, those from then on."""
         cuts = PowerCuts(
             life.recording,
             self._random,
             exhaustive_max=self._exhaustive_max,
             samples=self._samples,
         )
-        for state in cuts.states(life.promises.changed_at):
+        start = life.recording.left_out_at or 0
+        for state in cuts.states(life.promises.changed_at, start):
             self.states += 1
             yield state
         self._operations += len(life.recording.operations)
@@ -60,9 +74,8 @@ class Enumeration:
 
 
 @contextmanager
-def made(state: State, folder: Path) -> Iterator[Path]:
-    """The directory of a state, removed in the end."""
-    path = folder / "state"
+def made(state: State, path: Path) -> Iterator[Path]:
+    """The directory of a state at `path`, removed in the end."""
     state.make(path)
     try:
         yield path
@@ -72,12 +85,12 @@ def made(state: State, folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(life: Life, state: State) -> Iterator[None]:
-    """Say of what is raised in which state it was."""
+    """Raise `BadState` for what is raised, with the state in which it was."""
     try:
         yield
     except Exception as error:
         done = state.operations_done
         last = life.recording.operations[done - 1] if done else "the start"
-        error.add_note(f"the power went after operation {done - 1}: {last}")
-        error.add_note("lost: " + "; ".join(state.lost))
-        raise
+        raise BadState(
+            f"the power went after operation {done - 1}: {last}; lost: {'; '.join(state.lost)}"
+        ) from error

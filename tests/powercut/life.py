@@ -41,6 +41,7 @@ class Life:
         self.recording = RecordingFiles(self.files, path, without=without)
         self.data.files = self.recording
         self.promises = Promises(promise)
+        self._now.recovered = promise is not None
         self.written: dict[Partition, dict[int, Message]] = {}
         self._sent = 0
         self._note()
@@ -82,7 +83,7 @@ class Life:
 
     def close_without(self, topic: str) -> None:
         """Stop while the log of `topic` cannot be synced: all but that one stops cleanly."""
-        self._now.stopped = True
+        self._now.stopped = self._now.recovered = True
         self._note()
         self.files.fail("sync", errno.EIO, name=f"{self.log(topic).segments[-1].log_path.name}")
         # The logs are closed in the order in which they were opened.
@@ -147,8 +148,10 @@ class Life:
             self._sent += 1
             value = f"{topic} {self._sent} ".encode()
             messages.append((timestamp_ms, value + b"." * (value_bytes - len(value))))
+        self.data.clock.advance(1)
         for offset, message in enumerate(messages, log.log_end_offset):
             promise.sent.setdefault(offset, set()).add(message)
+            promise.append_times[message] = self.data.clock.now_ms()
         self._note()
         appended = log.append(_message_set(messages))
         self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))

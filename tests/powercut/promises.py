@@ -27,6 +27,8 @@ class LogPromise:
 
     sent: dict[int, set[Message]] = field(default_factory=dict)
     """By offset: only these may be there."""
+    append_times: dict[Message, int] = field(default_factory=dict)
+    """When each was appended: that may be forgotten after a power cut, but never be wrong."""
     safe: dict[int, Message] = field(default_factory=dict)
     """These must be there: somebody was told that they are synced."""
     end_offset: int = 0
@@ -50,6 +52,8 @@ class Promise:
     """The broker was stopped, and said that this went well."""
     stopped: bool = False
     """It was stopped cleanly some time."""
+    recovered: bool = False
+    """A stop was not clean, or not of all logs."""
     kept: set[bytes] = field(default_factory=set)
     """Bytes that recovery may take out of a log, but not throw away."""
 

@@ -12,7 +12,7 @@ from horolog.testing.events import RecordedEvents
 from horolog.testing.quick_files import QuickFiles
 
 from .life import DATA, START_MS
-from .promises import LogPromise, Message, Promise, TopicState
+from .promises import LogPromise, Message, Partition, Promise, TopicState
 
 NEVER_TOLD = {
     "checkpoint_failed",
@@ -29,8 +29,11 @@ NEVER_TOLD = {
 """Events that tell of files which no power cut can leave, if every sync is where it belongs."""
 
 
-def check_survivor(path: Path, promise: Promise) -> None:
-    """Start on what is left in the folder `path`, compare, use it, stop and start once more."""
+def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
+    """Start on what is left in the folder `path` and compare.
+
+    With `use`, append to it, stop and start once more.
+    """
     data = DataDirectory(path / DATA)
     data.files = QuickFiles()
     data.clock.step(START_MS - data.clock.now_ms())
@@ -41,22 +44,31 @@ def check_survivor(path: Path, promise: Promise) -> None:
     for key in directory.partitions():
         log = directory.log(*key)
         messages[key] = _check_log(log, promise.logs[key])
+        if promise.clean and not promise.recovered:
+            assert all(log.append_time_ms(offset) > 0 for offset in messages[key])
         _check_indexes(log, messages[key], promise.stopped)
         _check_searches(log, messages[key])
     _check_events(data.events, promise)
     _check_kept(path, promise)
-    for key, found in messages.items():
-        assert not directory.log(*key).has_expired
-        data.append(key[0], START_MS, partition=key[1])
-        found[directory.log(*key).log_end_offset - 1] = (START_MS, b"hello")
+    assert not any(log.has_expired for log in directory.open_logs())
+    if use:
+        _use(data, messages, promise)
     data.close()
-    directory = data.open()
+    assert [finding for finding in verify(SystemFiles(), data.path) if finding.error] == []
+
+
+def _use(
+    data: DataDirectory, messages: dict[Partition, dict[int, Message]], promise: Promise
+) -> None:
+    """Append to each log, stop and start again."""
+    for key, found in messages.items():
+        data.append(key[0], START_MS, partition=key[1])
+        found[data.directory.log(*key).log_end_offset - 1] = (START_MS, b"hello")
+    directory = data.restart()
     for key, found in messages.items():
         assert _messages_of(directory.log(*key)) == found
     assert data.events.named("log_recovered") == []
     _check_events(data.events, promise)
-    data.close()
-    assert [finding for finding in verify(SystemFiles(), data.path) if finding.error] == []
 
 
 def _check_topics(directory: LogDirectory, promise: Promise) -> None:
@@ -91,6 +103,8 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
         assert list(found) == list(range(log.log_start_offset, log.log_end_offset))
     for offset, message in found.items():
         assert message in promise.sent[offset], f"offset {offset}: this was never sent"
+        told_ms = log.append_time_ms(offset)
+        assert told_ms in (-1, promise.append_times.get(message)), f"offset {offset}: {told_ms}"
     for offset, message in promise.safe.items():
         assert found.get(offset) == message, f"offset {offset}: synced, and lost"
     assert log.log_end_offset >= promise.end_offset

@@ -1,0 +1,57 @@
+"""Directories that an earlier crash left, and their recovery."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from horolog.testing.power_cuts import State
+
+from .enumeration import Enumeration, explained, made
+from .life import DATA, Life
+from .promises import Promise
+from .workloads import unsynced
+
+TORN_COMMIT = b"\0\0\0\x30torn"
+
+
+def crashed(enumeration: Enumeration, folder: Path, count: int) -> Iterator[tuple[Path, Promise]]:
+    """Folders that a power cut may leave of `unsynced`, with what had been promised.
+
+    A commit of positions is torn in each. The first folder has it all, but a torn message in the
+    last segment but one. `folder` is for them.
+    """
+    before = Life(folder / "before")
+    unsynced(before)
+    for number, state in enumerate(enumeration.crashed(before, count)):
+        with _torn_apart(before, state, folder / str(number), number == 0) as path:
+            promise = before.promises.at(state.operations_done)
+            promise.kept = _values(path) | {TORN_COMMIT}
+            yield path, promise
+
+
+@contextmanager
+def _torn_apart(life: Life, state: State, path: Path, tear: bool) -> Iterator[Path]:
+    with explained(life, state), made(state, path):
+        positions = path / DATA / "positions"
+        positions.write_bytes(positions.read_bytes() + TORN_COMMIT)
+        if tear:
+            *_, torn, _ = sorted((path / DATA / "t-0").glob("*.log"))
+            torn.write_bytes(torn.read_bytes()[:-3])
+        yield path
+
+
+def _values(path: Path) -> set[bytes]:
+    """What tells the messages in the files of a directory apart, of those cut short as well."""
+    contents = b"".join(file.read_bytes() for file in path.rglob("*.log"))
+    return set(re.findall(rb"t [0-9]+ ", contents))
+
+
+def recover(path: Path, promise: Promise, *, without: str | None = None) -> Life:
+    """The life of a crashed directory from its start on."""
+    life = Life(path, promise=promise, without=without)
+    life.open()
+    life.append("t", 60)
+    life.flush("t")
+    life.checkpoint()
+    return life

@@ -1,0 +1,104 @@
+"""A build that leaves out one sync is caught: the enumeration of power cuts finds a bad state.
+
+Each line of code that syncs is left out in turn. A sync that is not in these tables fails the
+first test, so that a new one has to be shown to matter, or why it does not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from . import workloads
+from .enumeration import BadState, Enumeration
+from .life import Life
+from .recoveries import crashed, recover
+from .workloads import WORKLOADS
+
+RECOVERY = "recovery"
+EVERYTHING = (*(workload.__name__ for workload in WORKLOADS), RECOVERY)
+
+CHECKPOINT = "checkpoints.write_checkpoint > files.replace_file"
+
+CAUGHT_BY = {
+    "append_times.AppendTimes.sync: sync *.appendtime": "rolls",
+    "broken._copy: sync *.tmp": RECOVERY,
+    "broken._copy: sync positions.53.broken.tmp": RECOVERY,
+    "broken._copy: sync_directory": RECOVERY,
+    f"{CHECKPOINT}: sync log-start-offset-checkpoint.tmp": "rolls",
+    f"{CHECKPOINT}: sync recovery-point-offset-checkpoint.tmp": "rolls",
+    f"{CHECKPOINT}: sync_directory": "truncation",
+    "clean_shutdown.leave_marker > files.replace_file: sync_directory": "stops",
+    "clean_shutdown.take_marker: sync_directory": "stops",
+    "flush.FlushWork.run > files.replace_file: sync index-checksums.tmp": "rolls",
+    "flush.FlushWork.run > files.replace_file: sync_directory": "rolls",
+    "flush.FlushWork.run: sync *.index": "rolls",
+    "flush.FlushWork.run: sync *.log": "torn_sets",
+    "flush.FlushWork.run: sync *.timeindex": "rolls",
+    "flush.FlushWork.run: sync_directory": "torn_sets",
+    "log_directory.LogDirectory._make_folders: sync_directory": "positions",
+    "log_directory.LogDirectory.open > files.make_directory_safely: sync_directory": "torn_sets",
+    "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention",
+    "positions.Positions._compact > files.replace_file: sync positions.tmp": "compaction",
+    "positions.Positions._compact > files.replace_file: sync_directory": "compaction",
+    "positions.Positions._create > files.replace_file: sync positions.tmp": "positions",
+    "positions.Positions._create > files.replace_file: sync_directory": "positions",
+    "positions.Positions._write: sync positions": "positions",
+    "topics.write_topics > files.replace_file: sync topics.json.tmp": "positions",
+    "topics.write_topics > files.replace_file: sync_directory": "torn_sets",
+}
+"""By sync, the workload in which leaving it out loses what was promised."""
+
+HARMLESS = {
+    "clean_shutdown.leave_marker > files.replace_file: sync .kafka_cleanshutdown.tmp": (
+        "a log that does not end where its checkpoint says is recovered all the same"
+    ),
+    "flush.FlushWork.run: sync *.appendtime": "append times that may be wrong are unknown",
+    "positions.Positions._open: sync positions": (
+        "the next start cuts the same bytes again, the next commit syncs that they are gone"
+    ),
+    "startup.rename_deleted: sync_directory": (
+        "the checkpoint and the topics file are written next, and sync the same directory"
+    ),
+}
+"""Syncs that may be missing, and why."""
+
+
+def lives(folder: Path, names: Iterable[str], without: str | None = None) -> Iterator[Life]:
+    """The recorded lives of workloads, or of a recovery."""
+    for name in names:
+        if name == RECOVERY:
+            trying = Enumeration(Random(name), exhaustive_max=0, samples=1)
+            for path, promise in crashed(trying, folder, 1):
+                yield recover(path, promise, without=without)
+        else:
+            life = Life(folder / name, without=without)
+            workload: Callable[[Life], None] = getattr(workloads, name)
+            workload(life)
+            yield life
+
+
+def test_26_every_sync_is_in_the_tables(folder: Path) -> None:
+    sites: set[str] = set()
+    for life in lives(folder, EVERYTHING):
+        sites |= life.recording.sites
+    assert sites == CAUGHT_BY.keys() | HARMLESS.keys()
+
+
+@pytest.mark.parametrize("site", CAUGHT_BY)
+def test_26_a_build_without_a_sync_is_caught(site: str, folder: Path) -> None:
+    enumeration = Enumeration(Random(site), exhaustive_max=256, samples=30)
+    [life] = lives(folder, [CAUGHT_BY[site]], without=site)
+    with pytest.raises(BadState):
+        enumeration.survives(life, folder)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("site", HARMLESS)
+def test_26_a_build_without_a_harmless_sync_survives(
+    site: str, folder: Path, enumeration: Enumeration
+) -> None:
+    for life in lives(folder, EVERYTHING, without=site):
+        if life.recording.left_out_at is not None:
+            enumeration.survives(life, folder)
