@@ -60,7 +60,7 @@ class FetchPartitionResult:
     high_watermark: int = int64(default=-1, doc="First offset not yet readable; -1 on error.")
     records: bytes | None = records(
         default=b"",
-        doc="Messages as stored. May begin below `fetch_offset` (compressed sets) and end in the "
+        doc="Messages. May begin below `fetch_offset` (compressed sets) and end in the "
         "middle of a message; the reader drops both.",
     )
     error_message: str | None = error_text(native=True, default=None)
@@ -93,6 +93,6 @@ FETCH: Final = Api(
     max_version=3,
     request=FetchRequest,
     response=FetchResponse,
-    doc="Read messages. Versions 0 and 1 speak message format v0, 2 and 3 speak v0 and v1. In "
-    "version 3 the first non-empty partition gives its first message whole, however large.",
+    doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as v1; 2 "
+    "and 3 give what is stored, one format in an answer. In version 3 the first non-empty partition gives its first message whole, however large.",
 )
