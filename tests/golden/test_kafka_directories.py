@@ -113,6 +113,11 @@ def assert_equals_kafka(log: Log, topic: Topic) -> None:
     log.prepare()
     assert list(read_all(log)) == messages
     assert [(target, answer(log, target)) for target, _ in topic.answers] == topic.answers
+
+
+def assert_every_time_found(log: Log, topic: Topic) -> None:
+    """Each timestamp, one before it and one after it, against a look at every message."""
+    messages = topic.messages
     for target in sorted({message[1] + delta for message in messages for delta in (-1, 0, 1)}):
         if target >= 0:
             first = next(((at, offset) for offset, at, *_ in messages if at >= target), None)
@@ -147,6 +152,7 @@ def test_opened_after_a_kill(topic: Topic, tmp_path: Path) -> None:
     folder = LogFolder(path)
     log = folder.open(clean=False, gaps=True, message_timestamp_type=topic.timestamp_type)
     assert_equals_kafka(log, topic)
+    assert_every_time_found(log, topic)
     assert folder.content((".log",)) == topic.logs()
     assert_goes_on(log, topic)
     assert list(read_all(folder.kill_and_restart())) == list(read_all(log))

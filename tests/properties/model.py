@@ -164,11 +164,13 @@ def sent_as_stored(
     wanted = settings.compression_type
     codec = names[wanted] if wanted in names else Codec[wanted.upper()]
     one_format = max(part.magic for part in sent.parts) if codec else None
+    if settings.format_magic is not None:
+        one_format = settings.format_magic
     messages: list[Message] = []
     for part in sent.parts:
         magic = part.magic if one_format is None else one_format
         for record in part.effective_records:
-            timestamp_ms, kind = record.timestamp_ms, CREATE_TIME if magic else None
+            timestamp_ms, kind = (record.timestamp_ms, CREATE_TIME) if magic else (-1, None)
             if settings.stamps_append_time:
                 timestamp_ms, kind = stamp_ms, LOG_APPEND_TIME
             offset = first_offset + len(messages)

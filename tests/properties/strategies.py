@@ -102,6 +102,7 @@ stamping = st.fixed_dictionaries(
         "compression.type": st.sampled_from(
             ["producer"] * 4 + ["uncompressed", "gzip", "snappy", "lz4"]
         ),
+        "message.format.version": st.sampled_from(["producer"] * 4 + ["0.9.0", "0.10.0"]),
     }
 )
 

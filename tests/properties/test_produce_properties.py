@@ -51,7 +51,7 @@ def assert_stored_well(folder: LogFolder, codec: Codec | None) -> None:
 def test_what_is_produced_is_fetched_v10(
     magic: int, codec: Codec, compression: str, kind: str
 ) -> None:
-    @examples(6)
+    @examples(4)
     @given(st.lists(st.builds(SentSet, st.tuples(parts(magic, codec))), min_size=1, max_size=4))
     def check(sets: list[SentSet]) -> None:
         settings = {"message.timestamp.type": kind, "compression.type": compression}
@@ -160,7 +160,7 @@ STRICT = {
 IN_RANGE = NewRecord(b"fine", timestamp_ms=NOW_MS)
 
 
-@pytest.mark.parametrize("compression", STORED_CODECS)
+@pytest.mark.parametrize("compression", ["producer", "uncompressed", "lz4"])
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_refused_set_changes_nothing_v14(what: str, compression: str) -> None:
     """Behind good messages too, and when the set would have begun a new segment."""
@@ -200,7 +200,7 @@ class Change:
 changes = st.builds(Change, st.floats(0, 1), st.one_of(st.none(), st.integers(0, 255)))
 
 
-@examples(150)
+@examples(120)
 @given(topic_settings_texts, set_lists, st.lists(changes, min_size=1, max_size=3))
 def test_damaged_sets_are_taken_whole_or_not_at_all_v14(
     overrides: dict[str, str], sets: list[SentSet], damage: list[Change]
