@@ -40,6 +40,7 @@ class BrokerSettings:
     recovery_point_checkpoint_interval_ms: int
     max_frame_bytes: int
     max_response_bytes: int
+    max_buffered_bytes: int
     max_connections: int
     max_requests_in_flight: int
     request_deadline_ms: int

@@ -201,6 +201,15 @@ _LIMITS: Final = (
         maximum=INT32_MAX,
     ),
     _integer(
+        "max.buffered.bytes",
+        256 * 2**20,
+        "bytes",
+        "Unread answers and large unfinished requests of all connections together. Above it the "
+        "clients that have left theirs for the longest time are closed. With it, clients cannot "
+        "make the broker take more memory than it has.",
+        minimum=2**20,
+    ),
+    _integer(
         "max.open.files",
         1000,
         "",

@@ -41,6 +41,9 @@ MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
 no place is answered at once, with what there is."""
 
+MAX_PARKED_PARTITIONS = 500_000
+"""Partitions that waiting fetches name, all together: about 200 bytes each."""
+
 STOP_SECONDS = 5.0
 """How long clients may take for their last answers when the broker stops."""
 
@@ -139,6 +142,9 @@ class Broker:
     def connections(self) -> int:
         return len(self._connections)
 
+    def held_bytes(self) -> int:
+        return self._connections.held_memory.total_bytes
+
     def parked(self) -> Mapping[str, int]:
         return {"fetch": len(self.services.fetches), "produce": len(self.services.produces)}
 
@@ -187,7 +193,7 @@ class Broker:
         cleanups.callback(syncs.shutdown)
         commits = GroupCommit(syncs, loop.call_soon_threadsafe, self.clock, self._synced)
         cleanups.push_async_callback(self._commits_done, commits)
-        fetches = ParkingLot(loop, MAX_PARKED_FETCHES)
+        fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
         produces = ParkingLot(loop)
 
         def advanced(topic: str, partition: int) -> None:
@@ -273,6 +279,7 @@ class Broker:
                 buffer_bytes=settings.connection_buffer_bytes,
                 deadline_seconds=settings.request_deadline_ms / 1000,
             ),
+            max_buffered_bytes=settings.max_buffered_bytes,
             figures=self.figures,
             observe=self.observe,
             answer=self.dispatcher.answer,

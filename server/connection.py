@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from .figures import Figures, count
+from .held_memory import HeldMemory
 from .outcomes import CloseConnection
 from .sending import Answer, AnswerQueue
 
@@ -42,6 +43,9 @@ class Host(Protocol):
 
     @property
     def figures(self) -> Figures: ...
+
+    @property
+    def held_memory(self) -> HeldMemory: ...
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
@@ -74,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_deadline: asyncio.TimerHandle | None = None
         self._close_deadline: asyncio.TimerHandle | None = None
         self.peer = ""
+        self.held_since = loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's by class, only by what they can do.
@@ -92,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._host.figures.received_bytes += nbytes
+        if not self._reader.unfinished:
+            self.held_since = self._loop.time()
         try:
             frames = self._reader.received(nbytes)
         except ProtocolError as error:
@@ -100,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.extend(frames)
         if frames:
             self._stop_frame_deadline()
+            self.held_since = self._loop.time()
         self._work()
 
     def eof_received(self) -> bool:
@@ -124,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._reader.let_go()
+        self._host.held_memory.forget(self)
         self._frames.clear()
         self._answers.cancel()
         self._stop_frame_deadline()
@@ -142,9 +152,27 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def held_bytes(self) -> int:
+        """What the client makes the broker hold: unread answers, a large unfinished request."""
+        if self._transport is None:
+            return 0
+        unread = self._transport.get_write_buffer_size() + self._answers.held_bytes
+        return unread + self._reader.held_bytes
+
+    def give_up(self, total_bytes: int) -> None:
+        """Close now: all clients together hold too much, and this one for the longest time."""
+        self._drop(
+            "memory",
+            f"clients left {total_bytes} bytes of answers unread or of requests unfinished, more "
+            "than max.buffered.bytes, and this one for the longest time",
+        )
+        self.abort()
+
     def _work(self) -> None:
         """Handle frames and write answers as far as the limits allow."""
         if self._working or self._transport is None or self._transport.is_closing():
+            return
+        if not self._host.held_memory.has_room(self._work):
             return
         self._working = True
         try:
@@ -166,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._after_work()
         finally:
             self._working = False
+        self._host.held_memory.note(self)
 
     @property
     def _stuck(self) -> bool:
@@ -183,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
             answers = self._answers.take(self._limits.buffer_bytes)
             if not answers:
                 return
+            if not self._transport.get_write_buffer_size():
+                self.held_since = self._loop.time()
             size = sum(map(len, answers))
             self._host.figures.sent_bytes += size
             # `writelines` would do, but in some releases of Python it knows no flow control.

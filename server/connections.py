@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
 from .figures import Figures, count
+from .held_memory import HeldMemory
 from .sending import Answer
 
 Answerer = Callable[[bytes | bytearray, tuple[str, int]], Answer]
@@ -20,6 +21,7 @@ class Connections:
         *,
         capacity: int,
         limits: ConnectionLimits,
+        max_buffered_bytes: int,
         figures: Figures,
         observe: Observer,
         answer: Answerer,
@@ -33,6 +35,7 @@ class Connections:
         self._empty.set()
         self.limits = limits
         self.figures = figures
+        self.held_memory = HeldMemory(max_buffered_bytes, loop.call_soon)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -38,6 +38,8 @@ class Gauges(Protocol):
 
     def connections(self) -> int: ...
 
+    def held_bytes(self) -> int: ...
+
     def parked(self) -> Mapping[str, int]:
         """Waiting requests by api."""
         ...
@@ -99,6 +101,11 @@ class BrokerCollector(Collector):
         figures = self._figures
         yield GaugeMetricFamily(
             "horolog_connections", "Open connections.", self._gauges.connections()
+        )
+        yield GaugeMetricFamily(
+            "horolog_buffered_bytes",
+            "Unread answers and large unfinished requests of all connections, as last looked at.",
+            self._gauges.held_bytes(),
         )
         yield _counter(
             "horolog_connections_opened", "Connections taken.", figures.connections_opened

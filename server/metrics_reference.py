@@ -38,6 +38,9 @@ class _NothingOpen:
     def connections(self) -> int:
         return 0
 
+    def held_bytes(self) -> int:
+        return 0
+
     def parked(self) -> Mapping[str, int]:
         return {}
 

@@ -14,26 +14,37 @@ Partition = tuple[str, int]
 class _Parked:
     """One waiting request."""
 
-    __slots__ = ("partitions", "ready", "satisfied", "timer")
+    __slots__ = ("named_partitions", "partitions", "ready", "satisfied", "timer")
 
     def __init__(
         self,
         partitions: Iterable[Partition],
         satisfied: Callable[[Partition], bool],
         ready: asyncio.Future[None],
+        named_partitions: int,
     ) -> None:
         self.partitions = tuple(dict.fromkeys(partitions))
         self.satisfied = satisfied
         self.ready = ready
+        self.named_partitions = named_partitions
         self.timer: asyncio.TimerHandle | None = None
 
 
 class ParkingLot:
-    """Waiting requests by the partitions they wait for. `full` is for callers to respect."""
+    """Waiting requests by the partitions they wait for. `has_room` is for callers to respect."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, capacity: int | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        capacity: int | None = None,
+        partitions_max: int | None = None,
+    ) -> None:
+        """`capacity` is how many requests there may be, `partitions_max` how many partitions they
+        may name; `None` is no limit."""
         self._loop = loop
         self._capacity = capacity
+        self._partitions_max = partitions_max
+        self._named_partitions = 0
         self._parked: dict[_Parked, None] = {}
         self._by_partition: dict[Partition, dict[_Parked, None]] = {}
         self._advanced: dict[Partition, None] = {}
@@ -41,20 +52,29 @@ class ParkingLot:
     def __len__(self) -> int:
         return len(self._parked)
 
-    @property
-    def full(self) -> bool:
-        return self._capacity is not None and len(self._parked) >= self._capacity
+    def has_room(self, named_partitions: int) -> bool:
+        """Whether one more request may wait, one that names so many partitions."""
+        if self._capacity is not None and len(self._parked) >= self._capacity:
+            return False
+        after = self._named_partitions + named_partitions
+        return self._partitions_max is None or after <= self._partitions_max
 
     def park(
         self,
         partitions: Iterable[Partition],
         satisfied: Callable[[Partition], bool],
         wait_ms: int,
+        *,
+        named_partitions: int = 0,
     ) -> asyncio.Future[None]:
         """A future that is done when `satisfied` says so of a partition that advanced, or after
-        `wait_ms`. Cancelling it takes the request out of the lot."""
-        parked = _Parked(partitions, satisfied, self._loop.create_future())
+        `wait_ms`. Cancelling it takes the request out of the lot.
+
+        `named_partitions` is how many the request names, the same one again included.
+        """
+        parked = _Parked(partitions, satisfied, self._loop.create_future(), named_partitions)
         self._parked[parked] = None
+        self._named_partitions += named_partitions
         for partition in parked.partitions:
             self._by_partition.setdefault(partition, {})[parked] = None
         parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, self._release, parked)
@@ -75,6 +95,7 @@ class ParkingLot:
         if parked not in self._parked:
             return
         del self._parked[parked]
+        self._named_partitions -= parked.named_partitions
         for partition in parked.partitions:
             of_partition = self._by_partition[partition]
             del of_partition[parked]

@@ -74,6 +74,16 @@ class FrameReader:
         """True while a part of a frame is held."""
         return self._large is not None or self._end > self._start
 
+    @property
+    def held_bytes(self) -> int:
+        """What the buffer of a large frame takes; 0 while there is none."""
+        return 0 if self._large is None else len(self._large.data)
+
+    def let_go(self) -> None:
+        """Free the buffers; nothing is received any more."""
+        self._slab = bytearray()
+        self._large = None
+
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Where to receive the next bytes; never empty. `hint` is asyncio's, and unused."""
         if self._large is not None:

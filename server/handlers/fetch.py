@@ -58,10 +58,13 @@ def _answer(services: Services, request: FetchRequest, call: Call) -> FetchRespo
     waiting = _Waiting(services, request)
     if waiting.over:
         return now()
-    if services.fetches.full:
+    named = sum(len(topic.partitions) for topic in request.topics)
+    if not services.fetches.has_room(named):
         services.figures.parked_refused += 1
         return now()
-    ready = services.fetches.park(waiting.partitions(), waiting.satisfied, wait_ms)
+    ready = services.fetches.park(
+        waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
+    )
     return Later(ready, make, may_hurry=True)
 
 

@@ -38,6 +38,9 @@ class SomeGauges:
     def connections(self) -> int:
         return 3
 
+    def held_bytes(self) -> int:
+        return 4
+
     def parked(self) -> Mapping[str, int]:
         return {"fetch": 2, "produce": 0}
 

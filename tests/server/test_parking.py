@@ -100,12 +100,22 @@ async def test_a_partition_named_twice_is_one(lot: ParkingLot) -> None:
 
 async def test_full_at_its_capacity(lot: ParkingLot) -> None:
     waiting = [lot.park([A], Condition(), FOREVER_MS) for _ in range(2)]
-    assert not lot.full
+    assert lot.has_room(1)
     waiting.append(lot.park([B], Condition(), FOREVER_MS))
-    assert lot.full
+    assert not lot.has_room(1)
     waiting[0].cancel()
     await turn()
-    assert not lot.full
+    assert lot.has_room(1)
+
+
+async def test_full_when_requests_name_too_many_partitions() -> None:
+    lot = ParkingLot(asyncio.get_running_loop(), 100, 1000)
+    waiting = lot.park([A], Condition(), FOREVER_MS, named_partitions=900)
+    assert lot.has_room(100)
+    assert not lot.has_room(101)
+    waiting.cancel()
+    await turn()
+    assert lot.has_room(1000)
 
 
 async def test_somebody_else_may_end_a_wait(lot: ParkingLot) -> None:
