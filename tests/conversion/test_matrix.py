@@ -179,7 +179,7 @@ def told_all(found: list[bytes]) -> list[Told]:
 def test_what_is_produced_is_fetched_v10(magic: int, version: str, kind: str) -> None:
     """Every pair of sent and stored codec, each with sets of its own."""
 
-    @examples(6)
+    @examples(4)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         for codec, compression in product(Codec, COMPRESSION):
@@ -212,7 +212,7 @@ sent_sets = st.builds(
 )
 
 
-@examples(150)
+@examples(60)
 @given(
     st.lists(sent_sets, min_size=1, max_size=10),
     st.sampled_from([60, 200, 1000, 1 << 20]),
@@ -249,7 +249,7 @@ def assert_searches_right(folder: LogFolder, oracle: Oracle) -> None:
         assert folder.found(target) == [expected]
 
 
-@examples(150)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(list(Codec)), st.lists(new_records, min_size=1, max_size=5)),
