@@ -14,10 +14,10 @@ from .known_files import CLEAN_SHUTDOWN
 _LINE = re.compile(r"(\S{1,249}) ([0-9]{1,10})")
 
 
-def take_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | None:
-    """Remove the marker, durably; what it said: the partitions that were not closed cleanly.
+def read_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | None:
+    """What the marker says: the partitions that were not closed cleanly.
 
-    `None` when there is no marker, or one that cannot be believed. Raises `OSError`.
+    `None` when there is no marker, or one that cannot be believed.
     """
     path = directory / CLEAN_SHUTDOWN
     if not files.exists(path):
@@ -25,12 +25,20 @@ def take_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | N
     try:
         lines = files.read_bytes(path).decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
-        lines = ["?"]
-    files.unlink(path)
-    files.sync_directory(directory)
+        return None
     matches = [_LINE.fullmatch(line) for line in lines]
     unclean = frozenset((match[1], int(match[2])) for match in matches if match is not None)
     return None if None in matches else unclean
+
+
+def take_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | None:
+    """Remove the marker, durably; what it said, as `read_marker`. Raises `OSError`."""
+    path = directory / CLEAN_SHUTDOWN
+    unclean = read_marker(files, directory)
+    if files.exists(path):
+        files.unlink(path)
+        files.sync_directory(directory)
+    return unclean
 
 
 def leave_marker(files: Files, directory: Path, unclean: Iterable[tuple[str, int]]) -> None:

@@ -59,6 +59,16 @@ def jumps_rule(offset: int, expected: int) -> str:
     return f"offset {offset} comes where {expected} is due, and this log has no gaps"
 
 
+def wrong_jump_rule(offset: int, expected: int) -> str:
+    """The rule that an entry breaks whose offset jumps past that of the entry behind it."""
+    return f"offset {offset} comes where {expected} is due, and the next entry is below it"
+
+
+def beyond_rule(offset: int, limit_offset: int) -> str:
+    """The rule that an entry breaks whose offset belongs into the next segment."""
+    return f"offset {offset} comes here, but the next segment begins at {limit_offset}"
+
+
 def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str | None:
     """The rule that the offsets in a compressed entry break; `None` when they keep all."""
     offsets = [message.offset for message in inner]
@@ -143,12 +153,11 @@ class OffsetCheck:
         if first < expected or (jumps and not self._gaps):
             return self._out_of_row(first, position)
         if self._limit_offset is not None and last >= self._limit_offset:
-            rule = f"offset {last} comes here, but the next segment begins at {self._limit_offset}"
+            rule = beyond_rule(last, self._limit_offset)
             return Breach(position, Problem.OFFSET, rule, overlap=not jumps)
         self._jump = None
         if jumps:
-            rule = f"offset {first} comes where {expected} is due, and the next entry is below it"
-            self._jump = Breach(position, Problem.OFFSET, rule)
+            self._jump = Breach(position, Problem.OFFSET, wrong_jump_rule(first, expected))
         self._expected = last + 1
         return None
 

@@ -17,15 +17,17 @@ from .checkpoints import (
     Offsets,
     decode_checkpoint,
 )
+from .clean_shutdown import read_marker
 from .files import Files
 from .findings import NOTHING, REPAIR, Finding, limited
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from .inspect import MAX_DECOMPRESSED_BYTES
-from .known_files import KNOWN_FILES
+from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES
 from .names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
 from .position_records import HEADER, good_records
 from .positions import POSITIONS_FILE
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
+from .verify_checksums import read_seals
 from .verify_segment import SegmentCheck, Surroundings
 
 __all__ = ["Finding", "verify"]
@@ -65,7 +67,11 @@ def _verify_alone(files: Files, directory: Path, max_decompressed_bytes: int) ->
         with suppress(OSError, ValueError):
             content = files.read_bytes(parent / RECOVERY_POINTS)
             recovery_point = decode_checkpoint(content).get(key)
-    check = _PartitionCheck(files, directory, gaps, recovery_point, max_decompressed_bytes)
+    unclean = read_marker(files, parent) if recovery_point is not None else None
+    clean = unclean is not None and key not in unclean
+    check = _PartitionCheck(
+        files, directory, gaps, recovery_point, max_decompressed_bytes, clean=clean
+    )
     yield from check.run()
 
 
@@ -79,11 +85,14 @@ class _PartitionCheck:
         gaps: bool,
         recovery_point: int | None,
         max_decompressed_bytes: int,
+        *,
+        clean: bool = False,
     ) -> None:
         self._files = files
         self._directory = directory
         self._gaps = gaps
         self._recovery_point = recovery_point
+        self._clean = clean
         self._max_decompressed_bytes = max_decompressed_bytes
         self.end_offset: int | None = None
         """Log end offset; `None` when the log could not be read to its end."""
@@ -98,6 +107,8 @@ class _PartitionCheck:
             elif name != INDEX_CHECKSUMS:
                 yield _listed(self._directory / name)
         yield from self._orphans(set(base_offsets))
+        seals, found = read_seals(self._files, self._directory)
+        yield from found
         previous: SegmentCheck | None = None
         for number, base_offset in enumerate(base_offsets):
             if previous is not None and previous.complete:
@@ -112,6 +123,8 @@ class _PartitionCheck:
                     following[0] if following else None,
                     self._recovery_point,
                     self._max_decompressed_bytes,
+                    seals.get(base_offset),
+                    self._clean,
                 ),
             )
             yield from limited(check.run())
@@ -153,6 +166,7 @@ class _DataDirectoryCheck:
         topics = self._topics()
         recovery_points = self._checkpoint(RECOVERY_POINTS)
         log_starts = self._checkpoint(LOG_START_OFFSETS)
+        unclean = self._marker()
         self._check_positions()
         yield from self._found
         folders: dict[tuple[str, int], Path] = {}
@@ -171,7 +185,12 @@ class _DataDirectoryCheck:
                 yield Finding(path, None, rule, NOTHING, error=False)
             gaps = entry is None or entry.gaps
             check = _PartitionCheck(
-                self._files, path, gaps, recovery_points.get(key), self._max_decompressed_bytes
+                self._files,
+                path,
+                gaps,
+                recovery_points.get(key),
+                self._max_decompressed_bytes,
+                clean=unclean is not None and key not in unclean and key in recovery_points,
             )
             yield from check.run()
             if check.end_offset is not None:
@@ -197,6 +216,14 @@ class _DataDirectoryCheck:
         except (OSError, MalformedCheckpoint) as error:
             self._error(name, None, str(error), _DELETE_CHECKPOINT)
             return {}
+
+    def _marker(self) -> frozenset[tuple[str, int]] | None:
+        unclean = read_marker(self._files, self._directory)
+        if unclean is None and self._files.exists(self._directory / CLEAN_SHUTDOWN):
+            rule = "it is neither empty nor a list of partitions"
+            advice = "nothing: the next start recovers every log, as after a crash"
+            self._error(CLEAN_SHUTDOWN, None, rule, advice)
+        return unclean
 
     def _check_positions(self) -> None:
         path = self._directory / POSITIONS_FILE

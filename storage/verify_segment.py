@@ -1,19 +1,30 @@
-"""Checking one segment: its log message by message, and both indexes against it."""
+"""Checking one segment: its log message by message, and what is derived from it against it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from ..protocol.errors import HorologError
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import Codec
 from ..protocol.records.message import Entry, open_wrapper
-from .entry_rules import RULES
+from .entry_rules import (
+    RULES,
+    beyond_rule,
+    falls_rule,
+    first_offset_inside,
+    inner_offsets_rule,
+    jumps_rule,
+    wrong_jump_rule,
+)
 from .files import File, Files
 from .findings import NOTHING, REPAIR, TORN, Finding
+from .index_checksums import Seal
 from .log_reader import Stop, StoredEntry, read_log_file
+from .salvage import Stretch, stretches
+from .verify_append_times import check_append_times
+from .verify_checksums import check_seal
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
 
 
@@ -28,6 +39,19 @@ class Surroundings:
     recovery_point: int | None
     """Everything below it was synced; `None` when that is not known."""
     max_decompressed_bytes: int
+    seal: Seal | None = None
+    """Its line in `index-checksums`."""
+    clean: bool = False
+    """Whether the log was stopped cleanly."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Jump:
+    """The last entry, when it has a larger offset than the one that was due."""
+
+    position: int
+    offset: int
+    due: int
 
 
 class SegmentCheck:
@@ -41,37 +65,43 @@ class SegmentCheck:
         self._log_path = directory / f"{stem}.log"
         self._offset_path = directory / f"{stem}.index"
         self._time_path = directory / f"{stem}.timeindex"
+        self._append_times_path = directory / f"{stem}.appendtime"
         self._base_offset = base_offset
         self._around = surroundings
+        self._jump: _Jump | None = None
+        self._magic_changes: list[tuple[int, int]] = []
         self.next_offset = base_offset
         """Offset after the last entry that was read."""
         self.complete = False
         """Whether the log could be read to its end."""
 
+    @property
+    def _settled(self) -> bool:
+        """Whether the segment was closed, and nothing was to become of it since."""
+        around = self._around
+        if around.next_base_offset is None or around.recovery_point is None:
+            return around.clean
+        return around.clean or around.next_base_offset <= around.recovery_point
+
     def run(self) -> Iterator[Finding]:
         """Everything found in the segment. Raises no `OSError`: that is a finding too."""
-        path = self._log_path
         try:
             with ExitStack() as opened:
-                log = self._open(opened, path)
-                path = self._offset_path
-                offset_check = None
-                if self._files.exists(path):
-                    offset_check = OffsetIndexCheck(
-                        path, self._open(opened, path), self._base_offset
-                    )
-                path = self._time_path
-                time_check = None
-                if self._files.exists(path):
-                    time_check = TimeIndexCheck(path, self._open(opened, path), self._base_offset)
-                path = self._log_path
+                log = self._open(opened, self._log_path)
+                offset_check = time_check = None
+                if self._files.exists(self._offset_path):
+                    file = self._open(opened, self._offset_path)
+                    offset_check = OffsetIndexCheck(self._offset_path, file, self._base_offset)
+                if self._files.exists(self._time_path):
+                    file = self._open(opened, self._time_path)
+                    time_check = TimeIndexCheck(self._time_path, file, self._base_offset)
                 yield from self._missing(offset_check, time_check)
                 yield from self._check(log, offset_check, time_check)
+            yield from self._check_derived()
         except OSError as error:
             self.complete = False
-            yield Finding(
-                Path(error.filename or path), None, f"it cannot be read: {error}", "see the disk"
-            )
+            path = Path(error.filename or self._log_path)
+            yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
 
     def _open(self, opened: ExitStack, path: Path) -> File:
         file = self._files.open(path, read_only=True)
@@ -100,6 +130,8 @@ class SegmentCheck:
         for item in read_log_file(log, log_bytes):
             if isinstance(item, Stop):
                 yield self._in_log(item.position, item.rule, item.problem)
+                if item.problem is not Problem.MAGIC:
+                    yield from self._behind(log, item.position, log_bytes)
                 return
             previous = self.next_offset - 1
             first, found = self._first_offset(item)
@@ -109,12 +141,53 @@ class SegmentCheck:
                 yield from offset_check.passed(item.position, previous, item.entry.offset)
             if time_check is not None:
                 yield from time_check.passed(first, item.entry.offset, item.entry.timestamp_ms)
+            self._note_format(item)
             self.next_offset = item.entry.offset + 1
+        yield from self._check_end()
         self.complete = True
         if offset_check is not None:
             yield from offset_check.finish(log_bytes)
         if time_check is not None:
             yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
+
+    def _note_format(self, item: StoredEntry) -> None:
+        magic = item.entry.magic
+        if not self._magic_changes or self._magic_changes[-1][1] != magic:
+            self._magic_changes.append((item.position, magic))
+
+    def _check_derived(self) -> Iterator[Finding]:
+        """The checksums and the append times; only beside a log that could be read."""
+        if not self.complete:
+            return
+        if self._around.seal is not None and self._settled:
+            yield from check_seal(
+                self._files, self._log_path, self._around.seal, self._magic_changes
+            )
+        if self._files.exists(self._append_times_path):
+            end_offset = max(self.next_offset, self._around.next_base_offset or 0)
+            yield from check_append_times(
+                self._files,
+                self._append_times_path,
+                self._base_offset,
+                end_offset,
+                settled=self._settled,
+            )
+
+    def _behind(self, log: File, position: int, log_bytes: int) -> Iterator[Finding]:
+        """What there is behind the place where the log could not be read on."""
+        for stretch in stretches(
+            log,
+            log_bytes,
+            base_offset=self._base_offset,
+            next_offset=self.next_offset,
+            limit_offset=self._around.next_base_offset,
+            gaps=self._around.gaps,
+            start=position,
+        ):
+            if stretch.good:
+                yield Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)
+            elif stretch.start > position and stretch.rule is not None:
+                yield Finding(self._log_path, stretch.start, stretch.rule, REPAIR)
 
     def _in_log(self, position: int, rule: str, problem: Problem | None = None) -> Finding:
         """A finding in the log file at what would be `next_offset`."""
@@ -140,34 +213,49 @@ class SegmentCheck:
             inner = open_wrapper(entry, max_decompressed_bytes=self._around.max_decompressed_bytes)
         except HorologError as error:
             return unknown, [self._in_log(item.position, error.message)]
-        base_offset = entry.offset - inner[-1].offset if entry.magic else 0
-        found = [self._in_log(item.position, rule) for rule in self._inside(entry, inner)]
-        return base_offset + inner[0].offset, found
-
-    def _inside(self, entry: Entry, inner: list[Entry]) -> Iterator[str]:
-        """Rules that the messages of a wrapper break."""
-        offsets = [message.offset for message in inner]
-        if any(after <= before for before, after in pairwise(offsets)):
-            yield "the offsets inside a compressed message do not rise"
-        elif not self._around.gaps and offsets[-1] - offsets[0] != len(offsets) - 1:
-            yield "offsets are missing inside a compressed message"
-        if not entry.magic and offsets[-1] != entry.offset:
-            yield "a compressed message does not have the offset of its last message"
-        largest_ms = max(message.timestamp_ms for message in inner)
-        if entry.magic and not entry.is_append_time and entry.timestamp_ms != largest_ms:
-            yield (
-                f"a compressed message has the timestamp {entry.timestamp_ms}, its messages have "
-                f"up to {largest_ms}"
-            )
+        rules = (
+            inner_offsets_rule(entry, inner, gaps=self._around.gaps),
+            _inner_times_rule(entry, inner),
+        )
+        found = [self._in_log(item.position, rule) for rule in rules if rule is not None]
+        return first_offset_inside(entry, inner), found
 
     def _check_order(self, item: StoredEntry, first: int) -> Iterator[Finding]:
-        expected = self.next_offset
-        if first < expected:
-            yield self._in_log(
-                item.position, f"offset {first} comes where {expected} is due: offsets must rise"
-            )
-        elif first > expected and not self._around.gaps:
-            yield self._in_log(
-                item.position,
-                f"offset {first} comes where {expected} is due, and this log has no gaps",
-            )
+        due, jump, gaps = self.next_offset, self._jump, self._around.gaps
+        self._jump = None
+        if first < due:
+            if jump is None or first < jump.due:
+                yield self._in_log(item.position, falls_rule(first, due))
+            elif gaps:  # without gaps it has been told already
+                yield self._in_log(jump.position, wrong_jump_rule(jump.offset, jump.due))
+        elif first > due:
+            self._jump = _Jump(item.position, first, due)
+            if not gaps:
+                yield self._in_log(item.position, jumps_rule(first, due))
+
+    def _check_end(self) -> Iterator[Finding]:
+        """Whether it was the last entry whose offset is wrong, should the segment overlap."""
+        limit_offset, jump = self._around.next_base_offset, self._jump
+        if limit_offset is not None and jump is not None and self.next_offset > limit_offset:
+            self.next_offset = limit_offset
+            if self._around.gaps:
+                yield self._in_log(jump.position, beyond_rule(jump.offset, limit_offset))
+
+
+def _inner_times_rule(entry: Entry, inner: list[Entry]) -> str | None:
+    """The rule that the timestamp of a compressed entry breaks."""
+    largest_ms = max(message.timestamp_ms for message in inner)
+    if not entry.magic or entry.is_append_time or entry.timestamp_ms == largest_ms:
+        return None
+    return (
+        f"a compressed message has the timestamp {entry.timestamp_ms}, its messages have "
+        f"up to {largest_ms}"
+    )
+
+
+def _good_rule(stretch: Stretch) -> str:
+    last = stretch.next_offset - 1
+    return (
+        f"from here to byte {stretch.end} there are good messages, offsets {stretch.first_offset} "
+        f"to {last}, which cannot be reached"
+    )

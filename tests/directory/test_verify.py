@@ -288,7 +288,16 @@ def test_all_files_are_closed_and_none_is_written(data: DataDirectory) -> None:
     files = FaultyFiles(SystemFiles())
     assert list(verify(files, data.path)) == []
     assert files.open_count == 0
-    reading = {"open", "pread", "read_bytes", "exists", "is_directory", "names", "file_size"}
+    reading = {
+        "open",
+        "pread",
+        "read_bytes",
+        "exists",
+        "is_directory",
+        "names",
+        "size",
+        "file_size",
+    }
     assert {kind for kind, _ in files.operations} <= reading
 
 
