@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
+from .deadline import Deadline
 from .figures import Figures, count
 from .held_memory import HeldMemory
 from .outcomes import CloseConnection
@@ -74,8 +75,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unread = False
         self._finishing = False
         self._working = False
-        self._frame_deadline: asyncio.TimerHandle | None = None
-        self._unread_deadline: asyncio.TimerHandle | None = None
+        seconds = host.limits.deadline_seconds
+        self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
+        self._unread_deadline = Deadline(loop, seconds, self._reader_is_late)
         self._close_deadline: asyncio.TimerHandle | None = None
         self.peer = ""
         self.held_since = loop.time()
@@ -106,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._frames.extend(frames)
         if frames:
-            self._stop_frame_deadline()
+            self._frame_deadline.stop()
             self.held_since = self._loop.time()
         self._work()
 
@@ -117,17 +119,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._unread = True
-        self._unread_deadline = self._loop.call_later(
-            self._limits.deadline_seconds,
-            self._drop,
-            "slow_reader",
-            f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
-            f"not half were read in {self._limits.deadline_seconds:g} s (request.deadline.ms)",
-        )
+        self._unread_deadline.start()
 
     def resume_writing(self) -> None:
         self._unread = False
-        self._stop_unread_deadline()
+        self._unread_deadline.stop()
         self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -136,8 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host.held_memory.forget(self)
         self._frames.clear()
         self._answers.cancel()
-        self._stop_frame_deadline()
-        self._stop_unread_deadline()
+        self._frame_deadline.stop()
+        self._unread_deadline.stop()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)
@@ -232,7 +228,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._set_reading(not (self._finishing or self._frames or self._stuck))
         if self._reading and self._reader.unfinished:
-            self._start_frame_deadline()
+            # Further bytes of the request that has begun do not prolong its time.
+            self._frame_deadline.start()
 
     def _set_reading(self, reading: bool) -> None:
         if reading == self._reading:
@@ -244,28 +241,21 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
             # While the broker does not read, the client cannot be late.
-            self._stop_frame_deadline()
+            self._frame_deadline.stop()
 
-    def _start_frame_deadline(self) -> None:
-        """Give the frame that has begun its time; further bytes of it do not prolong that."""
-        if self._frame_deadline is None:
-            self._frame_deadline = self._loop.call_later(
-                self._limits.deadline_seconds,
-                self._drop,
-                "half_sent",
-                f"a request was not complete after {self._limits.deadline_seconds:g} s "
-                "(request.deadline.ms)",
-            )
+    def _request_is_late(self) -> None:
+        self._drop(
+            "half_sent",
+            f"a request was not complete after {self._limits.deadline_seconds:g} s "
+            "(request.deadline.ms)",
+        )
 
-    def _stop_frame_deadline(self) -> None:
-        if self._frame_deadline is not None:
-            self._frame_deadline.cancel()
-            self._frame_deadline = None
-
-    def _stop_unread_deadline(self) -> None:
-        if self._unread_deadline is not None:
-            self._unread_deadline.cancel()
-            self._unread_deadline = None
+    def _reader_is_late(self) -> None:
+        self._drop(
+            "slow_reader",
+            f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
+            f"not half were read in {self._limits.deadline_seconds:g} s (request.deadline.ms)",
+        )
 
     def _drop(self, reason: str, cause: str) -> None:
         """Close because of what the client did. Answers on their way to it may still arrive."""
@@ -283,6 +273,6 @@ class Connection(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """Close once the client has taken what was written, or when the deadline is over."""
         assert self._transport is not None
-        self._stop_frame_deadline()
+        self._frame_deadline.stop()
         self._transport.close()
         self._close_deadline = self._loop.call_later(self._limits.deadline_seconds, self.abort)
