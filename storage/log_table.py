@@ -249,7 +249,9 @@ class LogTable:
                 f"{recovery_point} or its log start offset {log_start}",
             )
             log.close()
-            log = opened(False, 0, 0)
+            return opened(False, 0, 0)
+        with suppress(OSError):
+            log.drop_expired()  # A crash came between; else the next retention pass does it.
         return log
 
     def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:
