@@ -11,11 +11,11 @@ noticed. Entries are therefore believed only where they are certain:
 
 - Those of a segment that a roll or a clean stop closed, if the file fits the line that the segment
   got in `index-checksums` then: its length at once, its CRC-32 before the first look.
-- After any other stop, those below the recovery point, if what the file had at its last closing
-  still fits: it is checkpointed only once the append times below it are synced. Above it, the page
-  cache has every entry after a mere kill; but a power cut may have kept a set and lost its entry,
-  so that its messages would pass for a part of the set before, and nothing in the files tells the
-  one from the other. There the times are unknown.
+- Without such a line after a stop that was not clean, those below the recovery point: it is
+  checkpointed only once the append times below it are synced. Above it, the page cache has every
+  entry after a mere kill; but a power cut may have kept a set and lost its entry, so that its
+  messages would pass for a part of the set before, and nothing in the files tells the one from the
+  other. There the times are unknown.
 
 A file that is missing, or not as it should be, makes the times of its segment unknown and is no
 error.
@@ -67,6 +67,7 @@ class AppendTimes:
         "end_offset",
         "largest_ms",
         "path",
+        "settled",
     )
 
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
@@ -78,6 +79,8 @@ class AppendTimes:
         """No entry has a larger time. -1 when none has any."""
         self.changes = 0
         """How often entries were taken away: what was found before that means nothing after."""
+        self.settled = False
+        """Whether it is decided what of the file is believed."""
         self._seams = seams
         self._count = 0
         self._crc = 0
@@ -107,6 +110,7 @@ class AppendTimes:
 
         Reads nothing but the file's size: the rest is checked by `load`. Raises `OSError`.
         """
+        self.settled = True
         self._clear()
         size_bytes = self._size_of_file()
         if sealed is None:
@@ -127,18 +131,19 @@ class AppendTimes:
     ) -> None:
         """Keep, after a stop that was not clean, the entries below `certain_offset`.
 
-        `sealed` is of the last time that the segment was closed, if it was. It ends at
-        `next_offset`; from the certain offset on, times are unknown. Raises `OSError`.
+        `sealed` is of when the segment was closed, if it was and nothing was synced since: then the
+        entries of that time are kept. The segment ends at `next_offset`; from the certain offset
+        on, times are unknown. Raises `OSError`.
         """
-        certain_offset = min(max(certain_offset, self.base_offset), next_offset)
+        self.settled = True
         size_bytes = self._size_of_file()
-        fits = True
         if sealed is not None:
             self.adopt(sealed)
             while not self.load():
                 pass
-            fits = self.size_bytes == sealed.size_bytes
-        self._retake(certain_offset, None if fits else 0)
+            certain_offset = min(certain_offset, self.end_offset)
+        certain_offset = min(max(certain_offset, self.base_offset), next_offset)
+        self._retake(certain_offset, None if sealed is None else self._count)
         if size_bytes and certain_offset < next_offset:
             self._seams.observe(
                 "append_times_unknown",

@@ -48,6 +48,8 @@ class Recovery:
         self._gaps = gaps
         self._log_name = log_name
         self._progress = progress
+        self._clean = False
+        """Whether the log was closed cleanly all the same."""
         self._sealed: Seal | None = None
         """The checksums that the segment at hand got when it was closed last."""
 
@@ -58,9 +60,14 @@ class Recovery:
         Raises `OSError`, `UnsupportedForMessageFormat` where messages of a later format begin, and
         `StorageError` when segments overlap; then nothing has been changed from there on.
         """
+        self._clean = first is not None
         if first is None:
             below = sum(segment.base_offset <= self._recovery_point for segment in segments)
             first = max(below - 1, 0)
+            for segment in segments[:first]:
+                if segment.base_offset not in self._seals:
+                    # Rolled since the last sync, which had everything in it.
+                    self._recover_append_times(segment)
         for number in range(first, len(segments)):
             segment = segments[number]
             closed = number < len(segments) - 1
@@ -139,7 +146,10 @@ class Recovery:
 
     def _recover_append_times(self, segment: Segment) -> None:
         sealed = None if self._sealed is None else self._sealed.append_times
-        segment.append_times.recover(sealed, self._recovery_point, segment.next_offset)
+        certain_offset = self._recovery_point
+        if self._clean:
+            certain_offset = 0 if sealed is None else sealed.end_offset
+        segment.append_times.recover(sealed, certain_offset, segment.next_offset)
 
     def _end_behind(self, segment: Segment, scan: SegmentScan) -> int:
         """The log end offset of a log whose last segment is damaged."""

@@ -179,7 +179,8 @@ class Segment(ReadableSegment):
         """
         if seal is not None and seal.log_bytes != self.size_bytes:
             seal = None
-        self.append_times.adopt(None if seal is None else seal.append_times)
+        if not self.append_times.settled:
+            self.append_times.adopt(None if seal is None else seal.append_times)
         if seal is None:
             return False
         files = self._seams.files
