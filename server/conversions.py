@@ -1,11 +1,12 @@
 """Conversion of stored messages for old readers, without holding up the others.
 
-Few conversions run at a time, so that what they hold in memory is bounded however many old readers
-there are. Each runs in turns of the loop, and compresses and decompresses in a thread.
+Few requests are converted at a time, so that what that holds in memory is bounded however many old
+readers there are. Each runs in turns of the loop, and compresses and decompresses in a thread.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..protocol.errors import HorologError
@@ -14,7 +15,7 @@ from ..protocol.records.layout import Buffer
 from .work import Turns, Work
 
 CONCURRENT = 2
-"""Two, so that a small conversion need not wait for a large one."""
+"""Requests at a time: two, so that a small one need not wait for a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,23 @@ class Conversions:
         self._work = work
         self._places = asyncio.Semaphore(CONCURRENT)
         self.under_way = 0
-        """Conversions that have begun and are not done."""
+        """Requests that have a place."""
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place. What is to be converted is read only then."""
+        async with self._places:
+            self.under_way += 1
+            try:
+                yield
+            finally:
+                self.under_way -= 1
 
     async def downconvert(self, data: Buffer, limits: Limits) -> tuple[Downconverted, float]:
         """The slice as a reader of format v0 gets it, and the seconds of work that this took.
 
-        Raises what `downconversion` raises.
+        To be called in a `place`. Raises what `downconversion` raises.
         """
-        async with self._places:
-            self.under_way += 1
-            try:
-                return await self._convert(data, limits)
-            finally:
-                self.under_way -= 1
-
-    async def _convert(self, data: Buffer, limits: Limits) -> tuple[Downconverted, float]:
         clock = self._work.time
         turns = Turns(clock)
         seconds = 0.0

@@ -16,7 +16,6 @@ from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.downconversion import DamagedSlice
 from ...storage.log import Log
-from ...storage.reading import Slice
 from ..conversions import Limits
 from ..parking import Partition
 from ..work import Turns
@@ -138,13 +137,13 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """What was read for a reader that does not know its format."""
+    """A partition that has to be read once more, for a reader that does not know its format."""
 
     topic: str
+    wanted: FetchPartition
+    size_bytes: int
+    limit_bytes: int
     result: FetchPartitionResult
-    found: Slice
-    data: bytes
-    limits: Limits
 
 
 @dataclass(slots=True)
@@ -170,26 +169,30 @@ class _Reading:
         return Later(task, task.result)
 
     async def _converted(self, response: FetchResponse) -> FetchResponse:
-        for unreadable in self.unreadable:
-            try:
-                await self._convert(unreadable)
-            except Exception as error:
-                result = unreadable.result
-                outcome = self.services.outcomes.of(error, api="fetch")
-                result.error_code, result.error_message = outcome
-                result.high_watermark, result.records = -1, b""
+        async with self.services.conversions.place():
+            for unreadable in self.unreadable:
+                try:
+                    await self._convert(unreadable)
+                except Exception as error:
+                    result = unreadable.result
+                    outcome = self.services.outcomes.of(error, api="fetch")
+                    result.error_code, result.error_message = outcome
+                    result.high_watermark = -1
         return response
 
     async def _convert(self, unreadable: _Unreadable) -> None:
-        figures = self.services.figures.topic(unreadable.topic)
+        topic, wanted = unreadable.topic, unreadable.wanted
+        log = self.services.logs.find(topic, wanted.partition)
+        found = log.read(wanted.fetch_offset, unreadable.size_bytes)
+        limits = Limits(unreadable.limit_bytes, log.settings.max_decompressed_bytes)
         try:
-            converted, seconds = await self.services.conversions.downconvert(
-                unreadable.data, unreadable.limits
-            )
+            converted, seconds = await self.services.conversions.downconvert(found.read(), limits)
         except DamagedSlice as error:
-            assert unreadable.found.segment is not None
-            raise unreadable.found.segment.damage(unreadable.found.position) from error
+            assert found.segment is not None
+            raise found.segment.damage(found.position) from error
+        unreadable.result.high_watermark = found.high_watermark
         unreadable.result.records = bytes(converted.data)
+        figures = self.services.figures.topic(topic)
         figures.bytes_out += len(converted.data)
         if converted.messages:
             figures.converted("fetch_down", converted.messages, converted.used_bytes, seconds)
@@ -233,15 +236,14 @@ class _Reading:
             result.append_times = [
                 AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
             ]
-        data = b"" if too_large else found.read()
         result.high_watermark = found.high_watermark
-        result.records = data
-        if not data:
+        size_bytes = 0 if too_large else found.size
+        if not size_bytes:
             return
         self.empty = False
-        self.budget_bytes = max(self.budget_bytes - len(data), 0)
+        self.budget_bytes = max(self.budget_bytes - size_bytes, 0)
         if found.magic > 0 and self.version < FIRST_VERSION_WITH_V1:
-            limits = Limits(limit_bytes, log.settings.max_decompressed_bytes)
-            self.unreadable.append(_Unreadable(topic, result, found, data, limits))
-        else:
-            self.services.figures.topic(topic).bytes_out += len(data)
+            self.unreadable.append(_Unreadable(topic, wanted, size_bytes, limit_bytes, result))
+            return
+        result.records = found.read()
+        self.services.figures.topic(topic).bytes_out += len(result.records)

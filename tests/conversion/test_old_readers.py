@@ -1,6 +1,7 @@
 """fetch 0 and 1 over the wire: format v0 always, whatever is stored; 2 and 3: what is stored."""
 
 import asyncio
+import tracemalloc
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -348,6 +349,32 @@ async def test_few_conversions_run_at_a_time(broker: Broker, client: Wire) -> No
     assert most == CONCURRENT
     assert conversions.under_way == 0
     assert broker.figures.topic("a").converted_messages == {"fetch_down": 50_000}
+
+
+async def test_slices_are_not_read_before_they_can_be_converted(
+    broker: Broker, client: Wire
+) -> None:
+    """Twenty readers of 2 MB each do not make the broker hold 40."""
+    await client.call(create_topic("a"))
+    many = message_set(*[NOW] * 55_000)
+    await client.call(produce("a", many))
+    readers = [await Wire.open(broker.addresses.native) for _ in range(20)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for reader in readers:
+            reader.send(FETCH, 1, fetch("a", (0, 0), partition_max_bytes=len(many)))
+        for _ in range(5):  # each lets the broker handle what has come, and convert a little
+            await client.call(MetadataRequest())
+        assert broker.services.conversions.under_way == CONCURRENT
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+        for reader in readers:
+            reader.writer.transport.abort()
+    assert held < 4 * CONCURRENT * len(many)
+    while broker.services.conversions.under_way:
+        await client.call(MetadataRequest())
 
 
 async def test_a_reader_that_leaves_ends_its_conversion(broker: Broker, client: Wire) -> None:
