@@ -372,14 +372,18 @@ class StampingMachine(LogMachine):
     ALWAYS = LogMachine.ALWAYS | {"message.timestamp.type": LOG_APPEND_TIME}
 
 
-@pytest.mark.parametrize("machine", [LogMachine, StampingMachine])
+EVERY_MACHINE = pytest.mark.parametrize("machine", [LogMachine, StampingMachine])
+PHASES = [phase for phase in Phase if phase is not Phase.explain]
+
+
+@EVERY_MACHINE
 def test_the_log_behaves_like_a_list(machine: type[LogMachine]) -> None:
-    profile = settings()
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=profile.max_examples,
-            stateful_step_count=30 if profile.max_examples <= 100 else profile.stateful_step_count,
-            phases=[phase for phase in Phase if phase is not Phase.explain],
-        ),
-    )
+    few = settings(max_examples=100, stateful_step_count=30, phases=PHASES)
+    run_state_machine_as_test(machine, settings=few)
+
+
+@pytest.mark.soak
+@EVERY_MACHINE
+def test_the_log_behaves_like_a_list_for_long(machine: type[LogMachine]) -> None:
+    """As many examples and steps as the profile says."""
+    run_state_machine_as_test(machine, settings=settings(phases=PHASES))
