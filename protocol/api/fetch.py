@@ -93,7 +93,7 @@ FETCH: Final = Api(
     max_version=3,
     request=FetchRequest,
     response=FetchResponse,
-    doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as v1; 2 "
-    "and 3 give what is stored, one format in an answer. In version 3 the first non-empty "
-    "partition gives its first message whole, however large.",
+    doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "
+    "v1; 2 and 3 give what is stored, one format in an answer. In version 3 the first "
+    "non-empty partition gives its first message whole, however large.",
 )
