@@ -17,7 +17,6 @@ from horolog.testing.power_cuts import PowerCuts, State
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 
-SYNC_SITE = "append_times.AppendTimes.sync: sync *.appendtime"
 TOPIC = "t"
 SMALL = {"segment.bytes": "250", "index.interval.bytes": "50"}
 
@@ -242,9 +241,18 @@ def test_25_no_power_cut_makes_a_time_wrong(
     assert survive(life, folder, random) > 50
 
 
-def test_26_without_the_sync_it_is_noticed(folder: Path, random: Random) -> None:
-    life = Life(folder / "life", without=SYNC_SITE)
-    sets(life)
-    assert SYNC_SITE in life.recording.sites
+@pytest.mark.parametrize(
+    ("site", "workload"),
+    [
+        pytest.param("append_times.AppendTimes.sync: sync *.appendtime", sets, id="checkpoint"),
+        pytest.param("flush.FlushWork.run: sync *.appendtime", rolls, id="roll"),
+    ],
+)
+def test_26_without_the_sync_it_is_noticed(
+    site: str, workload: Callable[[Life], None], folder: Path, random: Random
+) -> None:
+    life = Life(folder / "life", without=site)
+    workload(life)
+    assert site in life.recording.sites
     with pytest.raises(AssertionError):
         survive(life, folder, random)

@@ -1,0 +1,108 @@
+"""Append times after `kill -9` on a real server under load: none is wrong."""
+
+import asyncio
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from horolog.client.admin import Admin
+from horolog.client.consumer import Consumer
+from horolog.client.errors import ConnectionFailed
+from horolog.client.producer import Producer
+from horolog.protocol.records.sets import NewRecord
+from horolog.testing.program import ServerProcess, serving
+
+SETTINGS = {"segment.bytes": "8000", "retention.ms": "-1"}
+ROUNDS = 4
+
+
+@dataclass
+class Load:
+    """What was sent, and when: by value, the time before and after."""
+
+    kind: str
+    sent: dict[bytes, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def topic(self) -> str:
+        return self.kind.lower()
+
+
+async def write_until_killed(server: ServerProcess, load: Load, rng: random.Random) -> None:
+    async with Producer(server.native, acks="all") as producer:
+        while True:
+            values = [b"%d" % (len(load.sent) + number) for number in range(rng.randrange(1, 5))]
+            began = time.time() * 1000
+            load.sent |= dict.fromkeys(values, (began, float("inf")))
+            try:
+                await producer.send_many(
+                    load.topic, [NewRecord(value, timestamp_ms=0) for value in values]
+                )
+            except ConnectionFailed:
+                return
+            load.sent |= dict.fromkeys(values, (began, time.time() * 1000))
+
+
+async def one_life(server: ServerProcess, loads: list[Load], rng: random.Random) -> None:
+    killer = asyncio.get_running_loop().call_later(
+        rng.uniform(0.3, 0.8), server.process.send_signal, signal.SIGKILL
+    )
+    async with asyncio.TaskGroup() as writers:
+        for load in loads:
+            writers.create_task(write_until_killed(server, load, rng))
+    killer.cancel()
+
+
+async def create(server: ServerProcess, loads: list[Load]) -> None:
+    async with Admin(server.native) as admin:
+        for load in loads:
+            settings = SETTINGS | {"message.timestamp.type": load.kind}
+            await admin.create_topic(load.topic, settings=settings)
+
+
+async def known(server: ServerProcess, load: Load) -> list[int | None]:
+    """The append times, which are right where they are known."""
+    async with Consumer(server.native, append_times=True, max_wait_ms=0) as consumer:
+        consumer.assign(load.topic, offset=0)
+        read = []
+        while batch := await consumer.fetch():
+            read += batch
+    for record in read:
+        if record.append_time_ms is not None:
+            assert record.value is not None
+            began, ended = load.sent[record.value]
+            assert int(began) <= record.append_time_ms <= ended
+            if load.kind == "LogAppendTime":
+                assert record.append_time_ms == record.timestamp_ms
+    return [record.append_time_ms for record in read]
+
+
+@pytest.mark.timeout(120)
+def test_20_kills_leave_no_wrong_append_time(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    rng = random.Random(request.config.getoption("--hypothesis-seed"))
+    loads = [Load("CreateTime"), Load("LogAppendTime")]
+    before: dict[str, list[int | None]] = {load.topic: [] for load in loads}
+    often = ("--set", "recovery.point.checkpoint.interval.ms=50")
+    with serving(tmp_path / "data", *often) as server:
+        asyncio.run(create(server, loads))
+        assert server.stop() == 0
+    for _ in range(ROUNDS):
+        with serving(tmp_path / "data", *often) as server:
+            for load in loads:
+                now = asyncio.run(known(server, load))
+                kept = len(before[load.topic])
+                assert now[:kept] == before[load.topic], "what is known stays known"
+                before[load.topic] = now
+            asyncio.run(one_life(server, loads, rng))
+            assert server.process.wait() == -signal.SIGKILL
+    with serving(tmp_path / "data") as server:
+        for load in loads:
+            times = asyncio.run(known(server, load))
+            assert len(times) > 50, "there was no load to speak of"
+            assert sum(ms is not None for ms in times) > len(times) / 2
