@@ -9,6 +9,7 @@ from .consume import consume
 from .offsets import offsets
 from .output import emit
 from .produce import produce
+from .repair import repair
 from .stored import dump, verify
 from .topics import topics
 
@@ -63,3 +64,4 @@ app.command()(consume)
 app.command()(offsets)
 app.command()(dump)
 app.command()(verify)
+app.command()(repair)

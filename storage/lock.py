@@ -15,6 +15,8 @@ from .files import File, Files
 
 LOCK_FILE: Final = ".lock"
 
+_ADVICE: Final = "stop that broker, or start this one with another --data-dir"
+
 
 class DirectoryLock:
     """Holds the lock of `directory` from construction to `release`.
@@ -23,7 +25,8 @@ class DirectoryLock:
     the lock file cannot be made.
     """
 
-    def __init__(self, files: Files, directory: Path) -> None:
+    def __init__(self, files: Files, directory: Path, *, advice: str = _ADVICE) -> None:
+        """`advice` is what to do when somebody else holds the lock."""
         path = directory / LOCK_FILE
         self._files = files
         self._path = path
@@ -33,8 +36,7 @@ class DirectoryLock:
             self._file: File = files.lock(path)
         except BlockingIOError:
             raise StorageError(
-                f"the data directory {directory} is in use by {_holder(files, path)}; stop that "
-                "broker, or start this one with another --data-dir"
+                f"the data directory {directory} is in use by {_holder(files, path)}; {advice}"
             ) from None
         # The lock is held already; a full disk may keep only the number from being written.
         with suppress(OSError):

@@ -223,12 +223,12 @@ class _Search:
         alone = scan_log_file(
             self._file, position, following, next_offset=first, gaps=self._gaps, check_crc=True
         )
-        if alone.problem is not Problem.NONE or self._contradicted(entry.offset, following):
+        if alone.problem is not Problem.NONE or self._contradicted(first, entry.offset, following):
             return None
         return position, first
 
-    def _contradicted(self, offset: int, following: int) -> bool:
-        """Whether what comes behind an entry with this offset shows that the offset is wrong."""
+    def _contradicted(self, first_offset: int, offset: int, following: int) -> bool:
+        """Whether what comes behind an entry with these offsets shows that they are wrong."""
         entry = _entry_at(self._file, following, self._size_bytes)
         if entry is None:
             return False
@@ -237,5 +237,7 @@ class _Search:
             return True
         if self._gaps or first == offset + 1:
             return False
+        if first_offset == self._due_offset:
+            return True  # The bad bytes in front of it were a message once.
         second = _entry_at(self._file, following + ENTRY_OVERHEAD + entry.size, self._size_bytes)
         return second is not None and _first_offset(second) == entry.offset + 1

@@ -24,13 +24,12 @@ from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from .inspect import MAX_DECOMPRESSED_BYTES
 from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES
 from .names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
-from .position_records import HEADER, good_records
-from .positions import POSITIONS_FILE
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from .verify_checksums import read_seals
+from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
 
-__all__ = ["Finding", "verify"]
+__all__ = ["Finding", "PartitionCheck", "verify"]
 
 _DELETE_CHECKPOINT: Final = (
     "nothing: the next start goes on as if there were none and recovers every log in full"
@@ -69,13 +68,13 @@ def _verify_alone(files: Files, directory: Path, max_decompressed_bytes: int) ->
             recovery_point = decode_checkpoint(content).get(key)
     unclean = read_marker(files, parent) if recovery_point is not None else None
     clean = unclean is not None and key not in unclean
-    check = _PartitionCheck(
+    check = PartitionCheck(
         files, directory, gaps, recovery_point, max_decompressed_bytes, clean=clean
     )
     yield from check.run()
 
 
-class _PartitionCheck:
+class PartitionCheck:
     """One partition's folder. `end_offset` is right once `run` is exhausted."""
 
     def __init__(
@@ -84,10 +83,12 @@ class _PartitionCheck:
         directory: Path,
         gaps: bool,
         recovery_point: int | None,
-        max_decompressed_bytes: int,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         *,
         clean: bool = False,
     ) -> None:
+        """`recovery_point` is `None` when it is not known; `clean` says that the log was stopped
+        cleanly."""
         self._files = files
         self._directory = directory
         self._gaps = gaps
@@ -167,7 +168,7 @@ class _DataDirectoryCheck:
         recovery_points = self._checkpoint(RECOVERY_POINTS)
         log_starts = self._checkpoint(LOG_START_OFFSETS)
         unclean = self._marker()
-        self._check_positions()
+        self._found += check_positions(self._files, self._directory)
         yield from self._found
         folders: dict[tuple[str, int], Path] = {}
         for name in self._files.names(self._directory):
@@ -184,7 +185,7 @@ class _DataDirectoryCheck:
                 rule = f"{TOPICS_FILE} does not have this partition: the next start adopts it"
                 yield Finding(path, None, rule, NOTHING, error=False)
             gaps = entry is None or entry.gaps
-            check = _PartitionCheck(
+            check = PartitionCheck(
                 self._files,
                 path,
                 gaps,
@@ -224,27 +225,6 @@ class _DataDirectoryCheck:
             advice = "nothing: the next start recovers every log, as after a crash"
             self._error(CLEAN_SHUTDOWN, None, rule, advice)
         return unclean
-
-    def _check_positions(self) -> None:
-        path = self._directory / POSITIONS_FILE
-        if not self._files.exists(path):
-            return
-        advice = "nothing: the next start sets these bytes aside as .broken and keeps the rest"
-        try:
-            content = self._files.read_bytes(path)
-        except OSError as error:
-            self._error(POSITIONS_FILE, None, f"it cannot be read: {error}", "see the disk")
-            return
-        if not content.startswith(HEADER):
-            self._error(POSITIONS_FILE, 0, "it does not begin as a positions file does", advice)
-            return
-        end = len(HEADER)
-        for position, after, _ in good_records(content, end):
-            if position > end:
-                self._error(POSITIONS_FILE, end, "a record's CRC does not fit", advice)
-            end = after
-        if end < len(content):
-            self._error(POSITIONS_FILE, end, "the last record is not whole", advice)
 
     def _missing_folders(
         self, topics: Mapping[str, TopicEntry], folders: Mapping[tuple[str, int], Path]

@@ -1,0 +1,83 @@
+"""`horolog repair`: put damaged stored files right, without a broker."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..clock import SystemClock
+from ..storage.events import ignore_events
+from ..storage.files import SystemFiles
+from ..storage.repair import Repair, RepairPlan
+from ..storage.repair_plan import Step
+from .errors import CommandFailed, WrongUsage
+from .options import Json
+from .output import emit, json_line
+
+
+def repair(
+    directory: Annotated[
+        Path, typer.Argument(help="A data directory, or the folder of one partition.")
+    ],
+    as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Put damaged stored files right.
+
+    Shows what is wrong and what it would do, and asks. Good messages stay, with their offsets;
+    everything that is taken away is kept beside it as .broken. The broker has to be stopped. Exit
+    code 1 when something cannot be repaired.
+    """
+    files = SystemFiles()
+    try:
+        repairing = Repair(files, directory, clock=SystemClock(), observe=ignore_events)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    try:
+        plan = repairing.plan()
+        _show(plan, directory, as_json)
+        if plan.possible:
+            _ask(yes)
+            repairing.carry_out(plan)
+    finally:
+        repairing.release()
+    left = sum(not step.done for step in plan.steps)
+    if not as_json and plan.possible:
+        emit([f"{directory}: repaired; `horolog verify` looks at it once more"])
+    if left:
+        raise CommandFailed(f"{left} found to be wrong that cannot be repaired; see above")
+
+
+def _show(plan: RepairPlan, directory: Path, as_json: bool) -> None:
+    steps = list(plan.steps)
+    if as_json:
+        emit(json_line(_fields(step)) for step in steps)
+        return
+    for step in steps:
+        where = str(step.path)
+        if step.position is not None:
+            where += f" at byte {step.position}"
+        emit([f"{where}: {step.wrong}", f"    to do: {step.action}"])
+    if not steps:
+        emit([f"{directory}: nothing to repair"])
+
+
+def _fields(step: Step) -> dict[str, object]:
+    return {
+        "path": str(step.path),
+        "position": step.position,
+        "wrong": step.wrong,
+        "action": step.action,
+        "removed_bytes": step.removed_bytes,
+        "possible": step.done,
+    }
+
+
+def _ask(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise WrongUsage("nothing was changed: standard input is no terminal; --yes does not ask")
+    if not typer.confirm("Do this?", err=True):
+        raise CommandFailed("nothing was changed")
