@@ -29,6 +29,7 @@ from .http import HttpServer
 from .listener import Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
 from .maintenance import Maintenance
+from .memory_limit import fitting_limits, memory_left
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .trusted_time import TrustedTime
@@ -150,6 +151,7 @@ class Broker:
 
     def _open_storage(self, cleanups: AsyncExitStack) -> int:
         """Open the data directory; returns how many connections there may be beside its files."""
+        self._fit_memory()
         settings = self.settings
         capacity, open_files = share_files(
             raise_file_limit(), settings.max_connections, settings.max_open_files
@@ -180,6 +182,17 @@ class Broker:
         self._leave_time()
         return capacity
 
+    def _fit_memory(self) -> None:
+        """Lower what clients may take where the process may not take that much."""
+        fitting = fitting_limits(self.settings, memory_left())
+        lowered = {
+            name: limit for name, limit in fitting.items() if limit != getattr(self.settings, name)
+        }
+        if lowered:
+            reason = "the process may not take enough memory (ulimit -v, or its container's limit)"
+            self.observe("limits_lowered", reason=reason, **lowered)
+            self.settings = replace(self.settings, **fitting)  # type: ignore[arg-type]
+
     def _leave_time(self) -> None:
         """Tell the next start when the data was in use."""
         with contextlib.suppress(OSError):
@@ -190,6 +203,8 @@ class Broker:
         work = Work(loop)
         cleanups.push_async_callback(work.stop)
         syncs = ThreadPoolExecutor(1, "sync")
+        # Now, and not when a sync is needed: then there may be no memory for a thread.
+        syncs.submit(int)
         cleanups.callback(syncs.shutdown)
         commits = GroupCommit(syncs, loop.call_soon_threadsafe, self.clock, self._synced)
         cleanups.push_async_callback(self._commits_done, commits)

@@ -106,6 +106,10 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._drop("protocol", error.cause)
             return
+        except MemoryError:
+            self._reader.let_go()
+            self._drop("memory", "there was no memory for the request")
+            return
         self._frames.extend(frames)
         if frames:
             self._frame_deadline.stop()

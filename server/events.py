@@ -115,15 +115,23 @@ def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> An
     def add_time(_: Any, __: str, fields: Any) -> Any:
         return {"time": format_time(clock.now_ms())} | fields
 
+    # Without local variables: these are people's messages, and may be large.
     last: list[Any]
     if log_format == "json":
+        transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         last = [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(transformer),
             structlog.processors.JSONRenderer(default=str),
         ]
     else:
         colors = stream.isatty()
-        last = [structlog.dev.ConsoleRenderer(colors=colors, timestamp_key="time")]
+        last = [
+            structlog.dev.ConsoleRenderer(
+                colors=colors,
+                timestamp_key="time",
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     return structlog.wrap_logger(
         structlog.PrintLogger(stream),
         processors=[structlog.processors.add_log_level, add_time, *last],

@@ -61,7 +61,7 @@ class Segment(ReadableSegment):
                 finally:
                     file.close()
             segment._keep_creation_time()
-        except OSError:
+        except (OSError, MemoryError):
             segment._unmake()
             raise
         return segment
@@ -114,7 +114,7 @@ class Segment(ReadableSegment):
             self.offset_index.write_from(offset_entries)
             self._write_time_entries(time_entries)
             self.append_times.add(self.next_offset, found.last_offset + 1, append_time_ms)
-        except OSError:
+        except (OSError, MemoryError):
             self._cut_back(position, offset_entries, time_entries)
             raise
         if not position:
@@ -150,7 +150,7 @@ class Segment(ReadableSegment):
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
             self._keep_creation_time()
-            self.append_times.cut_back()
+            self.append_times.take_back()
         except OSError as error:
             raise StorageError(
                 f"{self.log_path}: a failed write could not be taken back ({error}); "

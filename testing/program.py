@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,10 +117,12 @@ def serving(
     *arguments: str | Path,
     command: str = "serve",
     env: dict[str, str] | None = None,
+    limits: Mapping[int, int] | None = None,
 ) -> Iterator[ServerProcess]:
     """A server on free ports, from its ready line on; killed at the end of the block.
 
-    Raises `RuntimeError` with what it wrote when it does not get ready.
+    `limits` are resource limits of the process, as `{resource.RLIMIT_AS: bytes}`. Raises
+    `RuntimeError` with what it wrote when it does not get ready.
     """
     log = data_dir.parent / f"{data_dir.name}.log"
     places = ["--data-dir", data_dir, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
@@ -130,6 +134,7 @@ def serving(
             stderr=stderr,
             env=_clean_environment() | (env or {}),
             text=True,
+            preexec_fn=partial(_set_limits, limits) if limits else None,
         ) as process,
     ):
         try:
@@ -141,6 +146,11 @@ def serving(
             yield ServerProcess(process, match["native"], match["http"], data_dir, log)
         finally:
             process.kill()
+
+
+def _set_limits(limits: Mapping[int, int]) -> None:
+    for number, limit in limits.items():
+        resource.setrlimit(number, (limit, limit))
 
 
 def _clean_environment() -> dict[str, str]:

@@ -1,0 +1,60 @@
+"""How much memory the process may take, and what clients may take of it.
+
+Python does not survive that nothing at all is left: then even the report of the failure fails. So
+where the system allows little (`ulimit -v`, a container), the limits of clients are lowered to
+what fits, and a request that is too large is refused by its size.
+"""
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ..config.broker import BrokerSettings
+
+BUFFERED_SHARE: Final = 4
+"""All clients together may make the broker hold one part in so many of what is left."""
+
+REQUEST_SHARE: Final = 8
+"""The largest request, and the largest answer, take one part in so many: each is there up to four
+times while it is worked on."""
+
+OWN_BYTES: Final = 128 << 20
+"""Address space that the process takes after its start whatever clients do: for the stacks of
+threads, the allocator's arenas, libraries that are loaded late."""
+
+SMALLEST_BYTES: Final = 1 << 20
+"""No limit is lowered below this: the largest message that is allowed by default has to fit."""
+
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_USED: Final = Path("/sys/fs/cgroup/memory.current")
+
+
+def memory_left() -> int | None:
+    """Bytes that this process may still take, `None` where there is no limit."""
+    left = []
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    with suppress(OSError, ValueError, IndexError):
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            left.append(limit - pages * resource.getpagesize() - OWN_BYTES)
+    with suppress(OSError, ValueError):
+        # The file says "max" where there is no limit, which is no number.
+        left.append(int(_CGROUP_LIMIT.read_text()) - int(_CGROUP_USED.read_text()))
+    return max(min(left), 0) if left else None
+
+
+def fitting_limits(settings: BrokerSettings, left_bytes: int | None) -> dict[str, int]:
+    """What `max_buffered_bytes`, `max_frame_bytes` and `max_response_bytes` may be."""
+    shares = {
+        "max_buffered_bytes": BUFFERED_SHARE,
+        "max_frame_bytes": REQUEST_SHARE,
+        "max_response_bytes": REQUEST_SHARE,
+    }
+    limits = {name: int(getattr(settings, name)) for name in shares}
+    if left_bytes is None:
+        return limits
+    return {
+        name: min(limit, max(left_bytes // shares[name], SMALLEST_BYTES))
+        for name, limit in limits.items()
+    }
