@@ -183,8 +183,8 @@ class AppendTimes:
     def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
         """Note that the messages between the two offsets were appended, all at once.
 
-        `append_time_ms` is -1 when it is not known. After an `OSError` nothing is noted, and
-        `cut_back` has to take away what may have been written.
+        `append_time_ms` is -1 when it is not known. When this raises nothing is noted, and
+        `take_back` has to remove what may have been written. Raises `OSError`.
         """
         if first_offset != self.end_offset:
             self.end_at(first_offset)
@@ -193,14 +193,18 @@ class AppendTimes:
             self.end_offset = next_offset
             return
         data = ENTRY.pack(first_offset - self.base_offset, append_time_ms)
+        self.cut_back()
+        crc = crc32(data, self._crc)
+        self._surplus = True
         self._write(data)
         if self._blocks.count == self._count:
             self._blocks.take(data, next_offset - self.base_offset)
-        self._count += 1
-        self._crc = crc32(data, self._crc)
+        self._crc, self._count = crc, self._count + 1
         self._last_ms = append_time_ms
-        self.largest_ms = max(self.largest_ms, append_time_ms)
+        if append_time_ms > self.largest_ms:
+            self.largest_ms = append_time_ms
         self.end_offset = next_offset
+        self._surplus = False
 
     def truncate(self, end_offset: int, next_offset: int) -> None:
         """Forget what is told of offsets from `end_offset` on, where the messages end now.
@@ -213,6 +217,12 @@ class AppendTimes:
         self._retake(end_offset, self._count)
         self.end_offset = min(told_offset, next_offset)
         self.cut_back()
+
+    def take_back(self) -> None:
+        """Remove what an `add` that raised may have left. Raises `OSError`."""
+        if self._surplus:
+            self._blocks = Blocks()
+            self.cut_back()
 
     def cut_back(self) -> None:
         """Take away whatever the file holds beyond the entries. Raises `OSError`."""
@@ -383,15 +393,12 @@ class AppendTimes:
             return b""
 
     def _write(self, data: bytes) -> None:
-        self.cut_back()
-        self._surplus = True
         try:
             file = self._file()
         except FileNotFoundError:
             self._seams.files.open(self.path, create=True).close()
             file = self._file()
         file.pwrite(data, self.size_bytes)
-        self._surplus = False
         self._unsynced = True
 
     def _file(self) -> File:

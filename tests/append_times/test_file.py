@@ -449,7 +449,7 @@ def test_a_failed_write_is_cut_back(
     files.fail("pwrite", errno.ENOSPC, name=".appendtime", written=written_bytes)
     with pytest.raises(OSError, match="space"):
         times.add(END, END + 1, 300)
-    times.cut_back()
+    times.take_back()
     assert (tmp_path / NAME).read_bytes() == encoded(SETS)
     assert told(times) == ALL
     times.add(END, END + 1, 301)
@@ -465,7 +465,7 @@ def test_what_could_not_be_cut_back_is_cut_before_the_next_write(
     with pytest.raises(OSError, match="output"):
         times.add(END, END + 1, 300)
     with pytest.raises(OSError, match="output"):
-        times.cut_back()
+        times.take_back()
     times.add(END, END + 1, 301)
     assert (tmp_path / NAME).read_bytes() == encoded([*SETS, (12, 301)])
 
