@@ -26,8 +26,7 @@ threads, the allocator's arenas, libraries that are loaded late."""
 SMALLEST_BYTES: Final = 1 << 20
 """No limit is lowered below this: the largest message that is allowed by default has to fit."""
 
-_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
-_CGROUP_USED: Final = Path("/sys/fs/cgroup/memory.current")
+_CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def memory_left() -> int | None:
@@ -38,10 +37,20 @@ def memory_left() -> int | None:
         if limit != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             left.append(limit - pages * resource.getpagesize() - OWN_BYTES)
-    with suppress(OSError, ValueError):
-        # The file says "max" where there is no limit, which is no number.
-        left.append(int(_CGROUP_LIMIT.read_text()) - int(_CGROUP_USED.read_text()))
+    with suppress(OSError, ValueError, KeyError):
+        left.append(_left_in_container(_CGROUP))
     return max(min(left), 0) if left else None
+
+
+def _left_in_container(cgroup: Path) -> int:
+    """Raises `ValueError` where there is no limit: the file says "max" then, which is no number.
+
+    Cached files count as used, but are given up when the memory is needed.
+    """
+    limit = int((cgroup / "memory.max").read_text())
+    used = int((cgroup / "memory.current").read_text())
+    statistics = dict(line.split(" ") for line in (cgroup / "memory.stat").read_text().splitlines())
+    return limit - used + int(statistics["file"])
 
 
 def fitting_limits(settings: BrokerSettings, left_bytes: int | None) -> dict[str, int]:

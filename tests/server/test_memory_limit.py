@@ -1,9 +1,11 @@
 """Limits of clients that follow from how much memory there is."""
 
+from pathlib import Path
+
 import pytest
 
 from horolog.config.broker import broker_settings
-from horolog.server.memory_limit import SMALLEST_BYTES, fitting_limits
+from horolog.server.memory_limit import SMALLEST_BYTES, _left_in_container, fitting_limits
 
 MIB = 1 << 20
 SETTINGS = broker_settings()
@@ -38,3 +40,16 @@ def test_settings_that_are_lower_stay() -> None:
     fitting = fitting_limits(low, 0)
     assert fitting["max_buffered_bytes"] == SMALLEST_BYTES
     assert fitting["max_frame_bytes"] == 2000
+
+
+def test_cached_files_do_not_count_in_a_container(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    (tmp_path / "memory.stat").write_text("anon 200\nfile 650\nkernel 50\n")
+    assert _left_in_container(tmp_path) == 750
+
+
+def test_a_container_without_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("max\n")
+    with pytest.raises(ValueError, match="max"):
+        _left_in_container(tmp_path)
