@@ -188,18 +188,21 @@ class AppendTimes:
         """
         if first_offset != self.end_offset:
             self.end_at(first_offset)
-        append_time_ms = max(append_time_ms, NO_TIMESTAMP)
-        if append_time_ms == self._tail_ms() == NO_TIMESTAMP:
-            self.end_offset = next_offset
-            return
-        data = ENTRY.pack(first_offset - self.base_offset, append_time_ms)
-        self.cut_back()
+        if append_time_ms < 0:
+            append_time_ms = NO_TIMESTAMP
+            if self._tail_ms() < 0:
+                self.end_offset = next_offset
+                return
+        if self._surplus:
+            self.cut_back()
+        relative, blocks, count = first_offset - self.base_offset, self._blocks, self._count
+        data = ENTRY.pack(relative, append_time_ms)
         crc = crc32(data, self._crc)
         self._surplus = True
-        self._write(data)
-        if self._blocks.count == self._count:
-            self._blocks.take(data, next_offset - self.base_offset)
-        self._crc, self._count = crc, self._count + 1
+        self._write(data, count * ENTRY.size)
+        if blocks.count == count:
+            blocks.add(relative, append_time_ms, crc)
+        self._crc, self._count = crc, count + 1
         self._last_ms = append_time_ms
         if append_time_ms > self.largest_ms:
             self.largest_ms = append_time_ms
@@ -392,13 +395,13 @@ class AppendTimes:
         except FileNotFoundError:
             return b""
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, position: int) -> None:
         try:
-            file = self._file()
+            file = self._seams.open_files.use(self.path)
         except FileNotFoundError:
             self._seams.files.open(self.path, create=True).close()
             file = self._file()
-        file.pwrite(data, self.size_bytes)
+        file.pwrite(data, position)
         self._unsynced = True
 
     def _file(self) -> File:
