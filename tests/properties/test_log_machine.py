@@ -372,7 +372,13 @@ class StampingMachine(LogMachine):
     ALWAYS = LogMachine.ALWAYS | {"message.timestamp.type": LOG_APPEND_TIME}
 
 
-EVERY_MACHINE = pytest.mark.parametrize("machine", [LogMachine, StampingMachine])
+EVERY_MACHINE = pytest.mark.parametrize(
+    "machine",
+    [
+        pytest.param(LogMachine, id="fault41-any-topic"),
+        pytest.param(StampingMachine, id="fault41-LogAppendTime"),
+    ],
+)
 PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 
