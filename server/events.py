@@ -22,6 +22,8 @@ _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "erro
 
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "append_times_dropped": "warning",
+        "append_times_unreadable": "warning",
         "checkpoint_ignored": "warning",
         "clean_stop_doubted": "warning",
         "clock_behind_log": "warning",

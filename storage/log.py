@@ -379,7 +379,7 @@ class Log(ReadableLog):
         long, and nobody waits for append times. May run in a thread of its own. Raises `OSError`.
         """
         point = self.recovery_point
-        if self.safe_point < point and self._list.sync_append_times():
+        if self.safe_point < point and self._list.sync_append_times(point):
             # A cut meanwhile has lowered both.
             self.safe_point = min(point, self.recovery_point)
 

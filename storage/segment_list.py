@@ -114,12 +114,13 @@ class SegmentList:
             self._append_maxima = self.segments, maxima
         return maxima
 
-    def sync_append_times(self) -> bool:
-        """Bring the append times to stable storage; false when some cannot be any more.
+    def sync_append_times(self, offset: int) -> bool:
+        """Bring the append times below `offset` to stable storage; false when that cannot be.
 
-        May run in a thread of its own. Raises `OSError` when that is found out.
+        May run in a thread of its own. Raises `OSError` when it is found out that it cannot.
         """
-        return all(segment.append_times.sync() for segment in self.segments)
+        below = (segment for segment in self.segments if segment.base_offset < offset)
+        return all(segment.append_times.sync() for segment in below)
 
     @property
     def prepared(self) -> bool:
