@@ -89,27 +89,26 @@ def assert_nothing_lost(data_dir: Path, load: Load) -> str:
             stored = asyncio.run(read_all(server, topic))
             assert [offset for offset, _ in stored] == list(range(len(stored)))
             assert set(acknowledged) <= set(stored)
-            assert acknowledged
+        assert any(load.acknowledged.values())
         assert server.stop() == 0
     assert not [found for found in verify(SystemFiles(), data_dir) if found.error]
     return log.read_text()[before:]
 
 
-@pytest.mark.parametrize("signals", [1, 5], ids=["once", "again-and-again"])
-def test_22_a_stop_under_load_is_clean(tmp_path: Path, signals: int) -> None:
+def test_22_a_stop_under_load_is_clean_however_often_it_is_asked_for(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with serving(data_dir, *SMALL_SEGMENTS) as server:
         assert not (data_dir / MARKER).exists()
         load = Load(server)
         terminate = partial(server.process.send_signal, signal.SIGTERM)
-        asyncio.run(load.write({200 + 2 * number: terminate for number in range(signals)}))
+        asyncio.run(load.write({200 + 2 * number: terminate for number in range(5)}))
         assert server.process.wait(30) == 0
         assert "Traceback" not in server.log.read_text()
     assert (data_dir / MARKER).read_bytes() == b"", "every log was closed cleanly"
     assert "log_recovered" not in assert_nothing_lost(data_dir, load)
 
 
-@pytest.mark.parametrize("answers", [0, 1, 3, 10])
+@pytest.mark.parametrize("answers", [0, 3])
 def test_22_a_kill_during_the_stop(tmp_path: Path, answers: int) -> None:
     """With the marker everything is as it should be at once; without it, after recovery."""
     data_dir = tmp_path / "data"
@@ -147,19 +146,15 @@ def receive(client: socket.socket) -> bytes:
         return stream.read(int.from_bytes(stream.read(LENGTH_BYTES), "big"))
 
 
-@pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
-def test_22_time_in_which_the_broker_is_stopped_is_not_its_clients_fault(
-    tmp_path: Path, event_loop: str
-) -> None:
+def test_22_time_in_which_the_broker_is_stopped_is_not_its_clients_fault(tmp_path: Path) -> None:
     """A request whose second half came while nobody could read it is not late."""
-    deadline = ["--set", "request.deadline.ms=200", "--set", f"event.loop={event_loop}"]
     request = native.encode_request(PRODUCE, 2, 7, "c", produce("a", message_set(5)))
     with (
-        serving(tmp_path / "data", *deadline) as server,
+        serving(tmp_path / "data", "--set", "request.deadline.ms=200") as server,
         socket.create_connection(split_address(server.native)) as client,
         socket.create_connection(split_address(server.native)) as silent,
     ):
-        for number in range(3):
+        for number in range(2):
             client.sendall(request[:-5])
             if not number:
                 silent.sendall(request[:-5])
