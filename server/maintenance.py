@@ -168,7 +168,9 @@ class Maintenance:
     async def _look_at_clock(self) -> None:
         self._trusted_time.look()
         at_ms = self._trusted_time.trusted_ms
-        await self._work.in_storage_thread(lambda: self._directory.seen(at_ms))
+        # The lock file may be somebody else's, who lets us write it but not set its time.
+        with contextlib.suppress(PermissionError):
+            await self._work.in_storage_thread(lambda: self._directory.seen(at_ms))
 
     async def _delete(self) -> None:
         deletions = self._directory.deletions
