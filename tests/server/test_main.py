@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -18,7 +17,9 @@ from horolog.testing.requests import fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
 PROGRAM = """
-import json, sys
+import json, resource, sys
+if sys.argv[2:]:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
 from horolog.config.broker import broker_settings
 from horolog.server.main import serve
 sys.exit(serve(broker_settings(json.loads(sys.argv[1]))))
@@ -33,18 +34,14 @@ async def process(
     given = {"data.dir": str(data_dir), "listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
     given |= {name.replace("_", "."): value for name, value in settings.items()}
 
-    def limit_files() -> None:
-        if open_files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
-
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         PROGRAM,
         json.dumps(given),
+        *([] if open_files is None else [str(open_files)]),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=limit_files,
     )
     try:
         yield started
