@@ -6,6 +6,7 @@ from pathlib import Path
 from ..protocol.errors import HorologError, StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem
 from .files import File
+from .salvage import offsets_at
 from .segment_scan import SegmentScan, scan_log_file
 
 LOOK_BACK_BYTES = 4 << 20
@@ -46,14 +47,19 @@ def damage_of(scan: SegmentScan) -> Damage:
     return Damage(scan.good_bytes, scan.next_offset, scan.rule, scan.later_format)
 
 
-def first_damage(file: File, start: int, met: int, size_bytes: int, offset: int) -> Damage:
-    """Where the damage begins that a reader met at byte `met`, on its way from byte `start`.
+def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset: int) -> Damage:
+    """Where the damage begins that a reader met at byte `met`, on its way from byte `start`, where
+    an entry begins.
 
-    An entry with `offset` begins at `start`. Readers look at sizes and offsets only, so that they
-    meet a changed size one entry late, or later. Raises `OSError`.
+    Readers look at sizes and offsets only, so that they meet a changed size one entry late, or
+    later. Raises `OSError`.
     """
+    offset = base_offset
     if met - start <= LOOK_BACK_BYTES:
         end = min(met + 1, size_bytes)
+        offsets = offsets_at(file, start, size_bytes)
+        if offsets is not None:
+            offset = max(offsets[0], base_offset)
         scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=True)
         if scan.problem is not Problem.NONE and scan.good_bytes < met:
             return damage_of(scan)

@@ -26,7 +26,7 @@ from .append_times import AppendTimes
 from .damage import LOOK_BACK_BYTES, Damage, first_damage
 from .files import File
 from .offset_index import OffsetIndex
-from .salvage import first_offset_at
+from .salvage import offsets_at
 from .seams import Seams
 from .segment_scan import SegmentScan, scan_log_file
 from .time_index import TimeIndex
@@ -173,6 +173,11 @@ class ReadableSegment:
             if plain and offset >= self.base_offset:
                 raise self.damage(position)
 
+    def _index_entry_before(self, position: int) -> tuple[int, int]:
+        """Offset and position of the last entry in front of `position` that the index knows."""
+        count = self.offset_index.count_before(position)
+        return self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+
     @property
     def readable_bytes(self) -> int:
         """Where the entries end that can be read: at the end of the log, or at its damage."""
@@ -200,9 +205,10 @@ class ReadableSegment:
         The segment remembers them: from there on it is not read any more.
         """
         if self.damaged is None or position < self.damaged.position:
-            count = self.offset_index.count_before(position)
-            offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
-            self.damaged = first_damage(self.file, start, position, self.size_bytes, offset)
+            _, start = self._index_entry_before(position)
+            self.damaged = first_damage(
+                self.file, start, position, self.size_bytes, self.base_offset
+            )
             if self.on_damage is not None:
                 self.on_damage(self)
         return self.damaged.error(self.log_path)
@@ -219,15 +225,20 @@ class ReadableSegment:
 
         Raises `StorageError` when one is not good.
         """
-        count = self.offset_index.count_before(start + 1)
-        offset, begin = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+        offset, begin = self._index_entry_before(start + 1)
         if end - begin > LOOK_BACK_BYTES:
             return
-        first = first_offset_at(self.file, begin, end, offset)
+        offsets = offsets_at(self.file, begin, end)
+        if offsets is None:
+            raise self.damage(begin)
+        first, last = offsets
+        in_place = first <= offset <= last
+        if not begin:
+            in_place = first >= offset if self.gaps else first == offset
         scan = scan_log_file(
             self.file, begin, end, next_offset=first, gaps=self.gaps, check_crc=True
         )
-        if first > offset and not (self.gaps and not count):
+        if not in_place:
             raise self.damage(begin)
         if scan.problem is not Problem.NONE:
             raise self.damage(scan.good_bytes)

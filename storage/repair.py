@@ -179,16 +179,19 @@ class Repair:
 
     def _look_at_positions(self, plan: RepairPlan, root: Path) -> None:
         for finding in check_positions(self._files, root):
-            plan.positions = True
-            action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
-            path = root / POSITIONS_FILE
-            plan.directory_steps.append(Step(path, finding.position, finding.rule, action))
+            if finding.error:
+                plan.positions = True
+                action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
+                step = Step(root / POSITIONS_FILE, finding.position, finding.rule, action)
+                plan.directory_steps.append(step)
 
     def _look_for_missing(self, plan: RepairPlan, root: Path) -> None:
         for entry in self._topics.values():
             for partition in range(0 if entry.deleting else entry.partitions):
                 path = root / folder_name(entry.name, partition)
-                if not self._files.exists(path):
+                if self._files.exists(path) and not self._files.is_directory(path):
+                    self._set_aside(plan, path, "it is not a folder", "a partition belongs there")
+                if path in plan.aside or not self._files.exists(path):
                     plan.missing.append(path)
                     wrong = f"{TOPICS_FILE} has this partition, but its folder is not there"
                     action = "make an empty one; its messages, if it had any, are gone"

@@ -81,7 +81,8 @@ def stretches(
             limit_offset=limit_offset,
         )
         if scan.good_bytes > position:
-            first = first_offset_at(file, position, scan.good_bytes, next_offset)
+            offsets = offsets_at(file, position, scan.good_bytes)
+            first = next_offset if offsets is None else offsets[0]
             yield Stretch(position, scan.good_bytes, first, scan.next_offset)
         position, next_offset = scan.good_bytes, scan.next_offset
         if scan.problem is Problem.NONE:
@@ -123,11 +124,10 @@ def good_after(
     return found
 
 
-def first_offset_at(file: File, position: int, size_bytes: int, next_offset: int) -> int:
-    """The offset of the first message of the good entry at `position`, which was to be
-    `next_offset`."""
+def offsets_at(file: File, position: int, size_bytes: int) -> tuple[int, int] | None:
+    """The first and the last offset in the entry at `position`; `None` when it is not good."""
     entry = _entry_at(file, position, size_bytes)
-    return next_offset if entry is None else _first_offset(entry)
+    return None if entry is None else (_first_offset(entry), entry.offset)
 
 
 def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
 from ..protocol.records.kernel import Problem, walk
-from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP
+from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
 from .segment import Segment
@@ -224,6 +224,8 @@ def _find_in_segment(
             raise segment.damage(position + stopped)
         if at >= 0:
             end = at + _entry_bytes(data, at)
+            if not segment.base_offset <= _offset(data, at) < segment.next_offset:
+                raise segment.damage(position + at)
             found = _open_entry(view, segment, data[at:end], target_ms, position + at)
             if found is not None:
                 segment.check_entries(position + at, position + end)
@@ -249,6 +251,10 @@ def _find_in_segment(
 def _is_gone(view: SearchView, segment: Segment) -> bool:
     """Whether the segment was dropped meanwhile, or ends before the log start."""
     return segment.dropped or segment.next_offset <= view.log_start_offset
+
+
+def _offset(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + SIZE_AT], "big", signed=True)
 
 
 def _entry_bytes(data: bytes, position: int) -> int:

@@ -136,6 +136,8 @@ class Startup:
                 if (entry.name, partition) in folders:
                     continue
                 path = self._directory / folder_name(entry.name, partition)
+                if self._files.exists(path):
+                    continue  # Something else is in its place: opening the log tells it.
                 self._files.make_directory(path)
                 self.missing.add((entry.name, partition))
                 self._observe(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from .files import Files
-from .findings import Finding
+from .findings import NOTHING, Finding
 from .position_records import HEADER, good_records
 from .positions import POSITIONS_FILE
 
@@ -21,6 +21,9 @@ def check_positions(files: Files, directory: Path) -> Iterator[Finding]:
         content = files.read_bytes(path)
     except OSError as error:
         yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+        return
+    if HEADER.startswith(content):
+        yield Finding(path, None, "nothing is in it yet", NOTHING, error=False)
         return
     if not content.startswith(HEADER):
         yield Finding(path, 0, "it does not begin as a positions file does", _ADVICE)
