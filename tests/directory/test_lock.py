@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 from horolog.protocol.errors import StorageError
 from horolog.storage.files import SystemFiles
 from horolog.storage.lock import DirectoryLock
+from horolog.testing.files import FaultyFiles
 
 HOLD = """
 import sys
@@ -56,4 +58,31 @@ def test_a_lock_file_without_a_number(content: bytes, tmp_path: Path, files: Sys
     (tmp_path / ".lock").write_bytes(content)
     with pytest.raises(StorageError, match="another process"):
         DirectoryLock(files, tmp_path)
+    lock.release()
+
+
+def test_it_remembers_when_the_directory_was_last_in_use(
+    tmp_path: Path, files: SystemFiles
+) -> None:
+    first = DirectoryLock(files, tmp_path)
+    assert first.last_seen_ms is None
+    first.seen(1_479_144_272_509)
+    first.release()
+    for _ in range(2):
+        # Taking the lock is no use yet: a start that fails, or is killed, changes nothing.
+        again = DirectoryLock(files, tmp_path)
+        assert again.last_seen_ms == 1_479_144_272_509
+        again.release()
+
+
+def test_a_time_that_cannot_be_read_or_set_keeps_nobody_out(tmp_path: Path) -> None:
+    files = FaultyFiles(SystemFiles())
+    DirectoryLock(files, tmp_path).release()
+    files.fail("modified_ms", errno.EACCES)
+    lock = DirectoryLock(files, tmp_path)
+    assert lock.last_seen_ms is None
+    lock.release()
+    files.fail("set_modified_ms", errno.EPERM)
+    lock = DirectoryLock(files, tmp_path)
+    assert lock.last_seen_ms is not None
     lock.release()
