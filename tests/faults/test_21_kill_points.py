@@ -31,7 +31,7 @@ each_workload = pytest.mark.parametrize(
     "workload", WORKLOADS, ids=lambda workload: workload.__name__
 )
 
-TIMES_KILLED_IN_RECOVERY = 5
+TIMES_KILLED_IN_RECOVERY = 3
 """For each workload; the soak kills at every operation of the recovery of every state."""
 
 NAMED_POINTS = {
