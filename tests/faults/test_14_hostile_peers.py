@@ -32,7 +32,7 @@ EACH_KIND = 500
 MAX_BUFFERED_BYTES = 64 * MIB
 ANSWER_BYTES = MIB // 4
 LARGE_FRAME_BYTES = 30 * MIB
-DEADLINE_MS = 5_000
+DEADLINE_MS = 3_000
 
 CONNECTION_BYTES = 80 * 1024
 """What a connection may cost beside what it holds: a receive buffer of 64 KiB, and objects."""
@@ -59,6 +59,8 @@ class Crowd:
     largest_bytes: int = 0
     """The most memory that the server was seen to have."""
     sockets: list[socket.socket] = field(default_factory=list)
+    late: list[socket.socket] = field(default_factory=list)
+    """Those of which the server expects the rest of a request."""
 
     async def connect(self, count: int) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
@@ -90,7 +92,7 @@ async def silent(crowd: Crowd, _: Random) -> None:
 
 async def half_sent(crowd: Crowd, random: Random) -> None:
     """Begin a request, and add a byte to it now and then."""
-    made = await crowd.connect(EACH_KIND)
+    made = crowd.late = await crowd.connect(EACH_KIND)
     for client in made:
         await crowd.push(client, struct.pack(">i", 1000) + bytes(random.randrange(20)))
     for _ in range(5):
@@ -126,6 +128,14 @@ async def heavy(crowd: Crowd, _: Random) -> None:
     most = struct.pack(">i", LARGE_FRAME_BYTES) + b"\x95" + bytes(LARGE_FRAME_BYTES - MIB)
     for client in await crowd.connect(8):
         await crowd.push(client, most)
+
+
+async def at_end(client: socket.socket) -> bool:
+    """Wait until the server has closed; False if it sends something instead."""
+    try:
+        return not await asyncio.get_running_loop().sock_recv(client, 1)
+    except ConnectionError:
+        return True
 
 
 KINDS: tuple[Callable[[Crowd, Random], Awaitable[None]], ...] = (
@@ -176,6 +186,8 @@ async def crowded(server: ServerProcess, random: Random) -> tuple[Crowd, list[fl
 async def _attack(crowd: Crowd, random: Random) -> None:
     for kind in KINDS:
         await kind(crowd, random)
+    for client in crowd.late:
+        assert await at_end(client), "the deadline closes it, whatever trickles"
 
 
 @pytest.mark.timeout(300)
