@@ -9,6 +9,7 @@ new file that replaces it.
 import errno
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -237,8 +238,11 @@ class Positions:
         content = self._files.read_bytes(self._path)
         if not content.startswith(HEADER):
             if not HEADER.startswith(content):
-                self._set_aside("positions_damaged", content, 0)
-            return  # The next commit replaces the file.
+                kept = self._set_aside("positions_damaged", content, 0)
+                with suppress(OSError):
+                    if kept:
+                        self._file = self._create()
+            return  # Else the next commit replaces the file.
         written, damaged, end = self._load(content)
         self._file = self._files.open(self._path)
         self._size = end
@@ -266,15 +270,18 @@ class Positions:
             end = after
         return written, damaged, end
 
-    def _set_aside(self, event: str, content: bytes, position: int) -> None:
-        """Keep bytes that are taken out of use, and tell."""
+    def _set_aside(self, event: str, content: bytes, position: int) -> bool:
+        """Keep bytes that are taken out of use, and tell; says whether they are kept."""
         end = position + len(content)
+        done = True
         try:
             kept = str(keep_bytes(self._files, self._path, position, end))
         except OSError as error:
             # A full disk is what tears commits; it must not keep the broker from starting too.
             kept = f"nowhere: {error}"
+            done = False
         self._observe(event, path=str(self._path), position=position, bytes=len(content), kept=kept)
+        return done
 
 
 def _check_name(name: str) -> None:
