@@ -91,6 +91,8 @@ def scan_log_file(
     wanted = _CHUNK_BYTES
     while scan.good_bytes < size_bytes:
         data = file.pread(min(wanted, size_bytes - scan.good_bytes), scan.good_bytes)
+        if not data:  # Somebody has cut the file.
+            return scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
         found = walk(
             data,
             0,
@@ -116,7 +118,7 @@ def scan_log_file(
             continue
         wanted = _entry_bytes(data, found.end)
         left = size_bytes - scan.good_bytes
-        if found.problem is not Problem.PARTIAL or wanted > left or not data:
+        if found.problem is not Problem.PARTIAL or wanted > left:
             zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
                 file, scan.good_bytes, size_bytes
             )
