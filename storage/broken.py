@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from .files import File, Files
+from .files import File, Files, replacing
 from .names import BROKEN_SUFFIX
 
 _CHUNK_BYTES = 1 << 20
@@ -53,21 +53,13 @@ def _names(stem: str) -> Iterator[str]:
 
 
 def _copy(files: Files, source: File, start: int, end: int, kept: Path) -> None:
-    # Under another name until it is whole: a crash in between must not leave half a copy.
-    temporary = kept.with_name(kept.name + ".tmp")
-    copy = files.open(temporary, create=True)
-    try:
-        copy.truncate(0)
+    # A crash in between must not leave half a copy.
+    with replacing(files, kept) as copy:
         for position in range(start, end, _CHUNK_BYTES):
             data = source.pread(min(_CHUNK_BYTES, end - position), position)
             if data.strip(b"\0"):  # zeros need no room on the disk
                 copy.pwrite(data, position - start)
         copy.truncate(end - start)
-        copy.sync()
-    finally:
-        copy.close()
-    files.rename(temporary, kept)
-    files.sync_directory(kept.parent)
 
 
 def _is_copy(files: Files, source: File, start: int, end: int, kept: Path) -> bool:

@@ -3,13 +3,20 @@
 `SystemFiles` is the real one; `horolog.testing` ships others that fail or record.
 """
 
+import errno
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+PASSING_ERRORS: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""Nothing is wrong with the disk: what fails works again with room on it, or a free handle."""
 
 
 class File(Protocol):
@@ -210,17 +217,31 @@ def make_directory_safely(files: Files, path: Path) -> None:
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
-    """Give `path` the content `data` at once: a reader, or a power cut, sees the old or the new.
+    """Give `path` the content `data` at once: a reader, or a power cut, sees the old or the new."""
+    with replacing(files, path) as file:
+        file.pwrite(data, 0)
 
-    A temporary file beside it is written and synced, renamed over it, and the directory synced.
+
+@contextmanager
+def replacing(files: Files, path: Path) -> Iterator[File]:
+    """An empty file to be written, which then takes the place of `path` at once and safely.
+
+    It is a temporary file beside it: synced, renamed over it, and the directory synced.
     """
     temporary = path.with_name(path.name + ".tmp")
-    file = files.open(temporary, create=True)
+    with suppress(FileNotFoundError):
+        # Perhaps a sync of it failed once: the system may take its pages for written since.
+        files.unlink(temporary)
     try:
-        file.truncate(0)
-        file.pwrite(data, 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
+        file = files.open(temporary, create=True)
+        try:
+            yield file
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            files.unlink(temporary)  # On a full disk it is in the way.
+        raise
     files.sync_directory(path.parent)

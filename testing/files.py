@@ -1,8 +1,9 @@
 """Files that fail when a test wants them to, and that remember what was done with them."""
 
 import os
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,17 @@ T = TypeVar("T")
 
 _NEVER_FAIL = ("exists", "is_directory")
 """The operating system's answer no instead."""
+
+_MAY_BE_LATE = (
+    "make_directory",
+    "remove_directory",
+    "rename",
+    "set_modified_ms",
+    "sync",
+    "sync_directory",
+    "truncate",
+    "unlink",
+)
 
 
 @dataclass(slots=True)
@@ -29,6 +41,8 @@ class Fault:
     name: str
     written: int
     """How many bytes a failing `pwrite` leaves in the file."""
+    late: bool
+    """Whether what fails is done all the same, as when only the answer of a disk is lost."""
 
     def strikes(self, kind: str, path: Path) -> bool:
         """Whether the operation that is about to happen fails. Counts it."""
@@ -42,6 +56,27 @@ class Fault:
         return True
 
 
+@dataclass(slots=True)
+class Hold:
+    """Operations that take as long as a test wants: they are waited for, and let go."""
+
+    kind: str
+    name: str
+    reached: threading.Event = field(default_factory=threading.Event)
+    """Set when the first of them has begun."""
+    _let_go: threading.Event = field(default_factory=threading.Event)
+
+    def let_go(self) -> None:
+        """Let them, and all that come later, be done."""
+        self._let_go.set()
+
+    def wait(self, kind: str, path: Path) -> None:
+        """Begin an operation; returns when it may go on."""
+        if kind == self.kind and path.name.endswith(self.name):
+            self.reached.set()
+            self._let_go.wait()
+
+
 class FaultyFiles:
     """`Files` on other `Files`, with operations that fail as `fail` asks.
 
@@ -52,8 +87,11 @@ class FaultyFiles:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._faults: list[Fault] = []
+        self._holds: list[Hold] = []
         self.operations: list[tuple[str, str]] = []
         """Kind and file name of every operation, the failed ones too, in order."""
+        self.failed: list[tuple[str, str]] = []
+        """Those that were made to fail."""
         self.open_count = 0
         """Files that are open now."""
 
@@ -66,9 +104,16 @@ class FaultyFiles:
         times: int = 1,
         name: str = "",
         written: int = 0,
+        late: bool = False,
     ) -> None:
         """Let operations fail; see `Fault`."""
-        self._faults.append(Fault(kind, error, passing, times, name, written))
+        self._faults.append(Fault(kind, error, passing, times, name, written, late))
+
+    def hold(self, kind: str, name: str = "") -> Hold:
+        """Hold operations up until they are let go, in whatever thread they are asked for."""
+        hold = Hold(kind, name)
+        self._holds.append(hold)
+        return hold
 
     def heal(self) -> bool:
         """Let everything work again; say whether anything that was to fail did not yet."""
@@ -83,8 +128,11 @@ class FaultyFiles:
     def check(self, kind: str, path: Path) -> Fault | None:
         """Note an operation; the fault that strikes it, if there is one."""
         self.operations.append((kind, path.name))
+        for hold in self._holds:
+            hold.wait(kind, path)
         for fault in self._faults:
             if fault.strikes(kind, path):
+                self.failed.append((kind, path.name))
                 return fault
         return None
 
@@ -92,6 +140,8 @@ class FaultyFiles:
         """Do `action`, unless a fault strikes."""
         fault = self.check(kind, path)
         if fault is not None:
+            if fault.late and kind in _MAY_BE_LATE:
+                action()
             raise OSError(fault.error, os.strerror(fault.error), str(path))
         return action()
 

@@ -306,10 +306,11 @@ def sync_site(frame: FrameType | None, kind: str, path: Path) -> str:
     callers: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__", "")).rpartition(".")[2]
-        callers.insert(0, f"{module}.{frame.f_code.co_qualname}")
-        if module != "files":
+        if module != "contextlib":
+            callers.insert(0, f"{module}.{frame.f_code.co_qualname}")
+        if module not in ("contextlib", "files"):
             break
         frame = frame.f_back
     name = f"*{path.suffix}" if path.name[:1].isdigit() else path.name
     where = "" if kind == "sync_directory" else f" {name}"
-    return f"{' > '.join(callers)}: {kind}{where}"
+    return f"{' > '.join(callers[:2])}: {kind}{where}"

@@ -17,7 +17,9 @@ TRIED = pytest.StashKey[list[tuple[str, Enumeration]]]()
 def folder() -> Iterator[Path]:
     """An empty folder, in memory where there is such a place: there a state takes no time."""
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="horolog-disks-", dir=memory if os.access(memory, os.W_OK) else None
+    ) as name:
         yield Path(name)
 
 

@@ -23,27 +23,26 @@ CHECKPOINT = "checkpoints.write_checkpoint > files.replace_file"
 
 CAUGHT_BY = {
     "append_times.AppendTimes.sync: sync *.appendtime": "rolls",
-    "broken._copy: sync *.tmp": RECOVERY,
-    "broken._copy: sync positions.53.broken.tmp": RECOVERY,
-    "broken._copy: sync_directory": RECOVERY,
+    "broken._copy > files.replacing: sync *.tmp": RECOVERY,
+    "broken._copy > files.replacing: sync positions.53.broken.tmp": RECOVERY,
+    "broken._copy > files.replacing: sync_directory": RECOVERY,
     f"{CHECKPOINT}: sync log-start-offset-checkpoint.tmp": "rolls",
     f"{CHECKPOINT}: sync recovery-point-offset-checkpoint.tmp": "rolls",
     f"{CHECKPOINT}: sync_directory": "truncation",
     "clean_shutdown.leave_marker > files.replace_file: sync_directory": "stops",
-    "clean_shutdown.take_marker: sync_directory": "stops",
     "flush.FlushWork.run > files.replace_file: sync index-checksums.tmp": "rolls",
     "flush.FlushWork.run > files.replace_file: sync_directory": "rolls",
-    "flush.FlushWork.run: sync *.index": "rolls",
+    "flush.FlushWork._sync_index: sync *.index": "rolls",
+    "flush.FlushWork._sync_index: sync *.timeindex": "rolls",
     "flush.FlushWork.run: sync *.log": "torn_sets",
-    "flush.FlushWork.run: sync *.timeindex": "rolls",
     "flush.FlushWork.run: sync_directory": "torn_sets",
     "log_directory.LogDirectory._make_folders: sync_directory": "positions",
     "log_directory.LogDirectory.open > files.make_directory_safely: sync_directory": "torn_sets",
     "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention",
     "positions.Positions._compact > files.replace_file: sync positions.tmp": "compaction",
     "positions.Positions._compact > files.replace_file: sync_directory": "compaction",
-    "positions.Positions._create > files.replace_file: sync positions.tmp": "positions",
-    "positions.Positions._create > files.replace_file: sync_directory": "positions",
+    "positions.Positions._open_or_create > files.replace_file: sync positions.tmp": "positions",
+    "positions.Positions._open_or_create > files.replace_file: sync_directory": "positions",
     "positions.Positions._write: sync positions": "positions",
     "topics.write_topics > files.replace_file: sync topics.json.tmp": "positions",
     "topics.write_topics > files.replace_file: sync_directory": "torn_sets",
@@ -54,7 +53,10 @@ HARMLESS = {
     "clean_shutdown.leave_marker > files.replace_file: sync .kafka_cleanshutdown.tmp": (
         "a log that does not end where its checkpoint says is recovered all the same"
     ),
-    "flush.FlushWork.run: sync *.appendtime": "append times that may be wrong are unknown",
+    "clean_shutdown.take_marker: sync_directory": (
+        "a log that does not end where its checkpoint says is recovered all the same"
+    ),
+    "flush.FlushWork._sync_index: sync *.appendtime": "append times that may be wrong are unknown",
     "positions.Positions._open: sync positions": (
         "the next start cuts the same bytes again, the next commit syncs that they are gone"
     ),

@@ -66,7 +66,7 @@ def _use(
         found[data.directory.log(*key).log_end_offset - 1] = (START_MS, b"hello")
     directory = data.restart()
     for key, found in messages.items():
-        assert _messages_of(directory.log(*key)) == found
+        assert messages_of(directory.log(*key)) == found
     assert data.events.named("log_recovered") == []
     _check_events(data.events, promise)
 
@@ -91,13 +91,13 @@ def _check_positions(directory: LogDirectory, promise: Promise) -> None:
         assert (None if position is None else position.offset) in allowed
 
 
-def _messages_of(log: Log) -> dict[int, Message]:
+def messages_of(log: Log) -> dict[int, Message]:
     return {offset: (ms, value) for offset, ms, _, value in read_messages(log)}
 
 
 def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
     """What was promised of one log; returns the messages."""
-    found = _messages_of(log)
+    found = messages_of(log)
     assert list(found) == sorted(found)
     if not log.gaps:
         assert list(found) == list(range(log.log_start_offset, log.log_end_offset))

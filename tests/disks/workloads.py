@@ -1,5 +1,10 @@
 """Short lives of a data directory, each about one thing that has to survive a power cut."""
 
+import errno
+from contextlib import suppress
+
+from horolog.protocol.errors import StorageError
+
 from .life import Life
 
 SMALL_SEGMENTS = {"segment_bytes": 130, "index_interval_bytes": 50}
@@ -190,6 +195,32 @@ def unsynced(life: Life) -> None:
     for timestamp_ms in (20, 30, 25, 40):
         life.append("t", timestamp_ms)
     life.append("t", 50, value_bytes=60)
+
+
+def fill(life: Life) -> None:
+    """Messages in several segments and a position, and a clean stop."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS, retention_ms=1000)
+    for timestamp_ms in (10, 20, 30, 40, 50):
+        life.append("t", timestamp_ms)
+    life.commit("job", "t", 1)
+    life.close()
+
+
+def half_deleted(life: Life) -> None:
+    """Killed with a deletion begun, sets that are not synced, and a torn one at the end."""
+    fill(life)
+    life.open()
+    life.create("gone", retention_ms=5)
+    life.append("gone", 10)
+    life.commit("job", "gone", 1)
+    life.append("t", 55)
+    life.append("t", 56)
+    life.files.fail("rename", errno.EIO, name="gone-0")
+    with suppress(StorageError):
+        life.delete("gone")
+    *_, last = life.log("t").segments
+    last.log_path.write_bytes(last.log_path.read_bytes() + b"torn")
 
 
 WORKLOADS = (
