@@ -6,7 +6,6 @@ counts or nothing. When most of the file is overwritten positions, the live ones
 new file that replaces it.
 """
 
-import errno
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Final
 from ..protocol.errors import InvalidGroupId, InvalidRequest, StorageError
 from .broken import keep_bytes
 from .events import Observer
-from .files import File, Files, replace_file
+from .files import PASSING_ERRORS, File, Files, replace_file
 from .names import MAX_TOPIC_NAME
 from .position_records import (
     COMMIT,
@@ -43,7 +42,6 @@ MIN_COMPACTION_BYTES: Final = 1 << 20
 """Below this a rewrite saves nothing worth its two syncs."""
 
 _COMPACTED_RECORD_ENTRIES = 1_000
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 Key = tuple[str, int]
@@ -140,9 +138,9 @@ class Positions:
         if self._failure is not None:
             raise StorageError(f"positions cannot be written: {self._failure}")
         try:
-            file = self._file or self._create()
+            file = self._file or self._open_or_create()
         except OSError as error:
-            raise StorageError(f"{self._path} cannot be made: {error}") from error
+            raise StorageError(f"{self._path} cannot be written: {error}") from error
         try:
             file.pwrite(record, self._size)
         except OSError as error:
@@ -158,10 +156,11 @@ class Positions:
         self._apply(change)
         self._compact_if_due()
 
-    def _create(self) -> File:
-        replace_file(self._files, self._path, HEADER)
+    def _open_or_create(self) -> File:
+        if not self._size:
+            replace_file(self._files, self._path, HEADER)
+            self._size = len(HEADER)
         self._file = self._files.open(self._path)
-        self._size = len(HEADER)
         return self._file
 
     def _cut_back(self, file: File, cause: OSError) -> None:
@@ -171,7 +170,7 @@ class Positions:
         except OSError as error:
             self._failure = f"{self._path} cannot be cut back ({error}); restart the broker"
             return
-        if cause.errno not in _NO_ROOM:
+        if cause.errno not in PASSING_ERRORS:
             self._failure = f"writing {self._path} failed ({cause}); restart the broker"
 
     def _apply(self, change: Change) -> None:
@@ -217,10 +216,9 @@ class Positions:
             if self._files.size(self._path) == before:
                 self._failure = None
             raise
-        file = self._files.open(self._path)
         if self._file is not None:
             self._file.close()
-        self._file = file
+            self._file = None  # The next commit opens the new one.
         self._failure = None
         self._size = self._compacted_size = len(content)
         self._observe(

@@ -321,7 +321,7 @@ def test_a_disk_that_is_full_at_the_first_commit(kind: str, tmp_path: Path) -> N
     files = FaultyFiles(SystemFiles())
     positions = Positions(files, tmp_path, ignore_events)
     files.fail(kind, errno.ENOSPC)
-    with pytest.raises(StorageError, match="cannot be made"):
+    with pytest.raises(StorageError, match="cannot be written"):
         positions.commit("job", [position(1)])
     positions.commit("job", [position(2)])
     assert Positions(SystemFiles(), tmp_path, ignore_events).of("job") == [position(2)]
