@@ -25,6 +25,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "append_times_dropped": "warning",
         "append_times_unreadable": "warning",
         "checkpoint_ignored": "warning",
+        "checksums_not_written": "warning",
         "clean_stop_doubted": "warning",
         "clock_behind_log": "warning",
         "clock_stepped": "warning",

@@ -258,6 +258,11 @@ class AppendTimes:
                 file.close()
         return not self._sync_failed
 
+    @property
+    def sync_failed(self) -> bool:
+        """Whether a sync of the file failed, so that none is ever tried again."""
+        return self._sync_failed
+
     def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> Told:
         """What is told of the messages from one offset on, up to another or as far as `sets_max`
         entries reach.

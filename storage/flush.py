@@ -5,15 +5,15 @@ The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcom
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ..clock import Clock
-from .files import File, Files, replace_file
+from .files import PASSING_ERRORS, File, Files, replace_file
 from .index_checksums import FILE_NAME
 
 
@@ -28,9 +28,14 @@ class FlushWork:
     """Index files of segments that were closed since the last sync."""
     seals: bytes | None
     """New content of the `index-checksums` file."""
+    new_seals: frozenset[int]
+    """Base offsets of the segments that `index_paths` are of."""
     sync_directory: bool
     log_files: list[File] = field(default_factory=list)
     """Log files, oldest first; handles of this work's own, closed by `run`."""
+    unfinished: OSError | None = None
+    """Why the indexes or their checksums have to wait for another sync: there was no room, or no
+    free handle. All messages are safe all the same."""
 
     def run(self) -> None:
         """Sync, in order: logs, indexes, names, checksums. Raises `OSError`."""
@@ -40,18 +45,35 @@ class FlushWork:
         finally:
             self.close()
         for path in self.index_paths:
-            try:
-                index = self.files.open(path)
-            except FileNotFoundError:
-                continue  # retention dropped the segment since this work was handed out
-            try:
-                index.sync()
-            finally:
-                index.close()
+            with self._may_be_finished_later():
+                self._sync_index(path)
         if self.sync_directory:
             self.files.sync_directory(self.directory)
-        if self.seals is not None:
-            replace_file(self.files, self.directory / FILE_NAME, self.seals)
+        if self.seals is not None and self.unfinished is None:
+            with self._may_be_finished_later():
+                replace_file(self.files, self.directory / FILE_NAME, self.seals)
+
+    @contextmanager
+    def _may_be_finished_later(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            self.unfinished = error
+
+    def _sync_index(self, path: Path) -> None:
+        try:
+            index = self.files.open(path)
+        except FileNotFoundError:
+            return  # retention dropped the segment since this work was handed out
+        try:
+            index.sync()
+        except OSError as error:
+            # It must not be tried again, whatever the reason was.
+            raise OSError(errno.EIO, f"{path}: {error}") from error
+        finally:
+            index.close()
 
     def close(self) -> None:
         """Give up the handles."""

@@ -5,7 +5,6 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 of it is in `readable_log`.
 """
 
-import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from .admission import Target, admit, check_stored
 from .appended import NOTHING_APPENDED, Appended
-from .files import Buffer
+from .files import PASSING_ERRORS, Buffer
 from .flush import FlushWork
 from .index_file import RELATIVE_OFFSET_MAX
 from .readable_log import ReadableLog
@@ -25,10 +24,7 @@ from .seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
 
-_PASSING_ERRORS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-)
-"""Write errors after which a log works again once there is room, or a free handle."""
+_REFUSED = "appends to this partition are refused until the broker has been restarted"
 
 
 class Log(ReadableLog):
@@ -193,9 +189,11 @@ class Log(ReadableLog):
                 found = self._walk_for(self._list.active, data)
             self._list.append(data, found, append_time_ms)
         except OSError as error:
-            failure = StorageError(f"{self.path}: the message set could not be written: {error}")
-            if error.errno not in _PASSING_ERRORS:
-                self._fail(failure)
+            what = f"{self.path}: the message set could not be written ({error})"
+            if error.errno in PASSING_ERRORS:
+                raise StorageError(what) from error
+            failure = StorageError(f"{what}; {_REFUSED}")
+            self._fail(failure)
             raise failure from error
         except StorageError as failure:
             self._fail(failure)
@@ -307,8 +305,7 @@ class Log(ReadableLog):
             yield
         except OSError as error:
             failure = StorageError(
-                f"{self.path}: the log could not be {done} ({error}); appends to this partition "
-                "are refused until the broker has been restarted"
+                f"{self.path}: the log could not be {done} ({error}); {_REFUSED}"
             )
             self._fail(failure)
             raise failure from error
@@ -343,15 +340,18 @@ class Log(ReadableLog):
 
     def begin_flush(self) -> FlushWork | None:
         """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run."""
-        nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
-        if self.failure is not None or (nothing_new and not self._list.seals_changed):
-            return None
         try:
-            work = self._list.flush_work(self.recovery_point, self.log_end_offset)
+            return self._begin_flush()
         except OSError as error:
             # Nothing was tried on the disk, so nothing is lost: the next request tries again.
             self._observe("sync_not_started", error=str(error))
             return None
+
+    def _begin_flush(self) -> FlushWork | None:
+        nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
+        if self.failure is not None or (nothing_new and not self._list.seals_changed):
+            return None
+        work = self._list.flush_work(self.recovery_point, self.log_end_offset)
         self.unflushed_since = None
         self._syncs.append(work)
         return work
@@ -360,13 +360,11 @@ class Log(ReadableLog):
         """Take in how `work` went. A failed sync is final: it is never tried again."""
         self._syncs.remove(work)
         if error is not None:
-            self._fail(
-                StorageError(
-                    f"{self.path}: a sync failed ({error}); appends to this partition are refused "
-                    "until the broker has been restarted"
-                )
-            )
+            self._fail(StorageError(f"{self.path}: a sync failed ({error}); {_REFUSED}"))
             return
+        if work.unfinished is not None:
+            self._list.take_back(work)
+            self._observe("checksums_not_written", error=str(work.unfinished))
         self.recovery_point = max(self.recovery_point, work.target_offset)
         self._list.release_synced(self.recovery_point)
         self._watermark.synced(self.recovery_point)
@@ -385,7 +383,10 @@ class Log(ReadableLog):
 
     def flush(self) -> None:
         """Sync everything now. Raises `StorageError`."""
-        work = self.begin_flush()
+        try:
+            work = self._begin_flush()
+        except OSError as error:
+            raise StorageError(f"{self.path}: a sync could not be started ({error})") from error
         if work is not None:
             try:
                 work.run()

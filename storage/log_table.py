@@ -5,7 +5,6 @@ is small and there are many, at its first use too. One that cannot be opened ans
 everybody who asks for it, and stops no other.
 """
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 from ..config.topic import TopicSettings
 from ..protocol.errors import HorologError, InvalidConfig, StorageError
 from .checkpoints import Offsets
+from .files import PASSING_ERRORS
 from .log import Log
 from .log_opening import open_log
 from .names import folder_name
@@ -23,9 +23,6 @@ from .segment_scan import Progress
 from .topic_registry import TopicRegistry
 
 Partition = tuple[str, int]
-
-_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
-"""Reasons for which a log cannot be opened now but perhaps a moment later."""
 
 SMALL_BYTES: Final = 1 << 20
 """A log with no more to recover may be left to its first use: that takes a few milliseconds."""
@@ -198,7 +195,7 @@ class LogTable:
         try:
             log = self._open_with_checkpoints(key, path, progress)
         except OSError as error:
-            passing = clean and error.errno in _PASSING
+            passing = clean and error.errno in PASSING_ERRORS
             failure: HorologError = StorageError(
                 f"{path}: the log cannot be opened: {error}; once that is put right, restart the "
                 "broker"

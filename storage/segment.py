@@ -91,6 +91,12 @@ class Segment(ReadableSegment):
         return segment
 
     @property
+    def paths_to_sync(self) -> list[Path]:
+        """The files that are synced when the segment is closed, beside the log."""
+        _, *others = self.paths
+        return others[:-1] if self.append_times.sync_failed else others
+
+    @property
     def indexes_full(self) -> bool:
         return self.offset_index.full or self.time_index.full
 

@@ -185,9 +185,10 @@ class SegmentList:
                 path
                 for segment in self.segments
                 if segment.base_offset in self.unsynced_indexes
-                for path in segment.paths[1:]
+                for path in segment.paths_to_sync
             ],
             seals=format_seals(self._seals) if self.seals_changed else None,
+            new_seals=frozenset(self.unsynced_indexes),
             sync_directory=self.names_changed,
         )
         try:
@@ -199,6 +200,11 @@ class SegmentList:
         self.seals_changed = self.names_changed = False
         self.unsynced_indexes = set()
         return work
+
+    def take_back(self, work: FlushWork) -> None:
+        """Let the next sync do what `work` could not finish."""
+        self.seals_changed = True
+        self.unsynced_indexes |= work.new_seals
 
     def release_synced(self, recovery_point: int) -> None:
         """Give up the handles of closed segments that are safe."""
