@@ -181,17 +181,13 @@ def test_21_a_kill_at_every_place(
 
 
 @each_workload
-def test_21_a_kill_in_recovery(
-    workload: Workload, folder: Path, random: Random, tell: Tell
-) -> None:
+def test_21_a_kill_in_recovery(workload: Workload, folder: Path, random: Random) -> None:
     points = live(workload, folder / "whole").points()
-    firsts = random.sample(list(points), TIMES_KILLED_IN_RECOVERY)
-    for first in firsts:
+    for first in random.sample(list(points), TIMES_KILLED_IN_RECOVERY):
         kill(workload, folder / "killed", first)
         kill_twice(
             workload, folder, first, random.choice(list(points_in_recovery(folder / "killed")))
         )
-    tell(f"killed {len(firsts)} times, and once more in recovery")
 
 
 @pytest.mark.soak
