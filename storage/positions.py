@@ -239,7 +239,7 @@ class Positions:
                 kept = self._set_aside("positions_damaged", content, 0)
                 with suppress(OSError):
                     if kept:
-                        self._file = self._create()
+                        self._open_or_create()
             return  # Else the next commit replaces the file.
         written, damaged, end = self._load(content)
         self._file = self._files.open(self._path)
