@@ -7,6 +7,7 @@ everybody who asks for it, and stops no other.
 
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,10 @@ SMALL_BYTES: Final = 1 << 20
 EAGER_SECONDS: Final = 0.5
 """How long a start recovers small logs before it leaves the rest of them to their first use."""
 
+RETRY_SECONDS: Final = 1.0
+"""How long a log that could not be recovered for want of room or of handles is left alone; at
+least ten times as long as the try took."""
+
 
 class LogTable:
     """The logs of the partitions it was told of, by topic and partition."""
@@ -52,6 +57,7 @@ class LogTable:
         self._on_cut = on_cut
         self._logs: dict[Partition, Log] = {}
         self._failures: dict[Partition, HorologError] = {}
+        self._retry_at: dict[Partition, float] = {}
         self._unclean: set[Partition] = set()
         self._recovery_points: Offsets = {}
         self._log_starts: Offsets = {}
@@ -110,7 +116,7 @@ class LogTable:
         if log is not None:
             return log
         failure = self._failures.get(key)
-        if failure is not None:
+        if failure is not None and self._seams.clock.monotonic() < self._retry_at.get(key, inf):
             # A new one each time: an exception keeps every traceback that it was raised with.
             raise type(failure)(failure.message)
         return self._open(key)
@@ -163,6 +169,7 @@ class LogTable:
             with suppress(OSError, HorologError):
                 log.close()
         self._failures.pop(key, None)
+        self._retry_at.pop(key, None)
         self._unclean.discard(key)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
@@ -192,13 +199,14 @@ class LogTable:
         began = self._seams.clock.monotonic()
         path = self._directory / folder_name(topic, partition)
         passing = False
+        self._failures.pop(key, None)
         try:
             log = self._open_with_checkpoints(key, path, progress)
         except OSError as error:
-            passing = clean and error.errno in PASSING_ERRORS
+            passing = error.errno in PASSING_ERRORS
+            what_next = "restart the broker" if not passing else "it is tried again"
             failure: HorologError = StorageError(
-                f"{path}: the log cannot be opened: {error}; once that is put right, restart the "
-                "broker"
+                f"{path}: the log cannot be opened: {error}; once that is put right, {what_next}"
             )
         except HorologError as error:
             failure = error
@@ -208,9 +216,14 @@ class LogTable:
         else:
             self._opened(key, log, clean, began)
             return log
-        if not passing:
+        if not passing or not clean:
             self._failures[key] = failure
             self._unclean.add(key)
+        if passing:
+            now = self._seams.clock.monotonic()
+            self._retry_at[key] = now + max(RETRY_SECONDS, 10 * (now - began))
+        else:
+            self._retry_at.pop(key, None)
         self._seams.observe(
             "log_open_failed", topic=topic, partition=partition, path=str(path), error=str(failure)
         )
