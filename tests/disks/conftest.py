@@ -1,14 +1,16 @@
-"""Fixtures of the power cut tests, and the summary of what they tried."""
+"""Fixtures of the disk tests, and the summary of what the power cut tests tried."""
 
 import os
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from .enumeration import Enumeration
+from .small_disk import DISK_BYTES, SmallDisk
 
 TRIED = pytest.StashKey[list[tuple[str, Enumeration]]]()
 
@@ -41,6 +43,35 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
     )
     yield tried
     request.config.stash.setdefault(TRIED, []).append((request.node.name, tried))
+
+
+@pytest.fixture
+def as_root() -> None:
+    """Without the rights of root the test skips by name; with `HOROLOG_REQUIRE=all` it fails."""
+    if os.geteuid() != 0:
+        _not_here("this needs to be root")
+
+
+@pytest.fixture
+def small_disk(
+    tmp_path: Path, as_root: None, require_program: Callable[[str], str]
+) -> Iterator[SmallDisk]:
+    """A real file system with very little room."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = [require_program("mount"), "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs"]
+    if subprocess.run([*mount, str(path)], capture_output=True).returncode:
+        _not_here("tmpfs cannot be mounted")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run([require_program("umount"), "-l", str(path)], check=True)
+
+
+def _not_here(reason: str) -> None:
+    if os.environ.get("HOROLOG_REQUIRE") == "all":
+        pytest.fail(f"{reason}, and HOROLOG_REQUIRE=all asks for it")
+    pytest.skip(reason)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
