@@ -4,7 +4,7 @@
 from before the plan is made until all is done, so that what was shown is what is repaired.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -205,6 +205,8 @@ class Repair:
             if offsets is not None and offsets.get(key, 0) > end_offset:
                 wrong = f"{key[0]} {key[1]} has offset {offsets[key]}, the log ends at {end_offset}"
                 action = f"lower it to {end_offset}"
+                if name == LOG_START_OFFSETS:
+                    action = "take it out: the log begins with its first segment"
                 partition.steps.append(Step(self._root / name, None, wrong, action))
 
     def _checkpoints(self) -> Iterator[tuple[str, Offsets | None]]:
@@ -273,18 +275,22 @@ class Repair:
         marker of a clean stop goes back to where it was."""
         for name, offsets in self._checkpoints():
             if offsets is not None:
-                changed = dict(offsets) | dict(_changed(todo, offsets, name == RECOVERY_POINTS))
+                changed = _changed(offsets, todo, synced=name == RECOVERY_POINTS)
                 if changed != offsets:
                     write_checkpoint(self._files, root / name, changed)
         if self._unclean is not None:
             leave_marker(self._files, root, self._unclean)
 
 
-def _changed(
-    todo: list[PartitionPlan], offsets: Mapping[Partition, int], synced: bool
-) -> Iterator[tuple[Partition, int]]:
-    """The offsets of a checkpoint that a repair changes; `synced` for recovery points."""
-    for partition in todo:
+def _changed(offsets: Offsets, repaired: list[PartitionPlan], *, synced: bool) -> Offsets:
+    """The offsets of a checkpoint as they are after the repair; `synced` for recovery points."""
+    changed = dict(offsets)
+    for partition in repaired:
         key, end_offset = partition.key, partition.end_offset
-        if key is not None and key in offsets and end_offset is not None:
-            yield key, end_offset if synced else min(offsets[key], end_offset)
+        if key is None or key not in offsets or end_offset is None:
+            continue
+        if synced:
+            changed[key] = end_offset
+        elif offsets[key] > end_offset:
+            del changed[key]
+    return changed

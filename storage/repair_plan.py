@@ -200,7 +200,8 @@ class _Planning:
         if not self._plan.segments and not self._plan.steps:
             for finding in errors:
                 self._step(finding.path, finding.position, finding.rule, "nothing", done=False)
-        self._plan_end(due, torn_bytes)
+        if self._plan.possible:
+            self._plan_end(due, torn_bytes)
 
     def _plan_segment(
         self, base_offset: int, due: int, limit: int | None
@@ -228,12 +229,14 @@ class _Planning:
         new_base = good[0].first_offset if overlaps else base_offset
         segment = SegmentPlan(base_offset, new_base, good, bad)
         self._plan.segments.append(segment)
-        self._tell_segment(path, segment, size_bytes, limit is None)
+        self._tell_segment(path, segment, size_bytes, limit)
         self._tell_gaps(path, due, base_offset, good)
         torn_bytes = bad[-1].size_bytes if bad and bad[-1].end == size_bytes else 0
         return segment, torn_bytes
 
-    def _tell_segment(self, path: Path, segment: SegmentPlan, size_bytes: int, last: bool) -> None:
+    def _tell_segment(
+        self, path: Path, segment: SegmentPlan, size_bytes: int, limit: int | None
+    ) -> None:
         for stretch in segment.bad:
             if stretch.later_format:
                 action = "nothing: use a version of Horolog that reads this format"
@@ -244,9 +247,11 @@ class _Planning:
             rule = f"{segment.bad[0].rule}; there is no good message in it"
             self._step(path, 0, rule, f"set the segment aside ({KEPT})", size_bytes)
             return
+        if limit is None:
+            limit = self._recovery_point
         for stretch in segment.bad:
             behind = [good.first_offset for good in segment.good if good.start >= stretch.end]
-            action = f"take {_amount(stretch, min(behind, default=None))} out ({KEPT})"
+            action = f"take {_amount(stretch, min(behind, default=limit))} out ({KEPT})"
             self._step(path, stretch.start, str(stretch.rule), action, stretch.size_bytes)
         if segment.new_base_offset != segment.base_offset:
             action = f"let it begin at offset {segment.new_base_offset}"

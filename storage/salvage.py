@@ -66,7 +66,8 @@ def stretches(
 ) -> Iterator[Stretch]:
     """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
 
-    `limit_offset` is where the next segment begins; an offset that jumps does not reach it.
+    `limit_offset` is where the next segment begins; an offset that jumps does not reach it. Where
+    one message after the other does, the two segments overlap, and no message is bad for that.
     Raises `OSError`.
     """
     position = start
@@ -80,6 +81,9 @@ def stretches(
             check_crc=True,
             limit_offset=limit_offset,
         )
+        if scan.overlap:
+            limit_offset = None
+            continue
         if scan.good_bytes > position:
             offsets = offsets_at(file, position, scan.good_bytes)
             first = next_offset if offsets is None else offsets[0]
