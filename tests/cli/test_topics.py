@@ -141,4 +141,5 @@ def test_version() -> None:
 def test_help_of_the_program_lists_every_command() -> None:
     text = Program().ok("--help").out
     commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line]
-    assert commands == ["serve", "demo", "produce", "consume", "offsets", "dump", "verify", "topic"]
+    reading = ["produce", "consume", "offsets", "dump", "verify"]
+    assert commands == ["serve", "demo", *reading, "repair", "topic"]
