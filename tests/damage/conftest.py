@@ -10,8 +10,6 @@ import pytest
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
-
 
 @pytest.fixture
 def place() -> Iterator[Path]:

@@ -88,8 +88,14 @@ def before(request: pytest.FixtureRequest, folder: LogFolder) -> tuple[Original,
 
 
 @pytest.mark.parametrize("change", [pytest.param(c, id=c.__name__) for c in CHANGES])
-@pytest.mark.parametrize("kinds", [[".index"], [".timeindex"], [".index", ".timeindex"]], ids=str)
-@pytest.mark.parametrize("checksums", [True, False], ids=["checksums", "no-checksums"])
+@pytest.mark.parametrize(
+    ("kinds", "checksums"),
+    [
+        pytest.param([".index"], True, id="index"),
+        pytest.param([".timeindex"], True, id="timeindex"),
+        pytest.param([".index", ".timeindex"], False, id="both-without-checksums"),
+    ],
+)
 def test_30_indexes_are_rebuilt(
     before: tuple[Original, bool],
     place: Path,
@@ -98,7 +104,7 @@ def test_30_indexes_are_rebuilt(
     checksums: bool,
 ) -> None:
     source, clean = before
-    for name in source.log_names:
+    for name in (source.log_names[0], source.log_names[-1]):
         with copied(source, place) as copy:
             stem = copy.path / name.removesuffix(".log")
             for kind in kinds:

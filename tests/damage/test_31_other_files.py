@@ -62,7 +62,10 @@ def test_31_every_content_of_every_file(
     data: DataDirectory, place: Path, name: str, clean: bool
 ) -> None:
     fill(data, clean)
-    for number, content in enumerate(CONTENTS.values()):
+    json_file = name == TOPICS
+    for number, (what, content) in enumerate(CONTENTS.items()):
+        if number > 3 and ("json" in what or "topics" in what or "list" in what) != json_file:
+            continue
         copy = data.copy(place / f"copy-{number}")
         (copy.path / name).write_bytes(content)
         directory = copy.open()
