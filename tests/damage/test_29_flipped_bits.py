@@ -28,12 +28,12 @@ SOME = pytest.param(False, id="some")
 
 
 def bits(entry: StoredEntry, every: bool) -> Iterator[tuple[int, int]]:
-    """Bytes and bits to change: three of each byte in the head and some behind it, or all."""
+    """Bytes and bits to change: two of each byte in the head and some behind it, or all."""
     for at in range(entry.position, entry.end):
         if every:
             yield from ((at, bit) for bit in range(8))
         elif at < entry.position + HEAD_BYTES:
-            yield from ((at, bit) for bit in (0, 1, 7))
+            yield from ((at, bit) for bit in sorted({0, at % 8}))
         elif at % 4 == 0 or at == entry.end - 1:
             yield at, at % 8
 
@@ -159,7 +159,7 @@ def test_29_indexes(folder: LogFolder, place: Path, suffix: str, stop: str) -> N
     for path in sorted(before.path.glob("*" + suffix)):
         content = path.read_bytes()
         for at in range(len(content)):
-            for bit in range(8):
+            for bit in range(at % 2, 8, 2):
                 with copied(before, place) as copy:
                     flip(copy.path / path.name, at, bit)
                     copy.open(clean=stop == "clean", recovery_point=before.end_offset)
@@ -169,4 +169,4 @@ def test_29_indexes(folder: LogFolder, place: Path, suffix: str, stop: str) -> N
                         # That of the last segment has lost the entry that a stop had added.
                         assert (copy.path / path.name).read_bytes() == content
                     flipped += 1
-    assert flipped > 100
+    assert flipped > 60
