@@ -15,8 +15,9 @@ Buffer = bytes | bytearray | memoryview
 
 PASSING_ERRORS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+    | {errno.EACCES, errno.EPERM}
 )
-"""Nothing is wrong with the disk: what fails works again with room on it, or a free handle."""
+"""Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""
 
 
 class File(Protocol):

@@ -65,6 +65,7 @@ class Log(ReadableLog):
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
         self._last_stamp_ms = last_stamp_ms
+        self._closed = False
         self._syncs: list[FlushWork] = []
         """Handed out and not ended yet."""
 
@@ -362,6 +363,10 @@ class Log(ReadableLog):
         if error is not None:
             self._fail(StorageError(f"{self.path}: a sync failed ({error}); {_REFUSED}"))
             return
+        if not self._closed and not self._seams.files.exists(self._list.active.log_path):
+            # A file without a name can be written and synced, and is gone when it is closed.
+            self._fail(StorageError(f"{self.path}: somebody removed the log's files; {_REFUSED}"))
+            return
         if work.unfinished is not None:
             self._list.take_back(work)
             self._observe("checksums_not_written", error=str(work.unfinished))
@@ -406,4 +411,5 @@ class Log(ReadableLog):
             self.flush()
             self.secure_append_times()
         finally:
+            self._closed = True
             self._list.release_all()
