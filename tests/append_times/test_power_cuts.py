@@ -245,7 +245,7 @@ def test_25_no_power_cut_makes_a_time_wrong(
     ("site", "workload"),
     [
         pytest.param("append_times.AppendTimes.sync: sync *.appendtime", sets, id="checkpoint"),
-        pytest.param("flush.FlushWork.run: sync *.appendtime", rolls, id="roll"),
+        pytest.param("flush.FlushWork._sync_index: sync *.appendtime", rolls, id="roll"),
     ],
 )
 def test_26_without_the_sync_it_is_noticed(

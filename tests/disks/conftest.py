@@ -49,7 +49,7 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
 def as_root() -> None:
     """Without the rights of root the test skips by name; with `HOROLOG_REQUIRE=all` it fails."""
     if os.geteuid() != 0:
-        _not_here("this needs to be root")
+        not_here("this needs to be root")
 
 
 @pytest.fixture
@@ -61,14 +61,15 @@ def small_disk(
     path.mkdir()
     mount = [require_program("mount"), "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs"]
     if subprocess.run([*mount, str(path)], capture_output=True).returncode:
-        _not_here("tmpfs cannot be mounted")
+        not_here("tmpfs cannot be mounted")
     try:
         yield SmallDisk(path)
     finally:
         subprocess.run([require_program("umount"), "-l", str(path)], check=True)
 
 
-def _not_here(reason: str) -> None:
+def not_here(reason: str) -> None:
+    """Skip by name, or fail where nothing may be skipped."""
     if os.environ.get("HOROLOG_REQUIRE") == "all":
         pytest.fail(f"{reason}, and HOROLOG_REQUIRE=all asks for it")
     pytest.skip(reason)
