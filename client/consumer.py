@@ -18,7 +18,7 @@ from ..protocol.api.fetch import (
     FetchTopic,
 )
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-from ..protocol.errors import HorologError, MessageTooLarge
+from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.message import Record, records
 from .client import DEFAULT_ADDRESS, Client
@@ -277,6 +277,13 @@ class Consumer(Client):
                 _consumer_record(topic, result.partition, record, append_times.of(record.offset))
                 for record in self._decoded(data, offset)
             )
+        except CorruptMessage as error:
+            if not read:
+                raise CorruptMessage(
+                    f"{topic}-{result.partition} cannot be read at offset {offset} or soon after "
+                    f"it: {error.message}. If that stays so, what the broker stores is damaged: "
+                    "`horolog verify` on its data directory tells where"
+                ) from error
         except HorologError:
             if not read:
                 raise

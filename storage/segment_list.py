@@ -140,8 +140,11 @@ class SegmentList:
 
     def _prepare_segment(self, segment: Segment) -> None:
         seal = self._seals.get(segment.base_offset)
+        reason = "no checksum" if seal is None else "checksum does not fit"
         if segment.load_indexes(seal):
-            return
+            if not self._ends_early(segment):
+                return
+            reason = "the next segment begins later than this one ended"
         limit_offset = segment.next_offset if segment is not self.active else None
         scan = segment.scan_whole(gaps=self.gaps, limit_offset=limit_offset)
         if limit_offset is not None:
@@ -154,11 +157,16 @@ class SegmentList:
             self._forget_seal(segment)
             self._damage_met(segment)
         self._closed_max_ms = None
-        self._observe(
-            "index_rebuilt",
-            path=str(segment.log_path),
-            reason="no checksum" if seal is None else "checksum does not fit",
-        )
+        self._observe("index_rebuilt", path=str(segment.log_path), reason=reason)
+
+    def _ends_early(self, segment: Segment) -> bool:
+        """Whether a segment is missing behind this one, as far as its loaded indexes tell."""
+        if self.gaps or segment is self.active:
+            return False
+        entries = len(segment.time_index)
+        if entries:
+            return segment.time_index.entry(entries - 1)[1] < segment.next_offset
+        return segment.scan_tail().next_offset < segment.next_offset
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)

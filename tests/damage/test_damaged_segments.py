@@ -269,6 +269,19 @@ def test_a_jump_into_the_next_segment_is_damage(folder: LogFolder) -> None:
     assert told["rule"] == "offset 9 comes here, but the next segment begins at 4"
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_segment_that_is_gone_from_a_closed_log_is_damage(folder: LogFolder, timed: bool) -> None:
+    """No reader goes past it unawares."""
+    fill(folder, [10, 20, 30, 40, 50, 60] if timed else [-1] * 6, per_segment=2)
+    (folder.path / f"{2:020d}.log").unlink()
+    folder.open(recovery_point=6)
+    found, lost = read_all(folder)
+    assert [offset for offset, _ in found] == [0, 1, 4, 5]
+    assert lost == [2, 3]
+    (told,) = folder.events.named("segment_damaged")
+    assert (told["offset"], told["position"]) == (2, folder.log.segments[0].size_bytes)
+
+
 def batch_of_magic_2(offset: int) -> bytes:
     body = b"\0\0\0\0" + b"\x02" + bytes(60)
     return offset.to_bytes(8, "big") + len(body).to_bytes(4, "big") + body
