@@ -19,10 +19,10 @@ import pytest
 from horolog.testing.crashing import KILLED, Change, CrashingFiles, KillPoint, in_child
 from horolog.testing.directories import DataDirectory
 from horolog.testing.quick_files import QuickFiles
-from horolog.tests.disks.life import DATA, START_MS, Life
-from horolog.tests.disks.promises import Promise
-from horolog.tests.disks.survival import check_survivor
-from horolog.tests.disks.workloads import WORKLOADS
+from horolog.tests.faults.disks.life import DATA, START_MS, Life
+from horolog.tests.faults.disks.promises import Promise
+from horolog.tests.faults.disks.survival import check_survivor
+from horolog.tests.faults.disks.workloads import WORKLOADS
 
 Workload = Callable[[Life], None]
 Tell = Callable[[str], None]

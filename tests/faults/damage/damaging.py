@@ -11,7 +11,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import entries, records
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-0.10.2"
 MAX_BYTES = 1 << 20
 
 Message = tuple[int, int]

@@ -19,15 +19,14 @@ from hypothesis.stateful import (
 from horolog.protocol.records.message import entries
 from horolog.storage.flush import FlushWork
 from horolog.testing.logs import LogFolder
-
-from .filling import (
+from horolog.tests.properties.filling import (
     append_stored,
     produce,
     read_from,
     search,
     search_largest,
 )
-from .index_rules import (
+from horolog.tests.properties.index_rules import (
     assert_known_of_log,
     assert_offset_index_true,
     assert_time_index_true,
@@ -35,10 +34,15 @@ from .index_rules import (
     time_entries,
     times_by_offset,
 )
-from .logs import date_files, log_folder
-from .model import LOG_APPEND_TIME, Model, SentSet, StoredEntries
-from .retention_rules import retained
-from .strategies import sent_sets, stored_entries, times, topic_settings_texts
+from horolog.tests.properties.logs import date_files, log_folder
+from horolog.tests.properties.model import LOG_APPEND_TIME, Model, SentSet, StoredEntries
+from horolog.tests.properties.retention_rules import retained
+from horolog.tests.properties.strategies import (
+    sent_sets,
+    stored_entries,
+    times,
+    topic_settings_texts,
+)
 
 shares = st.floats(0, 1)
 """A place in the log, as a part of its length."""
