@@ -24,13 +24,21 @@ from ..limits import (
     MAX_RESPONSE_VALUES,
     UNCHECKED_FRAME_BYTES,
 )
+from . import arranging
+from .decoding import UNUSUAL, Unusual, decoder
+from .decoding import integer as decode_integer
+from .decoding import nullable_string as decode_nullable_string
+from .encoding import encoder
 from .framing import ProtocolError
-from .plans import Refused, clip, quoted, reader, writer
+from .packing import Part, integer, text
+from .plans import Refused, clip, quoted, reader
 from .schema import INT32, Api
 from .shape import find_fault
 
 T = TypeVar("T")
 Frame = bytes | bytearray | memoryview
+
+_NO_ERROR: Final = integer(NO_ERROR)
 
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 """The most that a request's bytes before its body take: array, three numbers, a string."""
@@ -53,6 +61,14 @@ class RawBody:
     fault: str | None = None
 
 
+@dataclass(slots=True)
+class PackedBody:
+    """A body that was not looked at: it begins at `start` of a request's frame."""
+
+    frame: Frame
+    start: int
+
+
 class ResponseHead(NamedTuple):
     """What every response begins with."""
 
@@ -60,12 +76,34 @@ class ResponseHead(NamedTuple):
     error_code: int
 
 
-def open_request(frame: Frame) -> tuple[RequestHead, RawBody]:
+def open_request(frame: Frame) -> tuple[RequestHead, RawBody | PackedBody]:
     """Take the head off a request.
 
     Raises ProtocolError when there is no telling what to answer to: the connection is to be
     closed. A broken body is no error yet.
     """
+    if len(frame) > UNCHECKED_FRAME_BYTES:
+        try:
+            return _usual_request(frame)
+        except UNUSUAL:
+            pass
+    return _unpacked_request(frame)
+
+
+def _usual_request(frame: Frame) -> tuple[RequestHead, PackedBody]:
+    """The same without unpacking the body; raises one of `UNUSUAL`."""
+    if frame[0] != 0x95:
+        raise Unusual
+    api_key, at = decode_integer(frame, 1)
+    version, at = decode_integer(frame, at)
+    correlation_id, at = decode_integer(frame, at)
+    client_id, at = decode_nullable_string(frame, at, MAX_CLIENT_ID_BYTES)
+    if at >= len(frame) or not INT32.low <= correlation_id <= INT32.high:
+        raise Unusual
+    return RequestHead(api_key, version, correlation_id, client_id), PackedBody(frame, at)
+
+
+def _unpacked_request(frame: Frame) -> tuple[RequestHead, RawBody]:
     try:
         outer = _unpack(frame, MAX_REQUEST_VALUES)
     except _Unreadable as unreadable:
@@ -90,7 +128,8 @@ def _head(outer: list[Any]) -> RequestHead:
     if client_id is not None:
         if type(client_id) is not str:
             raise ProtocolError(f"a client id must be a string or null, not {quoted(client_id)}")
-        if len(client_id.encode()) > MAX_CLIENT_ID_BYTES:
+        # A character is at most 4 bytes: most ids need no encoding to be measured.
+        if len(client_id) * 4 > MAX_CLIENT_ID_BYTES < len(client_id.encode()):
             raise ProtocolError(f"a client id must be at most {MAX_CLIENT_ID_BYTES} bytes long")
     return RequestHead(api_key, version, correlation_id, client_id)
 
@@ -100,10 +139,25 @@ def _check_correlation_id(value: object) -> None:
         raise ProtocolError(f"a correlation id must be an int32, not {quoted(value)}")
 
 
-def decode_body(struct: type[T], version: int, raw: RawBody) -> T:
-    """Make a request's message object. Raises InvalidRequest naming the field that is wrong."""
+def decode_body(struct: type[T], version: int, raw: RawBody | PackedBody) -> T:
+    """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
+
+    Record sets are views of the frame when they can be: whoever keeps one keeps the frame.
+    """
+    if isinstance(raw, PackedBody):
+        try:
+            usual, end = decoder(struct, version)(raw.frame, raw.start)
+            if end == len(raw.frame):
+                return usual  # type: ignore[no-any-return]
+        except UNUSUAL:
+            pass
+        raw = _unpacked_request(raw.frame)[1]
     if raw.fault is not None:
         raise InvalidRequest(raw.fault)
+    try:
+        return arranging.arranger(struct, version)(raw.value)  # type: ignore[no-any-return]
+    except arranging.UNUSUAL:
+        pass
     try:
         body: T = reader(struct, version, True)(raw.value)
     except Refused as refused:
@@ -115,13 +169,17 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    values = writer(api.request, version)(body)
-    return _frame([api.key, version, correlation_id, client_id, values])
+    parts: list[Part] = [b"\x95", integer(api.key), integer(version), integer(correlation_id)]
+    parts.append(text(client_id))
+    encoder(api.request, version)(body, parts)
+    return _joined(parts)
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return _frame([correlation_id, NO_ERROR, writer(api.response, version)(body)])
+    parts: list[Part] = [b"\x93", integer(correlation_id), _NO_ERROR]
+    encoder(api.response, version)(body, parts)
+    return _joined(parts)
 
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
@@ -213,5 +271,10 @@ def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
 
 
 def _frame(values: list[Any]) -> bytes:
-    payload: bytes = msgpack.packb(values)
-    return b"".join((len(payload).to_bytes(LENGTH_BYTES, "big"), payload))
+    return _joined([msgpack.packb(values)])
+
+
+def _joined(parts: list[Part]) -> bytes:
+    """The frame that consists of `parts`."""
+    size = sum(map(len, parts))
+    return b"".join((size.to_bytes(LENGTH_BYTES, "big"), *parts))  # type: ignore[arg-type]

@@ -1,10 +1,7 @@
-"""Plans of the native encoding: message objects to and from what msgpack packs and unpacks.
+"""Plans of the native encoding: what msgpack unpacks to message objects, or what is wrong with it.
 
 A plan is a function built once for a message class and a version out of its declaration.
 Maps come in as tuples of pairs (so that a key given twice is seen), arrays as lists.
-
-A native field is left out when it has its default value, so that a broker which does not know
-it yet is only bothered by those who use it.
 """
 
 from collections.abc import Callable
@@ -14,7 +11,6 @@ from typing import Any, Final, cast
 from .schema import Array, Boolean, Integer, Records, Text, WireType, fields_of
 
 Read = Callable[[Any], Any]
-Write = Callable[[Any], Any]
 
 _ABSENT: Final = object()
 _MAX_QUOTED_CHARS: Final = 60
@@ -175,61 +171,6 @@ def _array_reader(wire_type: Array, version: int, strict: bool) -> Read:
         return items
 
     return read
-
-
-def _make_writer(struct: type[Any], version: int) -> Write:
-    """Function that makes a map for msgpack of a `struct`. What it is given is trusted."""
-    specs = fields_of(struct, version, native=True)
-    always = [(spec.name, _value_writer(spec.type, version)) for spec in specs if not spec.native]
-    optional = [
-        (spec.name, _value_writer(spec.type, version), spec.default_value())
-        for spec in specs
-        if spec.native
-    ]
-
-    def write(message: Any) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, convert in always:
-            value = getattr(message, name)
-            values[name] = value if convert is None else convert(value)
-        for name, convert, default in optional:
-            value = getattr(message, name)
-            if value != default:
-                values[name] = value if convert is None else convert(value)
-        return values
-
-    return write
-
-
-writer: Final = cast(Callable[[type[Any], int], Write], cache(_make_writer))
-
-
-def _value_writer(wire_type: WireType | type[Any], version: int) -> Write | None:
-    """None: the value is packed as it is."""
-    match wire_type:
-        case Text(clipped=True):
-            return _clipper(wire_type)
-        case Array():
-            convert = _value_writer(wire_type.of, version)
-            return None if convert is None else _array_writer(convert)
-        case type():
-            return writer(wire_type, version)
-        case _:
-            return None
-
-
-def _array_writer(convert: Write) -> Write:
-    def write(items: list[Any] | None) -> list[Any] | None:
-        return None if items is None else [convert(item) for item in items]
-
-    return write
-
-
-def _clipper(wire_type: Text) -> Write:
-    def write(text: str | None) -> str | None:
-        return None if text is None else clip(text, wire_type.max_bytes)
-
-    return write
 
 
 def clip(text: str, max_bytes: int) -> str:
