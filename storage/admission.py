@@ -7,6 +7,7 @@ wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import CorruptMessage, InvalidRequest, MessageTooLarge
@@ -28,8 +29,7 @@ _PLAIN = 1 << Codec.NONE
 _ALL_V1 = 1 << 1
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What admission has to know of the log's end."""
 
     next_offset: int

@@ -7,6 +7,7 @@ There is an entry for each set, so that they are not mirrored as those of the in
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
@@ -64,16 +65,17 @@ class Blocks:
         self._last_relative, self.count = last_relative, count
         return 0 < taken_bytes == len(data)
 
-    def add(self, relative: int, append_time_ms: int, crc: int) -> None:
-        """Go on with an entry that is right; `crc` is that of all entries then."""
-        if self.count % BLOCK_ENTRIES:
-            if append_time_ms > self._max_ms[-1]:
-                self._max_ms[-1] = append_time_ms
-        else:
-            self._max_ms.append(max(self.largest_ms, append_time_ms))
-            self._offsets.append(relative)
-        self.count += 1
-        self.crc, self._last_relative = crc, relative
+    def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
+        """Go on with entries of one time that are right; `crc` is that of all entries then."""
+        for relative in relatives:
+            if self.count % BLOCK_ENTRIES:
+                if append_time_ms > self._max_ms[-1]:
+                    self._max_ms[-1] = append_time_ms
+            else:
+                self._max_ms.append(max(self.largest_ms, append_time_ms))
+                self._offsets.append(relative)
+            self.count += 1
+        self.crc, self._last_relative = crc, relatives[-1]
 
     def start(self, block: int) -> int:
         """The relative offset that a block begins with."""

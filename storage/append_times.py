@@ -22,7 +22,7 @@ error.
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -186,23 +186,32 @@ class AppendTimes:
         `append_time_ms` is -1 when it is not known. When this raises nothing is noted, and
         `take_back` has to remove what may have been written. Raises `OSError`.
         """
-        if first_offset != self.end_offset:
-            self.end_at(first_offset)
+        self.add_sets((first_offset,), next_offset, append_time_ms)
+
+    def add_sets(self, first_offsets: Sequence[int], next_offset: int, append_time_ms: int) -> None:
+        """As `add`, for sets that were appended at the same time, one behind the other.
+
+        Each begins at one of `first_offsets`; the last one ends in front of `next_offset`.
+        """
+        if first_offsets[0] != self.end_offset:
+            self.end_at(first_offsets[0])
         if append_time_ms < 0:
             append_time_ms = NO_TIMESTAMP
             if self._tail_ms() < 0:
                 self.end_offset = next_offset
                 return
+            first_offsets = first_offsets[:1]
         if self._surplus:
             self.cut_back()
-        relative, blocks, count = first_offset - self.base_offset, self._blocks, self._count
-        data = ENTRY.pack(relative, append_time_ms)
+        base_offset, blocks, count = self.base_offset, self._blocks, self._count
+        relatives = [offset - base_offset for offset in first_offsets]
+        data = b"".join([ENTRY.pack(relative, append_time_ms) for relative in relatives])
         crc = crc32(data, self._crc)
         self._surplus = True
         self._write(data, count * ENTRY.size)
         if blocks.count == count:
-            blocks.add(relative, append_time_ms, crc)
-        self._crc, self._count = crc, count + 1
+            blocks.add(relatives, append_time_ms, crc)
+        self._crc, self._count = crc, count + len(relatives)
         self._last_ms = append_time_ms
         if append_time_ms > self.largest_ms:
             self.largest_ms = append_time_ms

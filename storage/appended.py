@@ -19,7 +19,7 @@ class Conversion:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Appended:
     """What became of an appended set."""
 

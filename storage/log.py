@@ -2,32 +2,23 @@
 
 A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
 `FlushWork` that `begin_flush` hands out. Opening a log is `log_opening.open_log`; what can be asked
-of it is in `readable_log`.
+of it is in `readable_log`, what is appended in `appending`.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import RecordListTooLarge, StorageError
-from ..protocol.records.kernel import Walk, walk
+from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
-from .admission import Target, admit, check_stored
-from .appended import NOTHING_APPENDED, Appended
-from .files import PASSING_ERRORS, Buffer
+from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
-from .index_file import RELATIVE_OFFSET_MAX
-from .readable_log import ReadableLog
 from .retention import RetentionPlan
-from .rolling import roll_reason
 from .seams import Seams
-from .segment import Segment
 from .segment_list import SegmentList
 
-_REFUSED = "appends to this partition are refused until the broker has been restarted"
 
-
-class Log(ReadableLog):
+class Log(AppendableLog):
     """The messages of one partition. Made by `open_log`."""
 
     def __init__(
@@ -50,21 +41,13 @@ class Log(ReadableLog):
             seams,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            last_stamp_ms=last_stamp_ms,
         )
-        self.failure: StorageError | None = None
-        """Why appends are refused until the broker has been restarted, if they are."""
-        self.unflushed_since: float | None = None
-        """When the oldest message that is not synced was appended, on the monotonic clock."""
-        self.on_advance: Callable[[Log], None] | None = None
-        """Called when the high watermark moves, and when `failure` is set."""
-        self.on_gaps: Callable[[Log], None] | None = None
-        """Called when offsets jump for the first time; to be remembered with the topic."""
         self.on_cut: Callable[[Log], None] | None = None
         """Called before the end is cut off; the recovery point has to be remembered."""
         self.safe_point = recovery_point
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
-        self._last_stamp_ms = last_stamp_ms
         self._closed = False
         self._syncs: list[FlushWork] = []
         """Handed out and not ended yet."""
@@ -72,170 +55,6 @@ class Log(ReadableLog):
     @property
     def unflushed_messages(self) -> int:
         return self.log_end_offset - self.recovery_point
-
-    def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
-        """Append a producer's message set: all of it, or nothing and an error.
-
-        `wait_for_sync` keeps the set above the high watermark until it is synced. Raises what
-        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails or the last
-        segment is damaged.
-        """
-        self._check_writable()
-        now_ms = self._seams.clock.now_ms()
-        active = self._list.active
-        target = Target(
-            next_offset=self.log_end_offset,
-            now_ms=now_ms,
-            stamp_ms=self._next_stamp(now_ms),
-            stopwatch=self._seams.clock.monotonic,
-            since_bytes=active.since_bytes,
-            largest_ms=active.largest_timestamp_ms,
-            magic=active.last_magic,
-        )
-        admitted = admit(record_set, self.settings, target)
-        if admitted is None:
-            return NOTHING_APPENDED
-        append_time_ms = admitted.append_time_ms if admitted.append_time_ms >= 0 else now_ms
-        rolled = self._write(admitted.data, admitted.walk, now_ms, append_time_ms)
-        self._last_stamp_ms = admitted.append_time_ms
-        self._publish(now_ms, admitted.first_offset if wait_for_sync else None)
-        return Appended(
-            admitted.first_offset,
-            admitted.last_offset,
-            admitted.append_time_ms,
-            admitted.count,
-            len(admitted.data),
-            admitted.latency,
-            rolled,
-            admitted.conversion,
-        )
-
-    def append_stored(self, data: Buffer) -> Appended:
-        """Append entries exactly as another log stored them, offsets and times included.
-
-        An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
-        `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
-        """
-        self._check_writable()
-        found = check_stored(data, self.log_end_offset, self.settings)
-        if not found.count:
-            return NOTHING_APPENDED
-        self._note_gaps()
-        now_ms = self._seams.clock.now_ms()
-        stored = memoryview(data)[: found.end]
-        found_here = self._walk_for(self._list.active, stored)
-        rolled = self._write(stored, found_here, now_ms, NO_TIMESTAMP)
-        self._last_stamp_ms = found.last_append_time_ms
-        self._publish(now_ms, None)
-        return Appended(
-            found.first_offset,
-            found.last_offset,
-            NO_TIMESTAMP,
-            found.last_offset - found.first_offset + 1,
-            len(stored),
-            None,
-            rolled,
-        )
-
-    def _check_writable(self) -> None:
-        """Raise what keeps appends out: a disk that failed, or damage in front of them."""
-        if self.failure is not None:
-            raise self.failure
-        active = self._list.active
-        if active.damaged is not None:
-            raise active.damaged.error(active.log_path)
-
-    def _next_stamp(self, now_ms: int) -> int:
-        """The append time: the clock, but never before the last stamp."""
-        if now_ms >= self._last_stamp_ms:
-            return now_ms
-        if self.settings.stamps_append_time:
-            self._observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=self._last_stamp_ms)
-        return self._last_stamp_ms
-
-    def _observe(self, event: str, **fields: object) -> None:
-        self._seams.observe(event, topic=self.topic, partition=self.partition, **fields)
-
-    def _walk_for(self, segment: Segment, data: Buffer) -> Walk:
-        """The walk over checked entries, with index marks as they fall in `segment`."""
-        return walk(
-            data,
-            0,
-            len(data),
-            check_crc=False,
-            interval_bytes=self.settings.index_interval_bytes,
-            since_bytes=segment.since_bytes,
-            largest_ms=segment.largest_timestamp_ms,
-            magic=segment.last_magic,
-        )
-
-    def _write(self, data: Buffer, found: Walk, now_ms: int, append_time_ms: int) -> str | None:
-        """Write checked entries, in a new segment if one is due; returns why it was.
-
-        `append_time_ms` is what is told as the time of it.
-        """
-        if len(data) > self.settings.segment_bytes:
-            raise RecordListTooLarge(
-                f"the message set takes {len(data)} bytes; a segment takes at most "
-                f"{self.settings.segment_bytes} (segment.bytes)"
-            )
-        reason = roll_reason(self._list.active, self.settings, len(data), found, now_ms)
-        try:
-            if reason is not None:
-                # Where offsets jump far, the new segment begins just near enough to index them.
-                nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
-                self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
-                # An empty first segment has given its place to one that begins later.
-                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
-                found = self._walk_for(self._list.active, data)
-            self._list.append(data, found, append_time_ms)
-        except OSError as error:
-            what = f"{self.path}: the message set could not be written ({error})"
-            if error.errno in PASSING_ERRORS:
-                raise StorageError(what) from error
-            failure = StorageError(f"{what}; {_REFUSED}")
-            self._fail(failure)
-            raise failure from error
-        except StorageError as failure:
-            self._fail(failure)
-            raise
-        return reason
-
-    def roll(self, reason: str = "asked") -> None:
-        """Close the active segment and begin the next one; an empty one stays.
-
-        Raises `OSError`, `StorageError`.
-        """
-        if self._list.active.size_bytes:
-            try:
-                self._list.roll(self.log_end_offset, self.settings, reason)
-            except StorageError as failure:
-                self._fail(failure)
-                raise
-
-    def _publish(self, now_ms: int, wait_from: int | None) -> None:
-        self.log_end_offset = self._list.active.next_offset
-        if self.unflushed_since is None:
-            self.unflushed_since = self._seams.clock.monotonic()
-        if wait_from is not None:
-            self._watermark.wait_for_sync(wait_from)
-        self._advance()
-
-    def _advance(self) -> None:
-        if self._watermark.advance(self.log_end_offset) and self.on_advance is not None:
-            self.on_advance(self)
-
-    def hold_high_watermark(self, offset: int | None) -> None:
-        """Keep the high watermark from passing `offset`; `None` lets it go."""
-        self._watermark.hold(offset)
-        self._advance()
-
-    def _fail(self, failure: StorageError) -> None:
-        """Refuse appends from now on; reads go on."""
-        self.failure = failure
-        self._observe("log_failed", error=failure.message)
-        if self.on_advance is not None:
-            self.on_advance(self)
 
     def maintain(self, now_ms: int) -> RetentionPlan:
         """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
@@ -305,20 +124,12 @@ class Log(ReadableLog):
         try:
             yield
         except OSError as error:
-            failure = StorageError(
-                f"{self.path}: the log could not be {done} ({error}); {_REFUSED}"
-            )
+            failure = StorageError(f"{self.path}: the log could not be {done} ({error}); {REFUSED}")
             self._fail(failure)
             raise failure from error
         except StorageError as failure:
             self._fail(failure)
             raise
-
-    def _note_gaps(self) -> None:
-        if not self._list.gaps:
-            if self.on_gaps is not None:
-                self.on_gaps(self)
-            self._list.allow_gaps()
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
@@ -361,11 +172,11 @@ class Log(ReadableLog):
         """Take in how `work` went. A failed sync is final: it is never tried again."""
         self._syncs.remove(work)
         if error is not None:
-            self._fail(StorageError(f"{self.path}: a sync failed ({error}); {_REFUSED}"))
+            self._fail(StorageError(f"{self.path}: a sync failed ({error}); {REFUSED}"))
             return
         if not self._closed and not self._seams.files.exists(self._list.active.log_path):
             # A file without a name can be written and synced, and is gone when it is closed.
-            self._fail(StorageError(f"{self.path}: somebody removed the log's files; {_REFUSED}"))
+            self._fail(StorageError(f"{self.path}: somebody removed the log's files; {REFUSED}"))
             return
         if work.unfinished is not None:
             self._list.take_back(work)

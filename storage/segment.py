@@ -22,6 +22,42 @@ from .segment_scan import Progress, SegmentScan, scan_log_file
 DELETED_SUFFIX = ".deleted"
 
 
+class _Staged:
+    """Sets that are not written yet, and what the segment was before the first of them."""
+
+    __slots__ = (
+        "append_time_ms",
+        "broken",
+        "first_offsets",
+        "first_timestamp_ms",
+        "largest",
+        "magic_changes",
+        "next_offset",
+        "offset_entries",
+        "sets",
+        "since_bytes",
+        "size_bytes",
+        "tail_stamp_ms",
+        "time_entries",
+    )
+
+    def __init__(self, segment: "Segment", append_time_ms: int) -> None:
+        self.sets: list[Buffer] = []
+        self.first_offsets: list[int] = []
+        self.append_time_ms = append_time_ms
+        self.broken = False
+        """Whether one of them was taken by half, because there was no memory."""
+        self.size_bytes = segment.size_bytes
+        self.next_offset = segment.next_offset
+        self.since_bytes = segment.since_bytes
+        self.largest = segment.largest
+        self.tail_stamp_ms = segment.tail_stamp_ms
+        self.first_timestamp_ms = segment._first_timestamp_ms
+        self.magic_changes = len(segment.magic_changes)
+        self.offset_entries = len(segment.offset_index)
+        self.time_entries = len(segment.time_index)
+
+
 class Segment(ReadableSegment):
     """A segment whose files can be written."""
 
@@ -42,6 +78,7 @@ class Segment(ReadableSegment):
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
             self.jitter_ms = seams.random.randrange(max(bound, 1))
         self._interval_bytes = settings.index_interval_bytes
+        self._staged: _Staged | None = None
 
     @classmethod
     def create(
@@ -111,18 +148,28 @@ class Segment(ReadableSegment):
         `OSError` the files are as they were, unless cutting them back fails too, which raises
         `StorageError`.
         """
+        self.stage(data, found, append_time_ms=append_time_ms)
+        self.commit()
+
+    def stage(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
+        """As `append`, but the files get `data` with `commit`, which has to follow at once.
+
+        Sets that are staged one behind the other become one write to each file. They must have
+        the same append time. Raises `OSError`, and then nothing is staged.
+        """
+        staged = self._staged
+        if staged is None:
+            self.hold_open()
+            staged = self._staged = _Staged(self, append_time_ms)
+        assert staged.append_time_ms == append_time_ms
+        if staged.broken:
+            raise MemoryError
+        staged.broken = True
         position = self.size_bytes
-        file = self.hold_open()
-        offset_entries, time_entries = len(self.offset_index), len(self.time_index)
-        try:
-            file.pwrite(data, position)
+        staged.sets.append(data)
+        staged.first_offsets.append(self.next_offset)
+        if found.marks:
             self._add_marks(found.marks, position)
-            self.offset_index.write_from(offset_entries)
-            self._write_time_entries(time_entries)
-            self.append_times.add(self.next_offset, found.last_offset + 1, append_time_ms)
-        except (OSError, MemoryError):
-            self._cut_back(position, offset_entries, time_entries)
-            raise
         if not position:
             self._first_timestamp_ms = found.first_timestamp_ms
         if found.max_timestamp_ms > self.largest[0]:
@@ -133,6 +180,38 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
+        staged.broken = False
+
+    def commit(self) -> None:
+        """Write what is staged, all or nothing, as `append` says."""
+        staged = self._staged
+        if staged is None:
+            return
+        self._staged = None
+        try:
+            if staged.broken:
+                raise MemoryError
+            # A copy of small sets is cheaper than a vectored write of them, and for those of
+            # 16 KiB hardly dearer.
+            data = staged.sets[0] if len(staged.sets) == 1 else b"".join(staged.sets)
+            self.hold_open().pwrite(data, staged.size_bytes)
+            self.offset_index.write_from(staged.offset_entries)
+            self._write_time_entries(staged.time_entries)
+            self.append_times.add_sets(
+                staged.first_offsets, self.next_offset, staged.append_time_ms
+            )
+        except (OSError, MemoryError):
+            self._take_back(staged)
+            raise
+
+    def _take_back(self, staged: "_Staged") -> None:
+        """Be as before the first set of `staged`, in memory and on disk."""
+        self.size_bytes, self.next_offset = staged.size_bytes, staged.next_offset
+        self.since_bytes, self.largest = staged.since_bytes, staged.largest
+        self.tail_stamp_ms = staged.tail_stamp_ms
+        self._first_timestamp_ms = staged.first_timestamp_ms
+        del self.magic_changes[staged.magic_changes :]
+        self._cut_back(staged.size_bytes, staged.offset_entries, staged.time_entries)
 
     def _add_marks(self, marks: list[tuple[int, int, int, int]], position: int) -> None:
         for at, offset, following, largest_ms in marks:

@@ -253,10 +253,11 @@ class SegmentList:
                     break
         return NO_TIMESTAMP
 
-    def append(self, data: Buffer, found: Walk, append_time_ms: int) -> None:
-        """`Segment.append` to the active segment; checksums of an earlier stop end with it."""
-        self._forget_seal(self.active)
-        self.active.append(data, found, append_time_ms=append_time_ms)
+    def stage(self, data: Buffer, found: Walk, append_time_ms: int) -> None:
+        """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
+        active = self.segments[-1]
+        self._forget_seal(active)
+        active.stage(data, found, append_time_ms=append_time_ms)
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

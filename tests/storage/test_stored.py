@@ -1,5 +1,7 @@
 """Appending bytes as another log stored them (rules FO-*)."""
 
+import errno
+
 import pytest
 
 from horolog.protocol.errors import (
@@ -213,6 +215,27 @@ def test_a_far_first_entry_replaces_the_empty_segment(folder: LogFolder) -> None
     assert folder.bases() == [2**40 + 1 - MAX_RELATIVE]
     assert len(folder.names(".log")) == 1
     assert folder.times() == [(2**40, 10)]
+
+
+@pytest.mark.parametrize("first", [[], [5]], ids=["empty", "not-empty"])
+def test_the_log_ends_in_its_last_segment_also_after_a_write_that_failed(
+    folder: LogFolder, first: list[int]
+) -> None:
+    log = folder.open()
+    folder.append(*first)
+    folder.files.fail("pwrite", errno.ENOSPC, name=".log")
+    far = timed_set(10, base_offset=2**40)
+    with pytest.raises(StorageError):
+        log.append_stored(bytearray(far))
+    base_offset = 2**40 + 1 - MAX_RELATIVE
+    assert (log.log_end_offset, log.high_watermark) == (base_offset, base_offset)
+    assert folder.bases()[-1] == base_offset
+    assert folder.append(20) == [base_offset]
+    assert log.append_stored(far).first_offset == 2**40
+    live = folder.content()
+    folder.kill_and_restart(checkpointed=False)
+    assert folder.content((".log", ".index", ".timeindex")).items() <= live.items()
+    assert folder.times()[-2:] == [(base_offset, 20), (2**40, 10)]
 
 
 def test_gaps_are_noted_once_and_before_the_data(folder: LogFolder) -> None:

@@ -1,0 +1,316 @@
+"""Appending to a log: sets that producers send, entries that another log stored."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import RecordListTooLarge, StorageError
+from ..protocol.records.kernel import Walk, walk
+from ..protocol.records.layout import NO_TIMESTAMP
+from .admission import Target, admit, check_stored
+from .appended import NOTHING_APPENDED, Appended
+from .files import PASSING_ERRORS, Buffer
+from .index_file import RELATIVE_OFFSET_MAX
+from .readable_log import ReadableLog
+from .rolling import roll_reason
+from .seams import Seams
+from .segment import Segment
+from .segment_list import SegmentList
+
+REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
+
+
+class _Run:
+    """Sets that are appended together, and what becomes of each."""
+
+    __slots__ = ("first_offset", "last_stamp_ms", "now_ms", "outcomes", "settled", "wait_for_sync")
+
+    def __init__(self, now_ms: int, *, wait_for_sync: bool) -> None:
+        self.now_ms = now_ms
+        self.wait_for_sync = wait_for_sync
+        self.outcomes: list[Appended | Exception] = []
+        self.settled = 0
+        """How many outcomes are final; the others hold if what is staged can be written."""
+        self.first_offset: int | None = None
+        """Where what is staged begins; `None` when nothing is."""
+        self.last_stamp_ms = NO_TIMESTAMP
+
+    def settle(self, failure: Exception | None = None) -> None:
+        """What was staged is written, or could not be."""
+        self.first_offset = None
+        if failure is not None:
+            for number in range(self.settled, len(self.outcomes)):
+                outcome = self.outcomes[number]
+                if isinstance(outcome, Appended) and outcome.count:
+                    self.outcomes[number] = failure
+        self.settled = len(self.outcomes)
+
+
+class AppendableLog(ReadableLog):
+    """The half of `Log` that adds to it."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        settings: TopicSettings,
+        segments: SegmentList,
+        seams: Seams,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        last_stamp_ms: int,
+    ) -> None:
+        super().__init__(
+            topic,
+            partition,
+            settings,
+            segments,
+            seams,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+        )
+        self.failure: StorageError | None = None
+        """Why appends are refused until the broker has been restarted, if they are."""
+        self.unflushed_since: float | None = None
+        """When the oldest message that is not synced was appended, on the monotonic clock."""
+        self.on_advance: Callable[[Any], None] | None = None
+        """Called with the log when the high watermark moves, and when `failure` is set."""
+        self.on_gaps: Callable[[Any], None] | None = None
+        """Called with the log when offsets jump for the first time; to be remembered with the
+        topic."""
+        self._last_stamp_ms = last_stamp_ms
+
+    def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
+        """Append a producer's message set: all of it, or nothing and an error.
+
+        `wait_for_sync` keeps the set above the high watermark until it is synced. Raises what
+        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails or the last
+        segment is damaged.
+        """
+        (outcome,) = self.append_many((record_set,), wait_for_sync=wait_for_sync)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def append_many(
+        self, record_sets: Sequence[Buffer], *, wait_for_sync: bool = False
+    ) -> list[Appended | Exception]:
+        """Append sets as `append` does one after the other, with one write for all that go to the
+        same segment.
+
+        For each set there is what `append` would have returned or raised. A write that fails takes
+        all sets with it that it was for, and the one that would have begun the next segment.
+        """
+        run = _Run(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
+        for record_set in record_sets:
+            outcome: Appended | Exception
+            try:
+                outcome = self._append_to(run, record_set)
+            except Exception as error:
+                outcome = error
+            run.outcomes.append(outcome)
+        with suppress(Exception):  # it is in the outcomes
+            self._commit(run)
+        return run.outcomes
+
+    def _append_to(self, run: _Run, record_set: Buffer) -> Appended:
+        """Take one more set into a run."""
+        self._check_writable()
+        active = self._list.active
+        now_ms = run.now_ms
+        target = Target(
+            active.next_offset,
+            now_ms,
+            self._next_stamp(now_ms),
+            self._seams.clock.monotonic,
+            active.since_bytes,
+            active.largest[0],
+            active.last_magic,
+        )
+        admitted = admit(record_set, self.settings, target)
+        if admitted is None:
+            return NOTHING_APPENDED
+        stamp_ms = admitted.append_time_ms
+        appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
+        rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
+        run.last_stamp_ms = stamp_ms
+        return Appended(
+            admitted.first_offset,
+            admitted.last_offset,
+            stamp_ms,
+            admitted.count,
+            len(admitted.data),
+            admitted.latency,
+            rolled,
+            admitted.conversion,
+        )
+
+    def append_stored(self, data: Buffer) -> Appended:
+        """Append entries exactly as another log stored them, offsets and times included.
+
+        An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
+        `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
+        """
+        self._check_writable()
+        found = check_stored(data, self.log_end_offset, self.settings)
+        if not found.count:
+            return NOTHING_APPENDED
+        self._note_gaps()
+        stored = memoryview(data)[: found.end]
+        run = _Run(self._seams.clock.now_ms(), wait_for_sync=False)
+        walked = self._walk_for(self._list.active, stored)
+        rolled = self._stage(run, stored, walked, NO_TIMESTAMP)
+        run.last_stamp_ms = found.last_append_time_ms
+        self._commit(run)
+        return Appended(
+            found.first_offset,
+            found.last_offset,
+            NO_TIMESTAMP,
+            found.last_offset - found.first_offset + 1,
+            len(stored),
+            None,
+            rolled,
+        )
+
+    def _check_writable(self) -> None:
+        """Raise what keeps appends out: a disk that failed, or damage in front of them."""
+        if self.failure is not None:
+            raise self.failure
+        active = self._list.active
+        if active.damaged is not None:
+            raise active.damaged.error(active.log_path)
+
+    def _next_stamp(self, now_ms: int) -> int:
+        """The append time: the clock, but never before the last stamp."""
+        if now_ms >= self._last_stamp_ms:
+            return now_ms
+        if self.settings.stamps_append_time:
+            self._observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=self._last_stamp_ms)
+        return self._last_stamp_ms
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, topic=self.topic, partition=self.partition, **fields)
+
+    def _note_gaps(self) -> None:
+        if not self._list.gaps:
+            if self.on_gaps is not None:
+                self.on_gaps(self)
+            self._list.allow_gaps()
+
+    def _walk_for(self, segment: Segment, data: Buffer) -> Walk:
+        """The walk over checked entries, with index marks as they fall in `segment`."""
+        return walk(
+            data,
+            0,
+            len(data),
+            check_crc=False,
+            interval_bytes=self.settings.index_interval_bytes,
+            since_bytes=segment.since_bytes,
+            largest_ms=segment.largest_timestamp_ms,
+            magic=segment.last_magic,
+        )
+
+    def _stage(self, run: _Run, data: Buffer, found: Walk, append_time_ms: int) -> str | None:
+        """Take checked entries into a segment, a new one if that is due; returns why it was.
+
+        `append_time_ms` is what is told as the time of it.
+        """
+        if len(data) > self.settings.segment_bytes:
+            raise RecordListTooLarge(
+                f"the message set takes {len(data)} bytes; a segment takes at most "
+                f"{self.settings.segment_bytes} (segment.bytes)"
+            )
+        reason = roll_reason(self._list.active, self.settings, len(data), found, run.now_ms)
+        if reason is not None:
+            self._commit(run)
+        try:
+            if reason is not None:
+                # Where offsets jump far, the new segment begins just near enough to index them.
+                nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
+                self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
+                # An empty first segment has given its place to one that begins later.
+                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
+                self._end_moved()
+                found = self._walk_for(self._list.active, data)
+            first_offset = self._list.active.next_offset
+            self._list.stage(data, found, append_time_ms)
+        except OSError as error:
+            raise self._not_written(error) from error
+        except StorageError as failure:
+            self._fail(failure)
+            raise
+        if run.first_offset is None:
+            run.first_offset = first_offset
+        return reason
+
+    def _commit(self, run: _Run) -> None:
+        """Write what is staged, and let it be seen. Raises as `append`."""
+        first_offset = run.first_offset
+        if first_offset is None:
+            run.settle()
+            return
+        try:
+            self._write()
+        except Exception as error:
+            run.settle(error)
+            raise
+        run.settle()
+        self._last_stamp_ms = run.last_stamp_ms
+        if self.unflushed_since is None:
+            self.unflushed_since = self._seams.clock.monotonic()
+        if run.wait_for_sync:
+            self._watermark.wait_for_sync(first_offset)
+        self._end_moved()
+
+    def _write(self) -> None:
+        try:
+            self._list.active.commit()
+        except OSError as error:
+            raise self._not_written(error) from error
+        except StorageError as failure:
+            self._fail(failure)
+            raise
+
+    def _not_written(self, error: OSError) -> StorageError:
+        """What a failed write is told as; appends end with it unless the reason may pass."""
+        what = f"{self.path}: the message set could not be written ({error})"
+        if error.errno in PASSING_ERRORS:
+            return StorageError(what)
+        failure = StorageError(f"{what}; {REFUSED}")
+        self._fail(failure)
+        return failure
+
+    def roll(self, reason: str = "asked") -> None:
+        """Close the active segment and begin the next one; an empty one stays.
+
+        Raises `OSError`, `StorageError`.
+        """
+        if self._list.active.size_bytes:
+            try:
+                self._list.roll(self.log_end_offset, self.settings, reason)
+            except StorageError as failure:
+                self._fail(failure)
+                raise
+
+    def _end_moved(self) -> None:
+        """The active segment ends somewhere else."""
+        self.log_end_offset = self._list.active.next_offset
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._watermark.advance(self.log_end_offset) and self.on_advance is not None:
+            self.on_advance(self)
+
+    def hold_high_watermark(self, offset: int | None) -> None:
+        """Keep the high watermark from passing `offset`; `None` lets it go."""
+        self._watermark.hold(offset)
+        self._advance()
+
+    def _fail(self, failure: StorageError) -> None:
+        """Refuse appends from now on; reads go on."""
+        self.failure = failure
+        self._observe("log_failed", error=failure.message)
+        if self.on_advance is not None:
+            self.on_advance(self)

@@ -1,0 +1,153 @@
+"""Sets that are appended together end up as if each had been appended by itself."""
+
+import errno
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horolog.protocol.errors import HorologError, StorageError
+from horolog.storage.appended import Appended
+from horolog.testing.logs import LogFolder
+
+from .index_rules import state_of
+from .logs import log_folder
+from .model import SentSet
+from .strategies import examples, sent_sets, set_lists, topic_settings_texts
+
+BROKEN = [b"", b"\0" * 30, b"\0" * 11 + b"\x0d" + b"\x01" * 40]
+"""Nothing, half a message, and a message that is refused."""
+
+sendings = set_lists.flatmap(
+    lambda sets: st.tuples(
+        st.just([bytes(sent.encoded()) for sent in sets]),
+        st.lists(st.tuples(st.integers(0, 30), st.sampled_from(BROKEN)), max_size=3),
+    )
+).map(lambda drawn: _with_broken(*drawn))
+"""Sets as they arrive, some of them refused."""
+
+
+def _with_broken(sets: list[bytes], broken: Sequence[tuple[int, bytes]]) -> list[bytes]:
+    for place, data in broken:
+        sets.insert(place, data)
+    return sets
+
+
+def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[object]:
+    outcomes: list[object] = []
+    for data in sets:
+        try:
+            outcomes.append(told(folder.log.append(bytearray(data))))
+        except HorologError as error:
+            outcomes.append(told(error))
+    return outcomes
+
+
+def told(outcome: Appended | Exception) -> object:
+    """An outcome, comparable; how long a conversion took differs from time to time."""
+    if isinstance(outcome, Appended):
+        conversion = outcome.conversion
+        return (
+            (outcome.first_offset, outcome.last_offset, outcome.append_time_ms, outcome.count),
+            (outcome.size_bytes, outcome.latency, outcome.rolled),
+            conversion and (conversion.magic, conversion.messages, conversion.size_bytes),
+        )
+    assert isinstance(outcome, HorologError)
+    return outcome.code, outcome.message
+
+
+def known_of(folder: LogFolder) -> object:
+    """The files, and what is known in memory."""
+    log = folder.log
+    return (
+        folder.content(),
+        (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point),
+        [state_of(segment) for segment in log.segments],
+        list(folder.events.named("segment_rolled")),
+    )
+
+
+@examples(150)
+@given(topic_settings_texts, sendings, st.integers(0, 10), st.booleans())
+def test_files_and_outcomes_are_the_same(
+    overrides: dict[str, str], sets: list[bytes], alone: int, restarted: bool
+) -> None:
+    """Behind what was appended before, and in a log that was closed and opened again."""
+    with log_folder(overrides) as each, log_folder(overrides) as gathered:
+        for folder in (each, gathered):
+            one_by_one(folder, sets[:alone])
+            if restarted:
+                folder.restart()
+            folder.clock.step(-3)
+        expected = one_by_one(each, sets[alone:])
+        outcomes = gathered.log.append_many([bytearray(data) for data in sets[alone:]])
+        assert [told(outcome) for outcome in outcomes] == expected
+        assert known_of(gathered) == known_of(each)
+        assert len(gathered.events.named("clock_behind_log")) == len(
+            each.events.named("clock_behind_log")
+        )
+        one_by_one(each, sets[:1])
+        gathered.log.append_many([bytearray(data) for data in sets[:1]])
+        assert known_of(gathered) == known_of(each)
+
+
+faults = st.tuples(
+    st.sampled_from(["pwrite", "pwrite", "open"]),
+    st.sampled_from([errno.ENOSPC, errno.EIO]),
+    st.sampled_from([".log", ".log", ".index", ".timeindex", ".appendtime"]),
+    st.integers(0, 4),
+    st.integers(0, 50),
+)
+
+
+@examples(150)
+@given(topic_settings_texts, sendings, faults)
+def test_a_failed_write_takes_its_sets_and_no_others(
+    overrides: dict[str, str], sets: list[bytes], fault: tuple[str, int, str, int, int]
+) -> None:
+    """What the log holds then is what it holds when only the other sets are appended."""
+    kind, error, name, passing, written = fault
+    with log_folder(overrides) as folder, log_folder(overrides) as other:
+        folder.files.fail(kind, error, name=name, passing=passing, written=written)
+        outcomes = folder.log.append_many([bytearray(data) for data in sets])
+        folder.files.heal()
+        taken = [
+            data
+            for data, outcome in zip(sets, outcomes, strict=True)
+            if isinstance(outcome, Appended) and outcome.count
+        ]
+        one_by_one(other, taken)
+        assert folder.stored() == other.stored()
+        assert folder.log.log_end_offset == other.log.log_end_offset
+        offsets = [o.first_offset for o in outcomes if isinstance(o, Appended) and o.count]
+        assert offsets == sorted(set(offsets))
+        if folder.log.failure is None:
+            for each in (folder, other):
+                one_by_one(each, taken[:1])
+            assert folder.stored() == other.stored()
+        live = folder.content((".log",))
+        folder.kill_and_restart(checkpointed=False)
+        assert folder.content((".log",)) == live
+
+
+@examples(60)
+@given(topic_settings_texts, st.lists(sent_sets, min_size=2, max_size=8))
+def test_a_disk_that_fails_leaves_everything_as_it_was(
+    overrides: dict[str, str], sets: list[SentSet]
+) -> None:
+    """All sets are told, and the first write of the next ones goes where it would have gone."""
+    overrides = overrides | {"segment.bytes": "1000000", "segment.index.bytes": "100000"}
+    overrides["segment.ms"] = str(2**62)
+    encoded = [bytes(sent.encoded()) for sent in sets]
+    with log_folder(overrides) as folder, log_folder(overrides) as other:
+        for each in (folder, other):
+            one_by_one(each, encoded[:1])
+        before = known_of(folder)
+        folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
+        outcomes = folder.log.append_many([bytearray(data) for data in encoded])
+        assert known_of(folder) == before
+        assert all(isinstance(outcome, StorageError) for outcome in outcomes)
+        assert len(set(map(id, outcomes))) == 1
+        folder.log.append_many([bytearray(data) for data in encoded])
+        one_by_one(other, encoded)
+        assert known_of(folder) == known_of(other)
