@@ -79,6 +79,7 @@ class Broker:
             log_level=settings.log_level,
             stream=log_stream,
         )
+        self._log_stream = log_stream
         self._files = files or SystemFiles()
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -265,7 +266,7 @@ class Broker:
         """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(None, _import_late)
+            await loop.run_in_executor(None, _import_late, self._late_modules(listening))
             self.observe(
                 "broker_started",
                 native=self.addresses.native,
@@ -279,6 +280,10 @@ class Broker:
             if listening is not None:
                 listening.close()
         self.services.work.start(self.maintenance.open_logs())
+
+    def _late_modules(self, listening: socket.socket | None) -> list[str]:
+        logging = ["structlog"] if self._log_stream is not None else []
+        return logging if listening is None else [*logging, "prometheus_client", "aiohttp.web"]
 
     def _start_connections(
         self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack
@@ -311,7 +316,7 @@ class Broker:
         listener.start()
 
 
-def _import_late() -> None:
+def _import_late(names: Iterable[str]) -> None:
     """Import, in a thread, what would keep a broker from starting in a moment."""
-    for name in ("structlog", "prometheus_client", "aiohttp.web"):
+    for name in names:
         import_module(name)

@@ -85,6 +85,13 @@ class Maintenance:
         for task in self.tasks.values():
             await task.stop()
 
+    async def time_passed(self, seconds: float) -> None:
+        """A test let `seconds` pass on the broker's clock: run what became due by that, each task
+        once, one after the other."""
+        due = [task for task in self.tasks.values() if task.time_passed(seconds)]
+        for task in due:
+            await task.run_now()
+
     async def open_logs(self) -> None:
         """Open every log, so that the metrics have them all and what is wrong with one is told
         early. Takes turns with the requests, which open what they need themselves."""

@@ -30,6 +30,8 @@ class PeriodicTask:
         self._delay_ms = interval_ms
         self._observe = observe
         self._failures = 0
+        self._wait: asyncio.Timeout | None = None
+        """The wait for the next pass; `None` during a pass."""
         self._asked = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -44,6 +46,22 @@ class PeriodicTask:
     def soon(self) -> None:
         """Run a pass now instead of when the interval is over."""
         self._asked.set()
+
+    def time_passed(self, seconds: float) -> bool:
+        """Take `seconds` as over that the loop did not see pass, because a test moved the clock.
+
+        Whether a pass is due now, which is for the caller to run.
+        """
+        wait = self._wait
+        if wait is None or wait.expired():
+            return seconds * 1000 >= self._delay_ms
+        due_at = wait.when()
+        assert due_at is not None
+        due_at -= seconds
+        if due_at <= asyncio.get_running_loop().time():
+            return True
+        wait.reschedule(due_at)
+        return False
 
     async def run_now(self) -> None:
         """Run a pass and return when one that began after this call is over, failed or not."""
@@ -65,8 +83,9 @@ class PeriodicTask:
     async def _loop(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._delay_ms / 1000):
+                async with asyncio.timeout(self._delay_ms / 1000) as self._wait:
                     await self._asked.wait()
+            self._wait = None
             self._asked.clear()
             waiters, self._waiters = self._waiters, []
             try:

@@ -148,3 +148,31 @@ async def test_stopping_cancels_a_pass_that_hangs(events: Events) -> None:
 
 async def test_stopping_a_task_that_never_started(events: Events) -> None:
     await make(Passes(), events).stop()
+
+
+async def test_time_that_a_test_lets_pass_makes_a_task_due(events: Events) -> None:
+    passes = Passes()
+    task = make(passes, events)
+    task.start()
+    await asyncio.sleep(0)
+    assert not task.time_passed(3000)
+    assert not task.time_passed(599)
+    assert task.time_passed(1)
+    await task.run_now()
+    assert passes.count == 1
+    assert not task.time_passed(3599)
+    await task.stop()
+
+
+async def test_time_that_passes_during_a_pass_counts_for_the_next_one(events: Events) -> None:
+    due: list[bool] = []
+
+    async def run() -> None:
+        due.append(task.time_passed(3599))
+        due.append(task.time_passed(3600))
+
+    task = PeriodicTask("sweep", run, interval_ms=HOUR_MS, observe=events)
+    task.start()
+    await task.run_now()
+    assert due == [False, True]
+    await task.stop()

@@ -1,0 +1,127 @@
+"""The broker of the fixture `horolog_broker`, and the clock that a test moves."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import horolog
+from horolog.server.listener import CannotListen
+from horolog.testing.broker_thread import BrokerThread
+
+HOUR = 3600
+
+
+@pytest.fixture
+def horolog_settings() -> Mapping[str, object]:
+    return {"retention.ms": HOUR * 1000, "file.delete.delay.ms": 60_000}
+
+
+def send(broker: BrokerThread, *timestamps_ms: int) -> list[int]:
+    """Send a message for each time to topic `a`; their offsets."""
+
+    async def run() -> list[int]:
+        async with horolog.Producer(broker.address) as producer:
+            return [
+                (await producer.send("a", b"value", timestamp_ms=time_ms)).offset
+                for time_ms in timestamps_ms
+            ]
+
+    return asyncio.run(run())
+
+
+def log_start(broker: BrokerThread) -> int:
+    async def run() -> int:
+        async with horolog.Admin(broker.address) as admin:
+            return (await admin.describe_log("a")).log_start_offset
+
+    return asyncio.run(run())
+
+
+def test_when_a_step_returns_what_became_due_is_done(horolog_broker: BrokerThread) -> None:
+    send(horolog_broker, horolog_broker.clock.now_ms())
+    horolog_broker.clock.step(HOUR / 2)
+    assert log_start(horolog_broker) == 0
+    horolog_broker.clock.step(HOUR)
+    assert log_start(horolog_broker) == 1
+    folder = horolog_broker.data_dir / "a-0"
+    assert len(list(folder.glob("*.log.deleted"))) == 1
+    horolog_broker.clock.step(61)
+    assert not list(folder.glob("*.deleted"))
+
+
+def test_each_task_that_is_due_runs_once_in_a_step(horolog_broker: BrokerThread) -> None:
+    passes: dict[str, int] = {}
+    for name, task in horolog_broker._broker.maintenance.tasks.items():
+
+        async def run(name: str = name) -> None:
+            passes[name] = passes.get(name, 0) + 1
+
+        task._run = run
+    horolog_broker.clock.step(20)
+    assert passes == {"clock": 1, "deletion": 1, "flush": 1, "recovery_points": 1}
+    passes.clear()
+    horolog_broker.clock.step(24 * HOUR)
+    assert set(passes.values()) == {1}
+    assert passes.keys() == horolog_broker._broker.maintenance.tasks.keys()
+
+
+async def test_a_step_in_a_test_with_a_loop(horolog_broker: BrokerThread) -> None:
+    async with (
+        horolog.Admin(horolog_broker.address) as admin,
+        horolog.Producer(horolog_broker.address) as producer,
+    ):
+        await producer.send("a", b"value", timestamp_ms=horolog_broker.clock.now_ms())
+        horolog_broker.clock.step(2 * HOUR)
+        assert (await admin.describe_log("a")).log_start_offset == 1
+
+
+def test_a_clock_set_forward_is_not_time_that_passed(horolog_broker: BrokerThread) -> None:
+    send(horolog_broker, horolog_broker.clock.now_ms())
+    horolog_broker.clock.jump(24 * HOUR)
+    horolog_broker.clock.step(301)  # the retention pass is due
+    assert log_start(horolog_broker) == 0
+
+
+def test_a_clock_that_goes_back(horolog_broker: BrokerThread) -> None:
+    clock = horolog_broker.clock
+    clock.freeze()
+    before_ms, passed = clock.now_ms(), clock.monotonic()
+    clock.step(-10)
+    assert (clock.now_ms(), clock.monotonic()) == (before_ms - 10_000, passed)
+    assert send(horolog_broker, clock.now_ms()) == [0]
+
+
+def test_a_frozen_clock_stands_still_until_it_is_moved(horolog_broker: BrokerThread) -> None:
+    clock = horolog_broker.clock
+    clock.freeze()
+    now_ms, passed = clock.now_ms(), clock.monotonic()
+    assert (clock.now_ms(), clock.monotonic()) == (now_ms, passed)
+    clock.step(1.5)
+    assert clock.now_ms() == now_ms + 1500
+    assert clock.monotonic() == pytest.approx(passed + 1.5)
+    clock.unfreeze()
+    while clock.now_ms() == now_ms + 1500:
+        pass
+    assert clock.monotonic() > passed + 1.5
+
+
+def test_a_restart_keeps_address_and_messages(horolog_broker: BrokerThread) -> None:
+    address = horolog_broker.address
+    send(horolog_broker, horolog_broker.clock.now_ms())
+    horolog_broker.restart()
+    assert horolog_broker.address == address
+    assert send(horolog_broker, horolog_broker.clock.now_ms()) == [1]
+
+
+def test_what_keeps_a_broker_from_starting_is_raised(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        broker = BrokerThread(tmp_path, {"listen": address})
+        with pytest.raises(CannotListen):
+            broker.start()
+        broker.stop()
+        with pytest.raises(RuntimeError, match="not started"):
+            assert broker.address
