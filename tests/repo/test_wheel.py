@@ -88,14 +88,23 @@ def test_the_program_starts_elsewhere(elsewhere: Path, tmp_path: Path, command: 
     assert "serve" in run(elsewhere / program, *arguments, "--help", cwd=tmp_path)
 
 
+def test_pytest_finds_the_fixture_elsewhere(elsewhere: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(horolog_broker):\n    pass\n")
+    options = ("-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "1 passed" in run(elsewhere / "bin/python", "-m", "pytest", *options, cwd=tmp_path)
+
+
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = archive.read(name).decode()
+        (name,) = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
+        entry_points = archive.read(name).decode()
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     assert f"Version: {horolog.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
     assert len(licences) == 1
+    assert "[pytest11]\nhorolog = horolog.testing.plugin\n" in entry_points
 
 
 def test_make_has_the_targets_of_the_readme(
