@@ -1,15 +1,27 @@
-FROM python:3.12-slim
+# The compiler is in the first stage alone; what it makes of the kernel goes along in the wheel.
+FROM python:3.12-slim AS build
 
-WORKDIR /opt/horolog
+WORKDIR /build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 
 # The locked dependencies first: they change less often than the sources.
 COPY requirements/build.txt requirements/run.txt requirements/
-RUN pip install --no-cache-dir --require-hashes \
-        -r requirements/build.txt -r requirements/run.txt
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
+    && pip wheel --no-cache-dir --require-hashes --wheel-dir run -r requirements/run.txt
 
 COPY . source
-RUN pip install --no-cache-dir --no-deps --no-build-isolation ./source \
-    && rm -r source requirements \
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir horolog ./source
+
+FROM python:3.12-slim
+
+COPY --from=build /build/run /tmp/run
+RUN pip install --no-cache-dir --no-index --no-deps /tmp/run/*.whl && rm -r /tmp/run
+COPY --from=build /build/horolog /tmp/horolog
+RUN pip install --no-cache-dir --no-index --no-deps /tmp/horolog/*.whl \
+    && rm -r /tmp/horolog \
+    && HOROLOG_KERNEL=compiled horolog --version \
     && useradd --system --uid 10001 --no-create-home horolog \
     && install --directory --owner=horolog /data
 

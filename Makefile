@@ -10,6 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/run.stamp
 DEV_READY := $(VENV)/dev.stamp
+KERNEL_READY := $(VENV)/kernel.stamp
+KERNEL := $(foreach types,$(wildcard protocol/records/*.pxd),$(types) $(types:.pxd=.py)) \
+    protocol/records/kernel.h
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LOCKED := $(INSTALL) --require-hashes
@@ -24,12 +27,12 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 py
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-setup: $(DEV_READY) ## everything that tests, checks and benchmarks need, in .venv
+setup: $(DEV_READY) $(KERNEL_READY) ## everything that tests, checks and benchmarks need, in .venv
 
-run: $(RUN_READY) ## start a broker, feed it real input, show it, leave it running
+run: $(RUN_READY) $(KERNEL_READY) ## start a broker, feed it real input, show it, leave it running
 	@exec $(BIN)/horolog demo
 
-test: $(DEV_READY) ## the whole test suite
+test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
 	@cd tests && ../$(BIN)/pytest
 
 check: $(DEV_READY) ## lint, formatting, types, import directions
@@ -38,10 +41,10 @@ check: $(DEV_READY) ## lint, formatting, types, import directions
 	@$(BIN)/mypy -p horolog
 	@cd tests && ../$(BIN)/pytest repo/test_imports.py
 
-bench: $(DEV_READY) ## measure; prints a table and writes build/bench.json
+bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/bench.json
 	@$(BIN)/python -m horolog.bench
 
-soak: $(DEV_READY) ## the long random tests and kill rounds
+soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests and kill rounds
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200
 
 docs: $(DEV_READY) ## write the generated pages of docs/
@@ -58,6 +61,7 @@ lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
 clean: ## remove everything that the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .pytest_cache
 	rm -rf tests/.hypothesis tests/.pytest_cache
+	rm -f protocol/records/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -81,6 +85,11 @@ $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	    echo ../../../src > "$$packages/horolog-src.pth"; \
 	done
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Without a C compiler this says so, and everything runs interpreted.
+$(KERNEL_READY): $(KERNEL) setup.py compiled.py $(RUN_READY)
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.txt

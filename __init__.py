@@ -4,8 +4,11 @@ The public names are loaded when they are first used, so that `import horolog` c
 nothing.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .compiled import choose
 
 if TYPE_CHECKING:
     from .client.admin import Admin
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from .times import TimeError
 
 __version__ = "0.1.0"
+
+choose(os.environ)
 
 __all__ = [
     "EARLIEST",

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from ..protocol.records.kernel import FORM
 from .consume import consume
 from .offsets import offsets
 from .output import emit
@@ -26,7 +27,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        emit([f"horolog {__version__}"])
+        emit([f"horolog {__version__} ({FORM})"])
         raise typer.Exit
 
 
@@ -35,7 +36,10 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and whether the kernel is compiled.",
         ),
     ] = False,
 ) -> None:

@@ -71,5 +71,5 @@ def require_program() -> Callable[[str], str]:
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings of the shell that runs the tests do not reach the brokers that they start."""
     for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
-        if variable != "HOROLOG_REQUIRE":
+        if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):
             monkeypatch.delenv(variable)

@@ -1,132 +1,163 @@
 """The one walk over a message set.
 
-Admission, recovery, indexing and reading all learn what a set holds from `walk`. It is plain
-Python in a shape that a compiler takes as it is: one loop over integers in locals, no closure, no
-generator. That is why the function is longer than others.
+Admission, recovery, indexing and reading all learn what a set holds from `walk`. This source runs
+as it is and compiled: then `kernel.pxd` gives its integers their C types, and `kernel.h` reads the
+fields and computes the CRC. It is one loop over integers in locals, no closure, no generator; that
+is why the function is longer than others. Whether it is compiled is asked only where reading a
+whole head with `struct` is quicker than field by field.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum
+from bisect import bisect_left
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
-from .latency import LatencyCounts, latency_bucket
+from .latency import LATENCY_BUCKETS_MS, LatencyCounts
 from .layout import (
     CODEC_MASK,
+    CRC_AT,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
     MESSAGE_OVERHEAD,
     NO_TIMESTAMP,
+    SIZE_AT,
     TIMESTAMP_AT,
     Buffer,
     Codec,
 )
+from .uncompiled import crc32 as crc32
+from .walk_terms import Offsets as Offsets
+from .walk_terms import Problem as Problem
 
-crc32: Callable[[Buffer], int]
 try:
-    from isal.isal_zlib import crc32
+    import cython
 except ImportError:
-    from zlib import crc32
+    from . import uncompiled as cython
 
+if not cython.compiled:
+    from .uncompiled import bytes_of, crc32_at, int32_at, int64_at, put_int64
 
-class Problem(IntEnum):
-    """Why a walk stopped before `end`."""
-
-    NONE = 0
-    PARTIAL = 1
-    """Fewer bytes are left than the entry says it has, or fewer than 12."""
-    SIZE = 2
-    """The size field is below that of the smallest message of its magic."""
-    CRC = 3
-    LENGTHS = 4
-    """Key and value do not add up to the size."""
-    MAGIC = 5
-    """Neither 0 nor 1."""
-    CODEC = 6
-    """Bits 0-2 of the attributes name no codec."""
-    OFFSET = 7
-    """The offset breaks the rule that was asked for."""
-
-
-class Offsets(IntEnum):
-    """What a walk does about the entries' offsets."""
-
-    ANY = 0
-    ASSIGN = 1
-    """Write base offset, base offset + 1, ... into the entries; the buffer must be writable."""
-    CONTIGUOUS = 2
-    """A plain entry has exactly the next offset, a wrapper that one or a larger one."""
-    RISING = 3
-    """Each offset is larger than the one before; the first is at least the base offset."""
-
-
-@dataclass(slots=True)
-class Walk:
-    """What a walk found: everything here is about the good entries before `end`."""
-
-    end: int
-    """Position after the last good entry."""
-    count: int
-    first_offset: int
-    last_offset: int
-    """As stored, or as assigned; -1 when there is no entry."""
-    magics: int
-    """Bit `1 << magic` for each magic met."""
-    codecs: int
-    """Bit `1 << codec` for each codec met."""
-    last_codec: int
-    """Codec of the last compressed entry, else 0."""
-    literal: bool
-    """The offsets as sent were 0, 1, ..., count - 1."""
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    """Over the timestamps that are not -1 (a broken sender's can be below it); -1 without any."""
-    max_position: int
-    max_offset: int
-    """The first entry that has the largest timestamp; -1 without any."""
-    first_timestamp_ms: int
-    last_append_time_ms: int
-    """Timestamp of the last entry if a broker stamped it (bit 3), else -1."""
-    append_time_bits: int
-    """How many v1 entries have bit 3."""
-    untimed: int
-    """How many entries have no timestamp, v0 entries included."""
-    largest_entry_bytes: int
-    problem: Problem
-    problem_position: int
-    """Where the entry begins that stopped the walk; `end` without a problem."""
-    marks: list[tuple[int, int, int, int]]
-    """Index marks: position of an entry, its offset, the offset after it, and the largest timestamp
-    so far (this entry's and the `largest_ms` passed in included)."""
-    since_bytes: int
-    """Bytes since the last mark."""
-    largest_ms: int
-    """The larger of `max_timestamp_ms` and the `largest_ms` passed in."""
-    magic_changes: list[tuple[int, int]]
-    """Position and magic of each entry whose magic is not that of the entry before."""
-    latency: LatencyCounts | None
-
+FORM: Final = "compiled" if cython.compiled else "interpreted"
+"""How this module runs."""
 
 _HEAD: Final = Struct(">qiIBBqii")
 """The first 34 bytes of a v1 entry: offset, size, CRC, magic, attributes, timestamp, key length
 and, where the key is null or empty, value length."""
-_HEAD_BYTES: Final = 34
 _TIMED_HEAD: Final = Struct(">qiIBBq")
 """The same up to the timestamp: 26 bytes, as long as the smallest v0 entry."""
-_V0_LENGTHS: Final = Struct(">ii")
-_V0_LENGTHS_AT: Final = 18
-_V0_KEY_AT: Final = 22
-_V1_KEY_AT: Final = 30
-_INT32: Final = Struct(">i")
-_INT64: Final = Struct(">q")
+_HEAD_BYTES: Final = 34
+_OVERHEAD: Final = ENTRY_OVERHEAD
+_SIZE: Final = SIZE_AT
+_CRC: Final = CRC_AT
+_MAGIC: Final = MAGIC_AT
+_TIME: Final = TIMESTAMP_AT
+_V0_KEY_AT: Final = 18
+_V1_KEY_AT: Final = 26
+_LENGTH_BYTES: Final = 4
 _V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
 _V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
+_CODEC_MASK: Final = CODEC_MASK
 _HIGHEST_CODEC: Final = int(max(Codec))
+_APPEND_TIME: Final = LOG_APPEND_TIME_BIT
+_NO_TIME: Final = NO_TIMESTAMP
 _LARGEST_INT64: Final = 2**63 - 1
+_LARGE_SUM: Final = 2**62
+_BOUNDS: Final = LATENCY_BUCKETS_MS
+_BUCKETS: Final = len(LATENCY_BUCKETS_MS) + 1
+
+# In C an enumeration is a Python object like any other, so the loop knows the numbers alone.
 _ASSIGN: Final = int(Offsets.ASSIGN)
 _CONTIGUOUS: Final = int(Offsets.CONTIGUOUS)
+_PROBLEMS: Final = tuple(Problem)
+_PARTIAL: Final = int(Problem.PARTIAL)
+_BAD_SIZE: Final = int(Problem.SIZE)
+_BAD_CRC: Final = int(Problem.CRC)
+_BAD_LENGTHS: Final = int(Problem.LENGTHS)
+_BAD_MAGIC: Final = int(Problem.MAGIC)
+_BAD_CODEC: Final = int(Problem.CODEC)
+_BAD_OFFSET: Final = int(Problem.OFFSET)
+
+
+class Walk:
+    """What a walk found: everything here is about the good entries before `end`.
+
+    end: position after the last good entry.
+    count: how many there are.
+    first_offset, last_offset: as stored, or as assigned; -1 when there is no entry.
+    magics: bit `1 << magic` for each magic met.
+    codecs: bit `1 << codec` for each codec met.
+    last_codec: codec of the last compressed entry, else 0.
+    literal: the offsets as sent were 0, 1, ..., count - 1.
+    min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
+        be below it); -1 without any.
+    max_position, max_offset: the first entry that has the largest timestamp; -1 without any.
+    first_timestamp_ms: of the first entry, -1 for none.
+    last_append_time_ms: timestamp of the last entry if a broker stamped it (bit 3), else -1.
+    append_time_bits: how many v1 entries have bit 3.
+    untimed: how many entries have no timestamp, v0 entries included.
+    largest_entry_bytes: of the largest entry, its 12-byte header included.
+    problem: why the walk stopped.
+    problem_position: where the entry begins that stopped it; `end` without a problem.
+    marks: index marks: position of an entry, its offset, the offset after it, and the largest
+        timestamp so far (this entry's and the `largest_ms` passed in included).
+    since_bytes: bytes since the last mark.
+    largest_ms: the larger of `max_timestamp_ms` and the `largest_ms` passed in.
+    magic_changes: position and magic of each entry whose magic is not that of the entry before.
+    latency: latencies against `now_ms`, if they were asked for. A set with a timestamp below -1,
+        which cannot be one, has none: all its messages are `untimed`.
+    """
+
+    __slots__ = (
+        "append_time_bits",
+        "codecs",
+        "count",
+        "end",
+        "first_offset",
+        "first_timestamp_ms",
+        "largest_entry_bytes",
+        "largest_ms",
+        "last_append_time_ms",
+        "last_codec",
+        "last_offset",
+        "latency",
+        "literal",
+        "magic_changes",
+        "magics",
+        "marks",
+        "max_offset",
+        "max_position",
+        "max_timestamp_ms",
+        "min_timestamp_ms",
+        "problem",
+        "problem_position",
+        "since_bytes",
+        "untimed",
+    )
+
+    end: int
+    count: int
+    first_offset: int
+    last_offset: int
+    magics: int
+    codecs: int
+    last_codec: int
+    literal: bool
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    max_position: int
+    max_offset: int
+    first_timestamp_ms: int
+    last_append_time_ms: int
+    append_time_bits: int
+    untimed: int
+    largest_entry_bytes: int
+    problem: Problem
+    problem_position: int
+    marks: list[tuple[int, int, int, int]]
+    since_bytes: int
+    largest_ms: int
+    magic_changes: list[tuple[int, int]]
+    latency: LatencyCounts | None
 
 
 def walk(
@@ -150,13 +181,44 @@ def walk(
     for index marks: an entry gets one when more than that many bytes have gone by since the last,
     of which `since_bytes` before `start`. `magic` is that of the entry before `start`, if any.
     """
-    view = memoryview(buffer)
-    rule = int(offsets)
+    return _walk(
+        memoryview(buffer),
+        start,
+        end,
+        offsets,
+        base_offset,
+        check_crc,
+        now_ms,
+        interval_bytes,
+        since_bytes,
+        largest_ms,
+        magic,
+    )
+
+
+def _walk(
+    view: memoryview,
+    start: int,
+    end: int,
+    rule: int,
+    base_offset: int,
+    check_crc: bool,
+    now_ms: int,
+    interval_bytes: int,
+    since_bytes: int,
+    largest_ms: int,
+    magic: int,
+) -> Walk:
+    if start < 0 or end > len(view):
+        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    if rule == _ASSIGN and view.readonly:
+        raise TypeError("offsets cannot be assigned in a buffer that is read-only")
+    data = bytes_of(view)
     position = start
     last_whole_head = end - _HEAD_BYTES
-    expected = base_offset
+    last_offset = base_offset - 1
     literal = True
-    count = compressed = codecs = last_codec = append_time_bits = untimed = 0
+    count = compressed = codecs = last_codec = append_time_bits = untimed = problem = magics = 0
     largest_size = attributes = timestamp = sum_ms = 0
     min_ms = _LARGEST_INT64
     max_ms = max_position = max_offset = -1
@@ -164,79 +226,102 @@ def walk(
     mark_after = marked_at + interval_bytes if interval_bytes >= 0 else end
     marks: list[tuple[int, int, int, int]] = []
     magic_changes: list[tuple[int, int]] = []
-    problem = Problem.NONE
 
     while position < end:
-        if position <= last_whole_head:
+        if cython.compiled:
+            if end - position < _OVERHEAD:
+                problem = _PARTIAL
+                break
+            offset = int64_at(data, position)
+            size = int32_at(data, position + _SIZE)
+        elif position <= last_whole_head:
             head = _HEAD.unpack_from(view, position)
-        elif position + ENTRY_OVERHEAD <= end:
+            offset, size, crc, entry_magic, entry_bits, entry_ms, key_bytes, value_bytes = head
+        elif position + _OVERHEAD <= end:
             head = _HEAD.unpack(bytes(view[position:end]).ljust(_HEAD_BYTES, b"\0"))
+            offset, size, crc, entry_magic, entry_bits, entry_ms, key_bytes, value_bytes = head
         else:
-            problem = Problem.PARTIAL
+            problem = _PARTIAL
             break
-        offset, size, crc, entry_magic, entry_attributes, entry_ms, key_bytes, value_bytes = head
-        stop = position + ENTRY_OVERHEAD + size
+        stop = position + _OVERHEAD + size
         if size < _V0_OVERHEAD:
-            problem = Problem.SIZE
+            problem = _BAD_SIZE
             break
         if stop > end:
-            problem = Problem.PARTIAL
+            problem = _PARTIAL
             break
+        if cython.compiled:
+            crc = int32_at(data, position + _CRC)
+            entry_magic = data[position + _MAGIC]
+            entry_bits = data[position + _MAGIC + 1]
+            if entry_magic == 1 and size >= _V1_OVERHEAD:
+                entry_ms = int64_at(data, position + _TIME)
+                key_bytes = int32_at(data, position + _V1_KEY_AT)
+                value_bytes = int32_at(data, position + _V1_KEY_AT + _LENGTH_BYTES)
         if entry_magic == 1:
             body_bytes = size - _V1_OVERHEAD
             key_at = position + _V1_KEY_AT
             if body_bytes < 0:
-                problem = Problem.SIZE
+                problem = _BAD_SIZE
                 break
         elif entry_magic == 0:
             body_bytes = size - _V0_OVERHEAD
             key_at = position + _V0_KEY_AT
-            key_bytes, value_bytes = _V0_LENGTHS.unpack_from(view, position + _V0_LENGTHS_AT)
-            entry_ms = NO_TIMESTAMP
+            entry_ms = _NO_TIME
+            key_bytes = int32_at(data, key_at)
+            value_bytes = int32_at(data, key_at + _LENGTH_BYTES)
         else:
-            problem = Problem.MAGIC
+            problem = _BAD_MAGIC
             break
-        if check_crc and crc32(view[position + MAGIC_AT : stop]) != crc:
-            problem = Problem.CRC
-            break
+        if check_crc:
+            if cython.compiled:
+                computed = crc32_at(data, position + _MAGIC, size - _LENGTH_BYTES)
+            else:
+                computed = crc32(view[position + _MAGIC : stop])
+            if computed != crc:
+                problem = _BAD_CRC
+                break
         if key_bytes > 0:
             body_bytes -= key_bytes
             if body_bytes < 0:
-                problem = Problem.LENGTHS
+                problem = _BAD_LENGTHS
                 break
-            (value_bytes,) = _INT32.unpack_from(view, key_at + key_bytes)
+            value_bytes = int32_at(data, key_at + _LENGTH_BYTES + key_bytes)
         if value_bytes != body_bytes and (value_bytes >= 0 or body_bytes > 0):
-            problem = Problem.LENGTHS
+            problem = _BAD_LENGTHS
             break
-        codec = entry_attributes & CODEC_MASK
+        codec = entry_bits & _CODEC_MASK
         if codec > _HIGHEST_CODEC:
-            problem = Problem.CODEC
+            problem = _BAD_CODEC
             break
+        # The next offset is never computed before it is known to exist: 2**63 is none.
         if rule > _ASSIGN and (
-            offset < expected or (rule == _CONTIGUOUS and codec == 0 and offset != expected)
+            offset <= last_offset
+            or (rule == _CONTIGUOUS and codec == 0 and offset != last_offset + 1)
         ):
-            problem = Problem.OFFSET
+            problem = _BAD_OFFSET
             break
         if offset != count:
             literal = False
         if rule == _ASSIGN:
-            offset = expected
-            _INT64.pack_into(view, position, offset)
-        expected = offset + 1
+            offset = last_offset + 1
+            put_int64(data, position, offset)
+        last_offset = offset
 
-        attributes = entry_attributes
+        attributes = entry_bits
         timestamp = entry_ms
         if entry_magic != magic:
             magic = entry_magic
+            magics |= 1 << magic
             magic_changes.append((position, magic))
         if attributes:
             if codec:
                 compressed += 1
                 codecs |= 1 << codec
                 last_codec = codec
-            if magic == 1 and attributes & LOG_APPEND_TIME_BIT:
+            if magic == 1 and attributes & _APPEND_TIME:
                 append_time_bits += 1
-        if timestamp == NO_TIMESTAMP:
+        if timestamp == _NO_TIME:
             untimed += 1
         else:
             sum_ms += timestamp
@@ -247,7 +332,8 @@ def walk(
             if timestamp < min_ms:
                 min_ms = timestamp
         if position > mark_after:
-            marks.append((position, offset, expected, max(largest_ms, max_ms)))
+            following: Any = offset
+            marks.append((position, offset, following + 1, max(largest_ms, max_ms)))
             marked_at = position
             mark_after = position + interval_bytes
         if size > largest_size:
@@ -255,80 +341,110 @@ def walk(
         count += 1
         position = stop
 
-    if untimed == count:
-        min_ms = NO_TIMESTAMP
-    first_offset = first_ms = -1
-    magics = 0
+    found = Walk.__new__(Walk)
+    found.end = found.problem_position = position
+    found.count = count
+    found.first_offset = found.first_timestamp_ms = found.last_offset = -1
+    found.last_append_time_ms = -1
+    found.largest_entry_bytes = 0
     if count:
-        (first_offset,) = _INT64.unpack_from(view, start)
-        if view[start + MAGIC_AT] == 1:
-            (first_ms,) = _INT64.unpack_from(view, start + TIMESTAMP_AT)
-        magics = 1 << view[start + MAGIC_AT]
-        for _, changed in magic_changes:
-            magics |= 1 << changed
+        found.first_offset = int64_at(data, start)
+        found.last_offset = last_offset
+        if data[start + _MAGIC] == 1:
+            found.first_timestamp_ms = int64_at(data, start + _TIME)
+        magics |= 1 << data[start + _MAGIC]
         if compressed < count:
-            codecs |= 1 << Codec.NONE
-    walked = Walk(
-        end=position,
-        count=count,
-        first_offset=first_offset,
-        last_offset=expected - 1 if count else -1,
-        magics=magics,
-        codecs=codecs,
-        last_codec=last_codec,
-        literal=literal,
-        min_timestamp_ms=min_ms,
-        max_timestamp_ms=max_ms,
-        max_position=max_position,
-        max_offset=max_offset,
-        first_timestamp_ms=first_ms,
-        last_append_time_ms=timestamp if magic == 1 and attributes & LOG_APPEND_TIME_BIT else -1,
-        append_time_bits=append_time_bits,
-        untimed=untimed,
-        largest_entry_bytes=largest_size + ENTRY_OVERHEAD if count else 0,
-        problem=problem,
-        problem_position=position,
-        marks=marks,
-        since_bytes=position - marked_at,
-        largest_ms=max(largest_ms, max_ms),
-        magic_changes=magic_changes,
-        latency=None,
-    )
+            codecs |= 1
+        if magic == 1 and attributes & _APPEND_TIME:
+            found.last_append_time_ms = timestamp
+        found.largest_entry_bytes = largest_size + _OVERHEAD
+    if untimed == count:
+        min_ms = _NO_TIME
+    found.magics = magics
+    found.codecs = codecs
+    found.last_codec = last_codec
+    found.literal = literal
+    found.min_timestamp_ms = min_ms
+    found.max_timestamp_ms = max_ms
+    found.max_position = max_position
+    found.max_offset = max_offset
+    found.append_time_bits = append_time_bits
+    found.untimed = untimed
+    found.problem = _PROBLEMS[problem]
+    found.marks = marks
+    found.since_bytes = position - marked_at
+    found.largest_ms = max(largest_ms, max_ms)
+    found.magic_changes = magic_changes
+    found.latency = None
     if now_ms >= 0:
-        walked.latency = _latency(view, start, walked, now_ms, sum_ms)
-    return walked
+        found.latency = _latency(view, start, found, now_ms, sum_ms)
+    return found
 
 
 def _latency(
-    view: memoryview, start: int, walked: Walk, now_ms: int, sum_timestamps_ms: int
+    view: memoryview, start: int, found: Walk, now_ms: int, sum_timestamps_ms: int
 ) -> LatencyCounts:
-    """Latencies of the walked entries; entry by entry only when they fall into several buckets."""
-    timed = walked.count - walked.untimed
-    latency = LatencyCounts(untimed=walked.untimed)
-    if timed == 0:
-        return latency
-    slowest_ms = now_ms - walked.min_timestamp_ms
-    quickest_ms = now_ms - walked.max_timestamp_ms
-    latency.max_ms = max(slowest_ms, 0)
-    bucket = latency_bucket(slowest_ms)
-    if slowest_ms < 0 or (quickest_ms >= 0 and bucket == latency_bucket(quickest_ms)):
-        latency.counts[bucket] = timed
-        latency.skewed = timed if slowest_ms < 0 else 0
-        latency.sum_ms = now_ms * timed - sum_timestamps_ms if slowest_ms >= 0 else 0
-        return latency
-    counts = latency.counts
+    """Latencies of the walked entries; entry by entry only when they fall into several buckets.
+
+    In C, sums are unsigned: those of timestamps may wrap round, which the difference makes good.
+    """
+    timed = found.count - found.untimed
+    if timed == 0 or found.min_timestamp_ms < _NO_TIME:
+        return LatencyCounts(untimed=found.count)
+    if not cython.compiled:
+        counts = [0] * _BUCKETS
+    else:
+        for bucket in range(_BUCKETS):
+            counts[bucket] = 0
+    data = bytes_of(view)
+    slowest_ms = now_ms - found.min_timestamp_ms
+    quickest_ms = now_ms - found.max_timestamp_ms
+    bucket = _bucket(slowest_ms)
+    total_ms: Any = 0
     skewed = sum_ms = 0
-    position = start
-    while position < walked.end:
-        _, size, _, entry_magic, _, timestamp = _TIMED_HEAD.unpack_from(view, position)
-        if entry_magic == 1 and timestamp != NO_TIMESTAMP:
-            latency_ms = now_ms - timestamp
-            if latency_ms < 0:
-                skewed += 1
-                latency_ms = 0
-            counts[latency_bucket(latency_ms)] += 1
-            sum_ms += latency_ms
-        position += ENTRY_OVERHEAD + size
-    latency.skewed = skewed
-    latency.sum_ms = sum_ms
-    return latency
+    if slowest_ms < 0:
+        counts[bucket] = skewed = timed
+    elif (
+        quickest_ms >= 0
+        and bucket == _bucket(quickest_ms)
+        and slowest_ms <= _LARGEST_INT64 // timed
+    ):
+        counts[bucket] = timed
+        sum_ms = now_ms * timed - sum_timestamps_ms
+    else:
+        position = start
+        above_ms = upto_ms = -1
+        while position < found.end:
+            if cython.compiled:
+                size = int32_at(data, position + _SIZE)
+                entry_magic = data[position + _MAGIC]
+                timestamp = int64_at(data, position + _TIME)
+            else:
+                _, size, _, entry_magic, _, timestamp = _TIMED_HEAD.unpack_from(view, position)
+            if entry_magic == 1 and timestamp != _NO_TIME:
+                latency_ms = now_ms - timestamp
+                if latency_ms < 0:
+                    skewed += 1
+                    latency_ms = 0
+                if not above_ms < latency_ms <= upto_ms:
+                    bucket = _bucket(latency_ms)
+                    above_ms = _BOUNDS[bucket - 1] if bucket else -1
+                    upto_ms = _BOUNDS[bucket] if bucket < _BUCKETS - 1 else _LARGEST_INT64
+                counts[bucket] += 1
+                sum_ms += latency_ms
+                if sum_ms > _LARGE_SUM:
+                    total_ms += sum_ms
+                    sum_ms = 0
+            position += _OVERHEAD + size
+    total_ms += sum_ms
+    return LatencyCounts(counts, skewed, found.untimed, total_ms, max(slowest_ms, 0))
+
+
+def _bucket(latency_ms: int) -> int:
+    """As `latency_bucket`."""
+    if not cython.compiled:
+        return bisect_left(_BOUNDS, latency_ms)
+    bucket = 0
+    while bucket < _BUCKETS - 1 and latency_ms > _BOUNDS[bucket]:
+        bucket += 1
+    return bucket

@@ -1,18 +1,33 @@
 """Two short walks over stored entries that look only at their heads.
 
 Both take a buffer that starts at an entry and may end inside one, verify no CRC (see `kernel`
-for that), and say where they stopped so that the caller can read on from there. Plain Python in
-the shape that Cython's pure mode compiles.
+for that), and say where they stopped so that the caller can read on from there. They run as they
+are and compiled, as `kernel` does.
 """
 
 from struct import Struct
+from typing import Final
 
-from .layout import ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, Buffer
+from .layout import ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, SIZE_AT, TIMESTAMP_AT, Buffer
 
-_OFFSET_SIZE = Struct(">qi")
-_HEAD_V1 = Struct(">qiIBBq")
-_SMALLEST = MESSAGE_OVERHEAD[0]
-_SMALLEST_V1 = MESSAGE_OVERHEAD[1]
+try:
+    import cython
+except ImportError:
+    from . import uncompiled as cython
+
+if not cython.compiled:
+    from .uncompiled import bytes_of, int32_at, int64_at
+
+FORM: Final = "compiled" if cython.compiled else "interpreted"
+"""How this module runs."""
+
+_OFFSET_SIZE: Final = Struct(">qi")
+_OVERHEAD: Final = ENTRY_OVERHEAD
+_SIZE: Final = SIZE_AT
+_MAGIC: Final = MAGIC_AT
+_TIME: Final = TIMESTAMP_AT
+_SMALLEST: Final = MESSAGE_OVERHEAD[0]
+_SMALLEST_V1: Final = MESSAGE_OVERHEAD[1]
 
 NOT_FOUND = -1
 BAD_SIZE = -2
@@ -28,11 +43,21 @@ def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tup
     and the position of the first entry that was not passed. An entry counts as soon as its
     12-byte header is in the buffer.
     """
-    unpack = _OFFSET_SIZE.unpack_from
+    return _scan_offset(memoryview(buffer), start, end, target_offset)
+
+
+def _scan_offset(view: memoryview, start: int, end: int, target_offset: int) -> tuple[int, int]:
+    if start < 0 or end > len(view):
+        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    data = bytes_of(view)
     last = -1
     position = start
-    while position + ENTRY_OVERHEAD <= end:
-        offset, size = unpack(buffer, position)
+    while end - position >= _OVERHEAD:
+        if cython.compiled:
+            offset = int64_at(data, position)
+            size = int32_at(data, position + _SIZE)
+        else:
+            offset, size = _OFFSET_SIZE.unpack_from(view, position)
         if size < _SMALLEST:
             return BAD_SIZE, position
         if offset <= last:
@@ -40,7 +65,7 @@ def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tup
         if offset >= target_offset:
             return position, position
         last = offset
-        position += ENTRY_OVERHEAD + size
+        position += _OVERHEAD + size
     return NOT_FOUND, position
 
 
@@ -50,20 +75,25 @@ def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tupl
     A wrapper's own timestamp is the largest of its messages', so one that is returned has to be
     opened. Entries of v0 have no time and never match. Returns as `scan_offset` does.
     """
-    unpack = _HEAD_V1.unpack_from
-    unpack_size = _OFFSET_SIZE.unpack_from
+    return _scan_timestamp(memoryview(buffer), start, end, target_ms)
+
+
+def _scan_timestamp(view: memoryview, start: int, end: int, target_ms: int) -> tuple[int, int]:
+    if start < 0 or end > len(view):
+        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    data = bytes_of(view)
     position = start
-    while position + ENTRY_OVERHEAD <= end:
-        size = unpack_size(buffer, position)[1]
+    while end - position >= _OVERHEAD:
+        size = int32_at(data, position + _SIZE)
         if size < _SMALLEST:
             return BAD_SIZE, position
-        following = position + ENTRY_OVERHEAD + size
+        following = position + _OVERHEAD + size
         if following > end:
             break
-        if buffer[position + MAGIC_AT] == 1:
+        if data[position + _MAGIC] == 1:
             if size < _SMALLEST_V1:
                 return BAD_SIZE, position
-            if unpack(buffer, position)[5] >= target_ms:
+            if int64_at(data, position + _TIME) >= target_ms:
                 return position, position
         position = following
     return NOT_FOUND, position

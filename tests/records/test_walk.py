@@ -9,7 +9,17 @@ from horolog.protocol.records.kernel import Offsets, Problem, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import build_message
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
+from horolog.protocol.records.sets import (
+    NewRecord,
+    build_set,
+    build_wrapper,
+    set_append_time,
+    set_timestamp,
+)
+
+
+def test_what_is_tested_is_the_form_that_was_asked_for(form: str) -> None:
+    assert walk.__module__.endswith("_source") == (form == "interpreted")
 
 
 def test_reading_walks_leave_the_buffer_alone() -> None:
@@ -67,6 +77,20 @@ def test_lengths_add_up_exactly_m9(key_bytes: int, value_bytes: int) -> None:
     assert walk(entry, 0, len(entry)).problem is Problem.LENGTHS
 
 
+@pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 40), (36, 40)])
+def test_a_window_that_is_not_in_the_buffer_is_refused(start: int, end: int) -> None:
+    data = build_set([NewRecord(b"hello")])
+    with pytest.raises(IndexError, match="in a buffer of 39"):
+        walk(data, start, end)
+
+
+def test_only_bytes_that_follow_each_other_can_be_walked() -> None:
+    data = bytes(100)
+    for view in (memoryview(data)[::2], memoryview(data)[::-1], memoryview(data).cast("i")):
+        with pytest.raises(BufferError, match="follow each other"):
+            walk(view, 0, len(view))
+
+
 # Offset rules
 
 
@@ -120,6 +144,17 @@ def test_literal_offsets_p36(offsets: tuple[int, ...], literal: bool) -> None:
     data = bytearray(stored(*offsets))
     assert walk(data, 0, len(data)).literal is literal
     assert walk(data, 0, len(data), offsets=Offsets.ASSIGN, base_offset=40).literal is literal
+
+
+def test_the_largest_offset_has_none_after_it() -> None:
+    largest = 2**63 - 1
+    data = stored(largest, largest, 5)
+    assert walk(data, 0, len(data)).last_offset == 5
+    for rule in (Offsets.RISING, Offsets.CONTIGUOUS):
+        walked = walk(data, 0, len(data), offsets=rule, base_offset=largest)
+        assert (walked.count, walked.last_offset) == (1, largest)
+    marks = walk(data, 0, len(data), interval_bytes=0, since_bytes=1).marks
+    assert marks[0][1:3] == (largest, largest + 1)
 
 
 # Index marks
@@ -221,6 +256,24 @@ def test_clock_skew_is_clamped_and_counted(times: list[int], skewed: int, total_
     latency = walk(data, 0, len(data), now_ms=1000).latency
     assert latency is not None
     assert (latency.skewed, latency.sum_ms, latency.counts[0]) == (skewed, total_ms, 2)
+
+
+@pytest.mark.parametrize("time", [-2, -(2**63)])
+def test_a_time_that_cannot_be_one_leaves_no_latencies(time: int) -> None:
+    data = build_set([NewRecord(b"v", None, 5), NewRecord(b"v", None, 900)])
+    set_timestamp(data, 35, 23, time)
+    walked = walk(data, 0, len(data), now_ms=1000)
+    assert walked.latency == LatencyCounts(untimed=2)
+    assert (walked.min_timestamp_ms, walked.untimed) == (time, 0)
+
+
+@pytest.mark.parametrize("times", [[0, 0, 1], [0, 2**62, 2**63 - 1], [1, 2**63 - 2, -1]])
+def test_sums_do_not_overflow(times: list[int]) -> None:
+    now_ms = 2**63 - 1
+    data = build_set([NewRecord(b"v", None, time) for time in times])
+    latency = walk(data, 0, len(data), now_ms=now_ms).latency
+    assert latency is not None
+    assert latency.sum_ms == sum(now_ms - time for time in times if time >= 0)
 
 
 def test_latencies_only_when_asked_for() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel import Offsets, Problem, walk
+from horolog.protocol.records.kernel import Offsets, Problem, Walk, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 
 NOW_MS = 1_479_144_272_509
@@ -111,6 +111,8 @@ def slow_latency(found: list[Slow], now_ms: int) -> dict[str, Any] | None:
     if now_ms < 0:
         return None
     latencies = [now_ms - entry.time for entry in found if entry.time != -1]
+    if any(entry.time < -1 for entry in found):
+        latencies = []
     counts = [0] * 19
     for latency in latencies:
         counts[sum(max(latency, 0) > bound for bound in LATENCY_BUCKETS_MS)] += 1
@@ -257,7 +259,9 @@ def test_walk_equals_the_slow_decoder(data: bytes, before: bytes, options: Optio
         largest_ms=options.largest_ms,
         magic=options.magic,
     )
-    assert asdict(walked) == expected
+    said = {name: getattr(walked, name) for name in expected}
+    assert said | {"latency": walked.latency and asdict(walked.latency)} == expected
+    assert set(expected) == {name for name in dir(Walk) if not name.startswith("_")}
 
 
 @settings(deadline=None)

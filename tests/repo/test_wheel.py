@@ -1,6 +1,7 @@
 """What `pip install horolog` would put on a machine."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,14 +9,17 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
 import horolog
+from horolog.compiled import FOLDER, MODULES, SOURCES
 
-NOT_INSTALLED = {"tests", "bench", "docs"}
-"""Folders with Python files that stay in the repository."""
+RECORDS = f"horolog/{FOLDER}/"
+NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
+"""Folders with Python files, and one such file, that stay in the repository."""
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys, horolog
@@ -33,12 +37,18 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(root: Path, sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the repository's files alone: a build folder left behind must not help it."""
-    export, out = tmp_path_factory.mktemp("export"), tmp_path_factory.mktemp("wheel")
+def export(root: Path, sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's files alone: a build folder left behind must not help."""
+    export = tmp_path_factory.mktemp("export")
     for path in sources:
         (export / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / path, export / path)
+    return export
+
+
+@pytest.fixture(scope="module")
+def wheel(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     run(*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", out, export)
     (built,) = out.glob("*.whl")
@@ -64,8 +74,38 @@ def test_every_module_is_in_it_and_nothing_else(wheel: Path, modules: list[Path]
     expected = {f"horolog/{path}" for path in modules if path.parts[0] not in NOT_INSTALLED}
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-        assert {name for name in names if name.endswith(".py")} == expected
-        assert {name for name in names if not name.endswith(".py")} == {"horolog/py.typed"}
+    assert {name for name in names if name.endswith(".py")} == expected
+    of_c = {name for name in names if name.startswith(RECORDS) and name.endswith((".pxd", ".h"))}
+    assert of_c == {f"{RECORDS}{name}" for name in SOURCES if not name.endswith(".py")}
+    rest = {name for name in names if not name.endswith((".py", ".so"))}
+    assert rest == {"horolog/py.typed"} | of_c
+
+
+def test_it_has_the_compiled_kernel(
+    wheel: Path, elsewhere: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    require_program("cc")
+    with zipfile.ZipFile(wheel) as archive:
+        compiled = {name for name in archive.namelist() if name.endswith(".so")}
+    assert compiled == {f"{RECORDS}{name}{EXTENSION_SUFFIXES[0]}" for name in MODULES}
+    assert "(compiled)" in run(elsewhere / "bin/horolog", "--version", cwd=tmp_path)
+
+
+def test_it_is_made_without_a_compiler(export: Path, tmp_path: Path) -> None:
+    """And without Cython, which is asked for later; what is installed runs as plain Python."""
+    made = subprocess.run(
+        (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path),
+        cwd=export,
+        env={**os.environ, "CC": "no-such-compiler"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stderr.splitlines() == [
+        "The kernel was not compiled and runs as plain Python: "
+        "there is no C compiler (no-such-compiler)"
+    ]
+    assert list(tmp_path.rglob("*.so")) == []
 
 
 def test_the_package_list_is_the_folders(root: Path, modules: list[Path]) -> None:

@@ -1,0 +1,206 @@
+/* Big-endian fields and CRC-32 for the compiled kernel.
+
+   CRC-32 is zlib's: polynomial 0x04c11db7, bits reflected, all ones before and after. Where the
+   processor multiplies without carries, the message is folded 16 bytes at a time, after the method
+   that Intel published ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+   Instruction", Gopal and others, 2009): a block that is D bits in front of another one has the
+   same remainder as its product with x^D modulo the polynomial, and such a product is two
+   carry-less multiplications and an addition. The constants are x^n modulo the polynomial, bits
+   reflected and shifted left by one, which makes up for the bit that a product of reflected
+   numbers lacks. Elsewhere eight tables take eight bytes at a time.
+
+   Everything here is called with Python's lock held. */
+
+#ifndef HOROLOG_KERNEL_H
+#define HOROLOG_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define HOROLOG_FOLDS 1
+#include <immintrin.h>
+#endif
+
+#ifdef HOROLOG_SOURCES
+/* What this was compiled from; whoever loads the module looks for it in the file. */
+__attribute__((used)) static const char horolog_sources[] = "horolog-sources:" HOROLOG_SOURCES;
+#endif
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define HOROLOG_SWAP32(number) (number)
+#define HOROLOG_SWAP64(number) (number)
+#else
+#define HOROLOG_SWAP32(number) __builtin_bswap32(number)
+#define HOROLOG_SWAP64(number) __builtin_bswap64(number)
+#endif
+
+static inline long long int64_at(const unsigned char *data, long long position)
+{
+    uint64_t number;
+    memcpy(&number, data + position, 8);
+    return (long long)HOROLOG_SWAP64(number);
+}
+
+static inline int int32_at(const unsigned char *data, long long position)
+{
+    uint32_t number;
+    memcpy(&number, data + position, 4);
+    return (int)HOROLOG_SWAP32(number);
+}
+
+static inline void put_int64(unsigned char *data, long long position, long long value)
+{
+    uint64_t number = HOROLOG_SWAP64((uint64_t)value);
+    memcpy(data + position, &number, 8);
+}
+
+static inline void put_int32(unsigned char *data, long long position, long long value)
+{
+    uint32_t number = HOROLOG_SWAP32((uint32_t)value);
+    memcpy(data + position, &number, 4);
+}
+
+static inline void put_bytes(unsigned char *data, long long position, const unsigned char *content,
+                             long long length)
+{
+    memcpy(data + position, content, (size_t)length);
+}
+
+static uint32_t horolog_crc_tables[8][256];
+static int horolog_crc_tables_filled;
+
+static void horolog_fill_crc_tables(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (0xedb88320u & (0u - (crc & 1)));
+        horolog_crc_tables[0][byte] = crc;
+    }
+    for (int table = 1; table < 8; table++)
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t crc = horolog_crc_tables[table - 1][byte];
+            horolog_crc_tables[table][byte] = crc >> 8 ^ horolog_crc_tables[0][crc & 0xff];
+        }
+    horolog_crc_tables_filled = 1;
+}
+
+static uint32_t horolog_crc_by_tables(const unsigned char *data, size_t length)
+{
+    uint32_t crc = 0xffffffffu;
+    if (!horolog_crc_tables_filled)
+        horolog_fill_crc_tables();
+    for (; length >= 8; data += 8, length -= 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                              (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        crc = horolog_crc_tables[7][low & 0xff] ^ horolog_crc_tables[6][low >> 8 & 0xff] ^
+              horolog_crc_tables[5][low >> 16 & 0xff] ^ horolog_crc_tables[4][low >> 24] ^
+              horolog_crc_tables[3][data[4]] ^ horolog_crc_tables[2][data[5]] ^
+              horolog_crc_tables[1][data[6]] ^ horolog_crc_tables[0][data[7]];
+    }
+    for (; length; data++, length--)
+        crc = crc >> 8 ^ horolog_crc_tables[0][(crc ^ *data) & 0xff];
+    return ~crc;
+}
+
+#ifdef HOROLOG_FOLDS
+
+#define HOROLOG_TARGET __attribute__((target("pclmul,sse4.1")))
+
+/* x^(D+32) for the first half of a block, x^(D-32) for the second, D bits ahead. */
+#define HOROLOG_FOLD_512 0x154442bd4, 0x1c6e41596
+#define HOROLOG_FOLD_384 0x03db1ecdc, 0x174359406
+#define HOROLOG_FOLD_256 0x0f1da05aa, 0x15a546366
+#define HOROLOG_FOLD_128 0x1751997d0, 0x0ccaa009e
+#define HOROLOG_FOLD_64 0x163cd6124
+/* The polynomial, and x^64 divided by it; both reflected, with all their 33 bits. */
+#define HOROLOG_POLYNOMIAL 0x1db710641
+#define HOROLOG_QUOTIENT 0x1f7011641
+
+HOROLOG_TARGET static inline __m128i horolog_pair(long long low, long long high)
+{
+    return _mm_set_epi64x(high, low);
+}
+
+HOROLOG_TARGET static inline __m128i horolog_load(const unsigned char *data)
+{
+    return _mm_loadu_si128((const __m128i *)data);
+}
+
+HOROLOG_TARGET static inline __m128i horolog_fold(__m128i block, __m128i factors, __m128i onto)
+{
+    __m128i first = _mm_clmulepi64_si128(block, factors, 0x00);
+    __m128i second = _mm_clmulepi64_si128(block, factors, 0x11);
+    return _mm_xor_si128(onto, _mm_xor_si128(first, second));
+}
+
+/* The remainder of the last block: 128 bits to 96, to 64, and these by Barrett's division. */
+HOROLOG_TARGET static inline uint32_t horolog_remainder(__m128i block)
+{
+    const __m128i low_half = _mm_set_epi32(0, -1, 0, -1);
+    const __m128i fold_128 = horolog_pair(HOROLOG_FOLD_128);
+    const __m128i fold_64 = horolog_pair(HOROLOG_FOLD_64, 0);
+    const __m128i division = horolog_pair(HOROLOG_POLYNOMIAL, HOROLOG_QUOTIENT);
+    __m128i quotient;
+    block = _mm_xor_si128(_mm_srli_si128(block, 8), _mm_clmulepi64_si128(block, fold_128, 0x10));
+    block = _mm_xor_si128(_mm_srli_si128(block, 4),
+                          _mm_clmulepi64_si128(_mm_and_si128(block, low_half), fold_64, 0x00));
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(block, low_half), division, 0x10);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_half), division, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(block, quotient), 1);
+}
+
+/* For 16 bytes and more. What does not fill a block comes first, behind zeros, which change no
+   remainder; so all that follows is whole blocks. */
+HOROLOG_TARGET static uint32_t horolog_crc_by_folding(const unsigned char *data, size_t length)
+{
+    static const unsigned char places[48] = {
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+        0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,    6,    7,
+        8,    9,    10,   11,   12,   13,   14,   15,   0x80, 0x80, 0x80, 0x80,
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    };
+    const __m128i fold_128 = horolog_pair(HOROLOG_FOLD_128);
+    const __m128i ones = _mm_cvtsi32_si128(-1);
+    __m128i state = _mm_xor_si128(horolog_load(data), ones);
+    size_t head = length & 15, blocks = (length >> 4) - 1;
+    if (head) {
+        __m128i rest = _mm_shuffle_epi8(ones, horolog_load(places + 16 + head));
+        state = _mm_shuffle_epi8(state, horolog_load(places + head));
+        state = horolog_fold(state, fold_128, _mm_xor_si128(horolog_load(data + head), rest));
+    }
+    data += head + 16;
+    if (blocks >= 7) {
+        const __m128i fold_512 = horolog_pair(HOROLOG_FOLD_512);
+        __m128i second = horolog_load(data), third = horolog_load(data + 16);
+        __m128i fourth = horolog_load(data + 32);
+        for (data += 48, blocks -= 3; blocks >= 4; data += 64, blocks -= 4) {
+            state = horolog_fold(state, fold_512, horolog_load(data));
+            second = horolog_fold(second, fold_512, horolog_load(data + 16));
+            third = horolog_fold(third, fold_512, horolog_load(data + 32));
+            fourth = horolog_fold(fourth, fold_512, horolog_load(data + 48));
+        }
+        fourth = horolog_fold(state, horolog_pair(HOROLOG_FOLD_384), fourth);
+        fourth = horolog_fold(second, horolog_pair(HOROLOG_FOLD_256), fourth);
+        state = horolog_fold(third, fold_128, fourth);
+    }
+    for (; blocks; data += 16, blocks--)
+        state = horolog_fold(state, fold_128, horolog_load(data));
+    return ~horolog_remainder(state);
+}
+
+#endif
+
+static inline unsigned int crc32_at(const unsigned char *data, long long position, long long length)
+{
+    data += position;
+#ifdef HOROLOG_FOLDS
+    if (length >= 16 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+        return horolog_crc_by_folding(data, (size_t)length);
+#endif
+    return horolog_crc_by_tables(data, (size_t)length);
+}
+
+#endif

@@ -1,0 +1,69 @@
+# C types for kernel.py; see there for what everything means.
+
+cimport cython
+
+cdef extern from "kernel.h" nogil:
+    long long int64_at(const unsigned char *data, long long position)
+    int int32_at(const unsigned char *data, long long position)
+    void put_int64(unsigned char *data, long long position, long long value)
+    unsigned int crc32_at(const unsigned char *data, long long position, long long length)
+
+cdef extern from "Python.h":
+    Py_buffer *PyMemoryView_GET_BUFFER(object view)
+    bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
+
+# The memoryview holds on to its bytes for as long as the function holds on to it.
+cdef inline unsigned char *bytes_of(object view) except? NULL:
+    cdef Py_buffer *buffer = PyMemoryView_GET_BUFFER(view)
+    if buffer.itemsize != 1 or not PyBuffer_IsContiguous(buffer, b"C"):
+        raise BufferError("the bytes of a message set must follow each other in memory")
+    return <unsigned char *>buffer.buf
+
+cdef long long _HEAD_BYTES, _OVERHEAD, _SIZE, _CRC, _MAGIC, _TIME, _V0_KEY_AT, _V1_KEY_AT
+cdef long long _LENGTH_BYTES, _V0_OVERHEAD, _V1_OVERHEAD, _LARGEST_INT64, _LARGE_SUM, _NO_TIME
+cdef int _CODEC_MASK, _HIGHEST_CODEC, _APPEND_TIME, _BUCKETS
+cdef int _ASSIGN, _CONTIGUOUS
+cdef int _PARTIAL, _BAD_SIZE, _BAD_CRC, _BAD_LENGTHS, _BAD_MAGIC, _BAD_CODEC, _BAD_OFFSET
+cdef tuple _PROBLEMS
+cdef long long[18] _BOUNDS
+
+cdef class Walk:
+    cdef readonly long long end, count, first_offset, last_offset, magics, codecs, last_codec
+    cdef readonly bint literal
+    cdef readonly long long min_timestamp_ms, max_timestamp_ms, max_position, max_offset
+    cdef readonly long long first_timestamp_ms, last_append_time_ms, append_time_bits, untimed
+    cdef readonly long long largest_entry_bytes, problem_position, since_bytes, largest_ms
+    cdef readonly object problem, latency
+    cdef readonly list marks, magic_changes
+
+@cython.locals(
+    data="unsigned char *", found="Walk",
+    position="long long", last_whole_head="long long", crc="unsigned int", computed="unsigned int", stop="long long", last_offset="long long",
+    offset="long long", size="long long", entry_ms="long long", key_bytes="long long",
+    value_bytes="long long", body_bytes="long long", key_at="long long", timestamp="long long",
+    entry_magic="int", entry_bits="int", attributes="int", codec="int", literal="bint",
+    count="long long", compressed="long long", untimed="long long",
+    append_time_bits="long long", codecs="long long", magics="long long", last_codec="long long",
+    problem="int", largest_size="long long", sum_ms="unsigned long long",
+    min_ms="long long", max_ms="long long", max_position="long long", max_offset="long long",
+    marked_at="long long", mark_after="long long",
+)
+cdef Walk _walk(
+    object view, long long start, long long end, int rule, long long base_offset,
+    bint check_crc, long long now_ms, long long interval_bytes, long long since_bytes,
+    long long largest_ms, long long magic,
+)
+
+@cython.locals(
+    data="unsigned char *", timed="unsigned long long", counts="long long[19]", bucket="int",
+    slowest_ms="long long", quickest_ms="long long", skewed="long long", sum_ms="unsigned long long",
+    above_ms="long long", upto_ms="long long",
+    position="long long", size="long long", entry_magic="int", timestamp="long long",
+    latency_ms="long long",
+)
+cdef object _latency(
+    object view, long long start, Walk found, long long now_ms,
+    unsigned long long sum_timestamps_ms,
+)
+
+cdef int _bucket(long long latency_ms)

@@ -1,0 +1,61 @@
+"""What the compiled modules take from the compiler and from C, for when they run as they are.
+
+A module that can be compiled imports this one under the name `cython` where Cython is not
+installed, and the functions under the names of those in `kernel.h`.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from .layout import Buffer
+
+crc32: Callable[[Buffer], int]
+try:
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
+
+compiled: Final = False
+
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+
+
+def bytes_of(buffer: memoryview) -> memoryview:
+    """The memory of `buffer`; in C the address of its first byte. `BufferError` if not flat."""
+    if buffer.itemsize != 1 or not buffer.c_contiguous:
+        raise BufferError("the bytes of a message set must follow each other in memory")
+    return buffer
+
+
+def int32_at(data: memoryview, position: int) -> int:
+    """The big-endian signed 32-bit integer at `position`."""
+    number: int = _INT32.unpack_from(data, position)[0]
+    return number
+
+
+def int64_at(data: memoryview, position: int) -> int:
+    """The big-endian signed 64-bit integer at `position`."""
+    number: int = _INT64.unpack_from(data, position)[0]
+    return number
+
+
+def put_int32(data: memoryview, position: int, value: int) -> None:
+    """Write `value` to `position`, big-endian in four bytes."""
+    _INT32.pack_into(data, position, value)
+
+
+def put_int64(data: memoryview, position: int, value: int) -> None:
+    """Write `value` to `position`, big-endian in eight bytes."""
+    _INT64.pack_into(data, position, value)
+
+
+def put_bytes(data: memoryview, position: int, content: Buffer, length: int) -> None:
+    """Write the first `length` bytes of `content` to `position`."""
+    data[position : position + length] = content[:length]
+
+
+def crc32_at(data: memoryview, position: int, length: int) -> int:
+    """zlib's CRC-32 of `length` bytes from `position` on."""
+    return crc32(data[position : position + length])

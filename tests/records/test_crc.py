@@ -1,0 +1,82 @@
+"""The CRC-32 of `kernel.h`, both ways of computing it, against zlib's."""
+
+import ctypes
+import random
+import re
+import subprocess
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import horolog
+
+HEADER = Path(horolog.__file__).parent / "protocol" / "records" / "kernel.h"
+CALLS = """
+#include "kernel.h"
+unsigned int by_tables(const unsigned char *data, size_t length)
+{
+    return horolog_crc_by_tables(data, length);
+}
+unsigned int best(const unsigned char *data, size_t length) { return crc32_at(data, 0, length); }
+"""
+LENGTHS = (*range(701), 1023, 1024, 1058, 4095, 4096, 4097, 65_535, 65_536, 70_001)
+POLYNOMIAL = 0x104C11DB7
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("crc") / "crc.so"
+
+
+@pytest.mark.parametrize("way", ["by_tables", "best"])
+def test_it_is_zlibs(library: Path, way: str, require_program: Callable[[str], str]) -> None:
+    if not library.exists():
+        source = library.with_suffix(".c")
+        source.write_text(CALLS)
+        compiler = (require_program("cc"), "-O2", "-Wall", "-Werror", "-shared", "-fPIC")
+        subprocess.run(
+            (*compiler, f"-I{HEADER.parent}", "-o", library, source), check=True, text=True
+        )
+    crc = getattr(ctypes.CDLL(str(library)), way)
+    crc.restype, crc.argtypes = ctypes.c_uint, (ctypes.c_void_p, ctypes.c_size_t)
+    content = random.Random(5).randbytes(LENGTHS[-1] + 16)
+    held = ctypes.create_string_buffer(content, len(content))
+    for length in LENGTHS:
+        for start in (0, 1, 3, 7, 8, 15):
+            expected = zlib.crc32(content[start : start + length])
+            assert crc(ctypes.addressof(held) + start, length) == expected, (length, start)
+
+
+def power_of_x(exponent: int) -> int:
+    """x**exponent modulo the polynomial, highest power first."""
+    remainder = 1
+    for _ in range(exponent):
+        remainder <<= 1
+        if remainder >> 32:
+            remainder ^= POLYNOMIAL
+    return remainder
+
+
+def reflected(number: int, bits: int) -> int:
+    return int(f"{number:0{bits}b}"[::-1], 2)
+
+
+def test_the_constants_are_what_the_header_says() -> None:
+    text = HEADER.read_text()
+    named = {
+        name: [int(value, 16) for value in values.split(",")]
+        for name, values in re.findall(r"#define HOROLOG_(\w+) (0x[0-9a-fx, ]+)", text)
+    }
+    for distance in (512, 384, 256, 128):
+        powers = [power_of_x(distance + 32), power_of_x(distance - 32)]
+        assert named[f"FOLD_{distance}"] == [reflected(power, 32) << 1 for power in powers]
+    assert named["FOLD_64"] == [reflected(power_of_x(64), 32) << 1]
+    assert named["POLYNOMIAL"] == [reflected(POLYNOMIAL, 33)]
+    quotient, rest = 0, 1 << 64
+    for shift in range(32, -1, -1):
+        if rest >> (shift + 32) & 1:
+            quotient |= 1 << shift
+            rest ^= POLYNOMIAL << shift
+    assert named["QUOTIENT"] == [reflected(quotient, 33)]
