@@ -5,31 +5,40 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from .figures import FIGURES, Figure
+from ..protocol.records import kernel
+from .figure import Figure
+from .figures import MEASUREMENTS, NAMES
 
 RESULTS = Path("build") / "bench.json"
-MODE = "interpreted"
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in FIGURES]
+    unknown = [name for name in names if name not in NAMES]
     if unknown:
-        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(FIGURES)}\n")
+        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}\n")
         return 2
+    wanted = set(names or NAMES)
     figures: list[Figure] = []
-    for name in names or FIGURES:
-        for figure in FIGURES[name]():
+    for measurement in MEASUREMENTS:
+        if wanted.isdisjoint(measurement.names):
+            continue
+        for figure in measurement.measure():
             figures.append(figure)
             print(_row(figure), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
-    result = {"mode": MODE, "figures": [asdict(figure) for figure in figures]}
+    result = {"mode": kernel_mode(), "figures": [asdict(figure) for figure in figures]}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 
+def kernel_mode() -> str:
+    """Whether the scan kernel that brokers use is compiled."""
+    return "interpreted" if str(kernel.__file__).endswith(".py") else "compiled"
+
+
 def _row(figure: Figure) -> str:
     beside = f"  {figure.ratio:.2f} x {figure.beside}" if figure.ratio else ""
-    return f"{figure.name:<20} {figure.value:>18,.6g} {figure.unit}{beside}"
+    return f"{figure.name:<28} {figure.value:>18,.6g} {figure.unit}{beside}"
 
 
 if __name__ == "__main__":

@@ -1,71 +1,106 @@
-"""A blocking client that does as little as may be: what is measured is the broker."""
+"""A blocking client that does as little as may be: what is measured is the broker.
+
+Requests are bytes made beforehand. Every answer's head is checked; what a whole run has appended
+is checked by the log's end offset (`check_end`), and answers of interest are decoded.
+"""
 
 import socket
-from collections.abc import Sequence
 from typing import Any
 
 from ..config.address import split_address
 from ..protocol.api.native import decode_response, encode_request, open_response
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
+from ..testing.requests import list_offsets, result, results
 
 _LENGTH_BYTES = 4
-_RECEIVE_BYTES = 1 << 20
+_BUFFER_BYTES = 4 << 20
+_RECEIVE_BYTES = 64 << 10
+_GOOD_HEAD = b"\x93\x01\x00"
+"""An answer begins with: an array of three, correlation id 1, error code 0."""
+
+_LATEST = -1
+
+
+class Refused(RuntimeError):
+    """The broker answered with an error: the figure would be worth nothing."""
 
 
 class RawClient:
-    """One connection; requests are bytes made beforehand, answers are counted or decoded."""
+    """One connection."""
 
     def __init__(self, address: str) -> None:
         self._socket = socket.create_connection(split_address(address))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._held = bytearray()
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._begin = self._end = 0
 
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def call(self, request: object, version: int | None = None) -> Any:
-        """Send a request and decode its answer; raises `RuntimeError` for an error answer."""
+        """Send a request and decode its answer; raises `Refused` for an error answer."""
         api = api_of(request)
         version = api.max_version if version is None else version
-        self._socket.sendall(encode_request(api, version, 1, "bench", request))
-        head, body = open_response(self.answer())
-        if head.error_code:
-            raise RuntimeError(f"{api.name}: error {head.error_code}")
-        return decode_response(api.response, version, body)
+        return decoded(
+            api, version, self.exchange(encode_request(api, version, 1, "bench", request))
+        )
 
-    def exchange(self, request: bytes) -> bytes:
-        """Send one request and return its answer's frame."""
+    def exchange(self, request: bytes) -> memoryview:
+        """Send one request and return its answer's frame, as `answer` does."""
         self._socket.sendall(request)
         return self.answer()
 
-    def pipeline(self, requests: Sequence[bytes], window: int) -> None:
-        """Send all requests with at most `window` unanswered ones, and read all answers."""
-        sent = answered = 0
-        while answered < len(requests):
-            while sent < len(requests) and sent - answered < window:
-                self._socket.sendall(requests[sent])
-                sent += 1
-            self.answer()
-            answered += 1
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
 
-    def answer(self) -> bytes:
-        """The next answer's frame, without its length."""
-        held = self._held
-        while len(held) < _LENGTH_BYTES:
-            held += self._receive()
-        end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
-        while len(held) < end:
-            held += self._receive()
-        frame = bytes(memoryview(held)[_LENGTH_BYTES:end])
-        del held[:end]
-        return frame
+    def pipeline(self, requests: bytes, each: int, times: int, window: int) -> None:
+        """Send `requests`, which are `each` frames in a row, so many times; read all answers.
 
-    def _receive(self) -> bytes:
-        data = self._socket.recv(_RECEIVE_BYTES)
-        if not data:
-            raise RuntimeError("the broker closed the connection")
-        return data
+        At most `window` sendings are unanswered at a time.
+        """
+        for number in range(times + window):
+            if number < times:
+                self._socket.sendall(requests)
+            if number >= window:
+                for _ in range(each):
+                    self.answer()
+
+    def answer(self) -> memoryview:
+        """The next answer's frame, without its length; good until the next one is read."""
+        self._receive(_LENGTH_BYTES)
+        begin = self._begin + _LENGTH_BYTES
+        length = int.from_bytes(self._buffer[self._begin : begin], "big")
+        self._receive(_LENGTH_BYTES + length)
+        begin = self._begin + _LENGTH_BYTES
+        self._begin = begin + length
+        if self._buffer[begin : begin + 3] != _GOOD_HEAD:
+            raise Refused(bytes(self._view[begin : min(self._begin, begin + 200)]))
+        return self._view[begin : self._begin]
+
+    def _receive(self, wanted: int) -> None:
+        """Have at least `wanted` bytes that were not taken yet; not many more of a large answer,
+        so that there is little to move."""
+        missing = wanted - (self._end - self._begin)
+        if missing <= 0:
+            return
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif self._begin + max(wanted, _RECEIVE_BYTES) > _BUFFER_BYTES:
+            held = bytes(self._view[self._begin : self._end])
+            self._begin, self._end = 0, len(held)
+            self._buffer[: len(held)] = held
+        while missing > 0:
+            end = min(self._end + max(missing, _RECEIVE_BYTES), _BUFFER_BYTES)
+            received = self._socket.recv_into(self._view[self._end : end])
+            if not received:
+                raise Refused("the broker closed the connection")
+            self._end += received
+            missing -= received
 
 
 def api_of(request: object) -> Api:
@@ -73,7 +108,27 @@ def api_of(request: object) -> Api:
     return next(api for api in APIS.values() if api.request is type(request))
 
 
-def encoded(request: object) -> bytes:
-    """A request as bytes, in its highest version."""
+def encoded(request: object, version: int | None = None) -> bytes:
+    """A request as bytes, in its highest version unless told."""
     api = api_of(request)
-    return encode_request(api, api.max_version, 1, "bench", request)
+    return encode_request(api, api.max_version if version is None else version, 1, "bench", request)
+
+
+def decoded(api: Api, version: int, frame: memoryview | bytes) -> Any:
+    """An answer's body; raises `Refused` for an error, one of a partition included."""
+    head, body = open_response(frame)
+    if head.error_code:
+        raise Refused(f"{api.name}: error {head.error_code}")
+    response = decode_response(api.response, version, body)
+    if api.name in ("produce", "fetch", "list-offsets"):
+        for answer in results(response):
+            if answer.error_code:
+                raise Refused(f"{api.name}: error {answer.error_code}: {answer.error_message}")
+    return response
+
+
+def check_end(client: RawClient, topic: str, messages: int) -> None:
+    """Raise `Refused` unless a topic's only partition has had exactly so many messages."""
+    end = result(client.call(list_offsets(topic, (0, _LATEST)))).offset
+    if end != messages:
+        raise Refused(f"{topic} ends at offset {end}, although {messages} messages were sent")

@@ -1,0 +1,83 @@
+"""The slowest answers to a fast producer, alone and beside clients that are hard work."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Final
+
+from ..protocol.records.sets import NewRecord, build_set
+from ..testing.requests import create_topic, produce
+from .brokers import MIB, RETENTION_LIMIT, broker, sets
+from .figure import Figure, quantile
+from .neighbours import FIRST_MS, KINDS, MESSAGES, TOPIC
+from .raw_client import RawClient, check_end, encoded
+
+_ROUNDS: Final = 5
+_REQUESTS: Final = 1_500
+_IN_A_SET: Final = 1_000
+
+
+def fast_beside_slow() -> Iterator[Figure]:
+    """The 99th percentile of a produce request beside the worst of the three, over that alone."""
+    alone: list[float] = []
+    beside: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    with broker() as (server, client):
+        _fill(client)
+        client.call(create_topic("bench", **RETENTION_LIMIT))
+        data, count = sets(100, 16 << 10)
+        request = encoded(produce("bench", data, acks=1))
+        for _ in range(_ROUNDS):
+            alone.append(_p99(client, request))
+            for kind, found in beside.items():
+                with _running(kind, server.native):
+                    found.append(_p99(client, request))
+        check_end(client, "bench", _ROUNDS * (1 + len(KINDS)) * _REQUESTS * count)
+    ratios = {kind: median(found) / median(alone) for kind, found in beside.items()}
+    worst = max(ratios, key=ratios.__getitem__)
+    for kind, ratio in ratios.items():
+        yield Figure(f"fast_beside_{kind}", median(beside[kind]), "s", "fast_alone", ratio)
+    yield Figure("fast_alone", median(alone), "s")
+    yield Figure("fast_beside_slow", ratios[worst], "ratio", "fast_alone", ratios[worst])
+
+
+def _p99(client: RawClient, request: bytes) -> float:
+    times = []
+    for _ in range(_REQUESTS):
+        began = time.perf_counter()
+        client.exchange(request)
+        times.append(time.perf_counter() - began)
+    return quantile(times, 0.99)
+
+
+def _fill(client: RawClient) -> None:
+    """The topic that the neighbours read: one segment, an index without entries."""
+    client.call(
+        create_topic(
+            TOPIC, retention_ms=-1, segment_bytes=128 * MIB, index_interval_bytes=128 * MIB
+        )
+    )
+    for first in range(0, MESSAGES, _IN_A_SET):
+        records = [
+            NewRecord(b"v" * 100, timestamp_ms=FIRST_MS + number)
+            for number in range(first, first + _IN_A_SET)
+        ]
+        client.exchange(encoded(produce(TOPIC, bytes(build_set(records)), acks=1)))
+    check_end(client, TOPIC, MESSAGES)
+
+
+@contextmanager
+def _running(kind: str, address: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "horolog.bench.neighbours", kind, address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "running\n":
+                raise RuntimeError(f"{kind} does not run")
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"{kind} ended early")
+        finally:
+            process.kill()

@@ -1,0 +1,51 @@
+"""Bytes a second out of a log that is in memory."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from ..protocol.api.fetch import FETCH
+from ..testing.requests import create_topic, fetch, produce, result
+from .brokers import MIB, broker, sets
+from .figure import Figure, rates
+from .raw_client import RawClient, Refused, check_end, decoded, encoded
+
+_LOG_BYTES: Final = 128 * MIB
+_PLACES: Final = 64
+
+
+def fetch_rate(name: str, fetch_bytes: int, in_flight: int) -> Iterator[Figure]:
+    """Fetches of so many bytes from places all over the log."""
+    with broker() as (_, client):
+        requests = _filled(client, fetch_bytes)
+        found = rates(lambda: _fetch_all(client, requests, in_flight), rounds=7, seconds=0.4)
+        yield Figure(name, median(found), "bytes/s")
+
+
+def _filled(client: RawClient, fetch_bytes: int) -> list[bytes]:
+    """Fill a log; requests that are each answered with `fetch_bytes`, checked once."""
+    client.call(create_topic("bench", retention_ms=-1))
+    data, count = sets(100, 256 << 10)
+    times = _LOG_BYTES // len(data)
+    client.pipeline(encoded(produce("bench", data, acks=1)), 1, times, 8)
+    check_end(client, "bench", times * count)
+    last = times * count - fetch_bytes // 100
+    requests = [
+        encoded(fetch("bench", (0, last * place // _PLACES), partition_max_bytes=fetch_bytes))
+        for place in range(_PLACES)
+    ]
+    for request in requests:
+        answer = result(decoded(FETCH, FETCH.max_version, client.exchange(request)))
+        if len(answer.records) != fetch_bytes:
+            raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
+    return requests
+
+
+def _fetch_all(client: RawClient, requests: list[bytes], in_flight: int) -> int:
+    fetched = 0
+    for number in range(len(requests) + in_flight):
+        if number < len(requests):
+            client.send(requests[number])
+        if number >= in_flight:
+            fetched += len(client.answer())
+    return fetched

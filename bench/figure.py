@@ -1,0 +1,53 @@
+"""What a measurement yields, and what becomes of several rounds of it."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value in a base unit, perhaps beside another one of the same run."""
+
+    name: str
+    value: float
+    unit: str
+    beside: str | None = None
+    ratio: float | None = None
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest of `values` that at least `share` of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
+
+def rates(work: Callable[[], float], *, rounds: int, seconds: float) -> list[float]:
+    """What `work` gets done a second, in each of so many rounds of at least `seconds`.
+
+    `work` says how much each call of it did.
+    """
+    found = []
+    for _ in range(rounds):
+        done, began = 0.0, time.perf_counter()
+        while (taken := time.perf_counter() - began) < seconds:
+            done += work()
+        found.append(done / taken)
+    return found
+
+
+def times_in_turns(works: Sequence[Callable[[], object]], *, rounds: int, each: int) -> list[float]:
+    """Median seconds of one call of each of `works`, `each` calls of one at a time, in turns.
+
+    What else the machine does meets all of them alike.
+    """
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for number, work in enumerate(works):
+            for _ in range(each):
+                began = time.perf_counter()
+                work()
+                times[number].append(time.perf_counter() - began)
+    return [median(some) for some in times]

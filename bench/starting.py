@@ -1,0 +1,83 @@
+"""Time to the ready line, and memory, of brokers with nothing and with 3,500 partitions."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Final
+from urllib.request import urlopen
+
+from ..protocol.records.sets import NewRecord, build_set
+from ..testing.program import ServerProcess, serving
+from ..testing.requests import create_topic, produce
+from .brokers import broker, data_folder, kernel_choice, processor_seconds, resident_bytes
+from .figure import Figure
+from .raw_client import Refused, check_end, encoded
+
+_STARTS: Final = 5
+_PARTITIONS: Final = 3_500
+_MINUTES: Final = 1_440
+_FIRST_MS: Final = 1_479_144_240_000
+_SETTLED_SECONDS: Final = 0.5
+_SETTLED_SHARE: Final = 0.04
+
+
+def empty() -> Iterator[Figure]:
+    """A broker on an empty directory."""
+    with data_folder() as data:
+        yield Figure("start_empty", _start_seconds(data), "s")
+    with broker() as (server, client):
+        client.call(create_topic("bench"))
+        yield Figure("rss_idle", _settled_bytes(server), "bytes")
+
+
+def of_3500() -> Iterator[Figure]:
+    """A broker with 3,500 partitions, each with a message and an index entry for each minute of a
+    day, stopped cleanly before."""
+    with data_folder() as data:
+        _fill(data)
+        yield Figure("start_3500", _start_seconds(data), "s")
+        with broker(data=data) as (server, _):
+            used = _settled_bytes(server)
+            metrics = urlopen(f"http://{server.http}/metrics").read().decode()
+            found = len(re.findall(rf"^horolog_log_end_offset{{.*}} {_MINUTES}\b", metrics, re.M))
+            if found < _PARTITIONS:
+                raise Refused(f"the metrics name {found} partitions as they should be")
+            yield Figure("rss_3500", used, "bytes")
+
+
+def _start_seconds(data: Path) -> float:
+    """Median time from the start of the process to its ready line; each stop is a clean one."""
+    times = []
+    for _ in range(_STARTS):
+        began = time.perf_counter()
+        with serving(data, env=kernel_choice()) as server:
+            times.append(time.perf_counter() - began)
+            server.stop()
+    return median(times)
+
+
+def _settled_bytes(server: ServerProcess) -> int:
+    """Resident memory once everything is imported and every log is open."""
+    urlopen(f"http://{server.http}/metrics").read()
+    used = processor_seconds(server)
+    while True:
+        time.sleep(_SETTLED_SECONDS)
+        before, used = used, processor_seconds(server)
+        if used - before < _SETTLED_SHARE * _SETTLED_SECONDS:
+            return resident_bytes(server)
+
+
+def _fill(data: Path) -> None:
+    records = [
+        NewRecord(b"", timestamp_ms=_FIRST_MS + 60_000 * minute) for minute in range(_MINUTES)
+    ]
+    day = bytes(build_set(records))
+    with broker(data=data) as (server, client):
+        topic = create_topic("bench", _PARTITIONS, retention_ms=-1, index_interval_bytes=1)
+        client.call(topic)
+        for partition in range(_PARTITIONS):
+            client.exchange(encoded(produce("bench", day, partition=partition, acks=1)))
+        check_end(client, "bench", _MINUTES)
+        server.stop()
