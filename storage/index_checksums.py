@@ -16,7 +16,7 @@ read, indexes are rebuilt, and append times unknown.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 
 FILE_NAME = "index-checksums"
 _VERSION = "0"
@@ -49,6 +49,21 @@ class Seal:
     magic_changes: tuple[tuple[int, int], ...]
     """`(position, magic)` where the format differs from the entry before; the first entry too."""
     append_times: AppendTimesSeal | None = None
+    _text: str | None = field(default=None, init=False, compare=False, repr=False)
+    """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
+
+    def text(self) -> str:
+        """The line without the base offset."""
+        if self._text is None:
+            spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
+            offsets, times = self.offset_index, self.time_index
+            text = f" {self.log_bytes} {offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
+            told = self.append_times
+            if told is not None:
+                text += f" {told.size_bytes} {told.crc} {told.largest_ms} {told.end_offset}"
+            object.__setattr__(self, "_text", text)
+        assert self._text is not None
+        return self._text
 
 
 def parse_seals(data: bytes) -> dict[int, Seal]:
@@ -75,12 +90,5 @@ def parse_seals(data: bytes) -> dict[int, Seal]:
 
 def format_seals(seals: Mapping[int, Seal]) -> bytes:
     """The file's content for `seals`."""
-    lines = [_VERSION]
-    for base, seal in sorted(seals.items()):
-        spans = ",".join(f"{position}:{magic}" for position, magic in seal.magic_changes)
-        numbers = (base, seal.log_bytes, *seal.offset_index, *seal.time_index)
-        line = " ".join(map(str, numbers)) + " " + spans
-        if seal.append_times is not None:
-            line += " " + " ".join(map(str, astuple(seal.append_times)))
-        lines.append(line)
-    return ("\n".join(lines) + "\n").encode("ascii")
+    lines = [f"{base}{seals[base].text()}\n" for base in sorted(seals)]
+    return "".join([_VERSION, "\n", *lines]).encode("ascii")

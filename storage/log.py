@@ -70,7 +70,7 @@ class Log(AppendableLog):
         what is left must not be taken for the log. Raises `OSError`, `StorageError`.
         """
         self.prepare()
-        plan = self.plan_retention(now_ms)
+        plan = self.plan_retention(now_ms, explain=False)
         if plan.roll_active and self.failure is None and self._list.active.damaged is None:
             self.roll("retention")
         count = min(plan.delete_count, self.segment_count - 1)

@@ -10,7 +10,7 @@ from .append_time_search import append_times_of, find_append_time
 from .append_times import Told
 from .description import LogDescription, describe_log
 from .reading import Slice, read_slice, readable_bytes
-from .retention import RetentionPlan, SegmentFacts, plan_retention
+from .retention import RetentionPlan, plan_retention
 from .seams import Seams
 from .search import Found, Search, SearchView
 from .segment import Segment
@@ -184,22 +184,17 @@ class ReadableLog:
         view = self._view(by_time=by_time, to_log_end=to_log_end)
         return Search(search.offsets_before(view, target_ms, count_max, now_ms))
 
-    def plan_retention(self, now_ms: int) -> RetentionPlan:
-        """Judge which segments may go at `now_ms`. Needs the log to be prepared."""
-        active = self._list.active
-        facts = [
-            SegmentFacts(
-                segment.base_offset,
-                segment.next_offset,
-                segment.size_bytes,
-                segment.largest_timestamp_ms,
-                segment.age_from_ms,
-                segment is active,
-            )
-            for segment in self._list.segments
-        ]
+    def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
+        """Judge which segments may go at `now_ms`. Needs the log to be prepared.
+
+        Without `explain` those that stay are not spoken of, however many there are.
+        """
         return plan_retention(
-            facts, self.settings, now_ms=now_ms, high_watermark=self.high_watermark
+            self._list.segments,
+            self.settings,
+            now_ms=now_ms,
+            high_watermark=self.high_watermark,
+            explain=explain,
         )
 
     def describe(self, now_ms: int) -> LogDescription:

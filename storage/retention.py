@@ -1,24 +1,29 @@
 """Which segments a log may drop: a pure judgement, carried out and explained elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..config.topic import TopicSettings
 from ..times import format_time
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentFacts(Protocol):
     """What retention has to know of a segment."""
 
-    base_offset: int
-    next_offset: int
-    size_bytes: int
-    largest_timestamp_ms: int
-    """-1 when no message has a time."""
-    age_from_ms: int
-    """The time that decides: the largest timestamp, else the time of the file."""
-    active: bool
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """-1 when no message has a time."""
+
+    @property
+    def age_from_ms(self) -> int:
+        """The time that decides: the largest timestamp, else the time of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +52,71 @@ class RetentionPlan:
 
 
 def plan_retention(
-    segments: Sequence[SegmentFacts], settings: TopicSettings, *, now_ms: int, high_watermark: int
+    segments: Sequence[SegmentFacts],
+    settings: TopicSettings,
+    *,
+    now_ms: int,
+    high_watermark: int,
+    explain: bool = True,
 ) -> RetentionPlan:
-    """Judge all segments of a log, oldest first.
+    """Judge all segments of a log, oldest first; the last one is active.
 
     Time first, then size; each stops at the first segment that it keeps. A segment that reaches
-    past the high watermark stays, and so does an empty active one.
+    past the high watermark stays, and so does an empty active one. Without `explain` only those
+    that go have verdicts.
     """
-    dropped = 0
+    active = segments[-1]
     verdicts: list[Verdict] = []
     for segment in segments:
         reason = _past_time(segment, settings, now_ms)
-        if reason is None or not _may_go(segment, high_watermark):
+        if reason is None or not _may_go(segment, active, high_watermark):
             break
         verdicts.append(Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings)))
-        dropped += 1
-    excess = sum(segment.size_bytes for segment in segments[dropped:]) - settings.retention_bytes
-    for segment in segments[dropped:]:
-        over = settings.retention_bytes >= 0 and excess - segment.size_bytes >= 0
-        if not over or not _may_go(segment, high_watermark):
-            break
+    if settings.retention_bytes >= 0:
+        left_bytes = sum(segment.size_bytes for segment in segments[len(verdicts) :])
+        excess = left_bytes - settings.retention_bytes
+        verdicts += _past_size(segments, len(verdicts), excess, settings, high_watermark)
+    dropped = len(verdicts)
+    roll_active = dropped == len(segments) or (
+        _past_time(active, settings, now_ms) is not None and _may_go(active, active, high_watermark)
+    )
+    for number in range(dropped, len(segments) if explain else dropped):
+        segment = segments[number]
+        behind = segments[dropped].base_offset if number > dropped else None
+        if _is_empty(segment, active):
+            reason = "it is the empty active segment"
+        else:
+            reason = _kept_because(segment, settings, now_ms, high_watermark, behind)
+        verdicts.append(Verdict(segment.base_offset, False, reason, _expires_ms(segment, settings)))
+    return RetentionPlan(tuple(verdicts), roll_active)
+
+
+def _past_size(
+    segments: Sequence[SegmentFacts],
+    first: int,
+    excess: int,
+    settings: TopicSettings,
+    high_watermark: int,
+) -> Iterator[Verdict]:
+    """The verdicts of those that go because the log is `excess` bytes too large."""
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if excess < segment.size_bytes or not _may_go(segment, segments[-1], high_watermark):
+            return
         reason = (
             f"the log is {excess} bytes above retention.bytes={settings.retention_bytes}, "
             f"and this oldest segment has {segment.size_bytes}"
         )
-        verdicts.append(Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings)))
+        yield Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
         excess -= segment.size_bytes
-        dropped += 1
-    for number, segment in enumerate(segments[dropped:]):
-        behind = segments[dropped].base_offset if number else None
-        reason = _kept_because(segment, settings, now_ms, high_watermark, behind)
-        verdicts.append(Verdict(segment.base_offset, False, reason, _expires_ms(segment, settings)))
-    return RetentionPlan(
-        tuple(verdicts), _roll_active(segments[-1], verdicts[-1], settings, now_ms, high_watermark)
-    )
 
 
-def _roll_active(
-    active: SegmentFacts,
-    verdict: Verdict,
-    settings: TopicSettings,
-    now_ms: int,
-    high_watermark: int,
-) -> bool:
-    expired = _past_time(active, settings, now_ms) is not None
-    return verdict.delete or (expired and _may_go(active, high_watermark))
+def _is_empty(segment: SegmentFacts, active: SegmentFacts) -> bool:
+    return segment is active and not segment.size_bytes
 
 
-def _may_go(segment: SegmentFacts, high_watermark: int) -> bool:
-    empty = segment.active and not segment.size_bytes
-    return not empty and segment.next_offset <= high_watermark
+def _may_go(segment: SegmentFacts, active: SegmentFacts, high_watermark: int) -> bool:
+    return not _is_empty(segment, active) and segment.next_offset <= high_watermark
 
 
 def _expires_ms(segment: SegmentFacts, settings: TopicSettings) -> int | None:
@@ -128,8 +148,6 @@ def _kept_because(
     high_watermark: int,
     behind: int | None,
 ) -> str:
-    if segment.active and not segment.size_bytes:
-        return "it is the empty active segment"
     expires_ms = _expires_ms(segment, settings)
     if expires_ms is None or now_ms < expires_ms:
         limit = "retention.ms is off" if expires_ms is None else f"until {format_time(expires_ms)}"
