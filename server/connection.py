@@ -11,6 +11,7 @@ request or an unread answer may take.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -50,8 +51,11 @@ class Host(Protocol):
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
-    def answer(self, frame: bytes | bytearray, local_address: tuple[str, int]) -> Answer:
-        """Handle one request. Raises `ProtocolError` or `CloseConnection`."""
+    def answer(
+        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
+    ) -> Iterable[Answer]:
+        """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
+        taken. Raises `ProtocolError` or `CloseConnection`."""
         ...
 
     def closed(self, connection: "Connection") -> None:
@@ -179,8 +183,9 @@ class Connection(asyncio.BufferedProtocol):
             self._write()
             while self._frames and not self._stuck:
                 while self._frames and not self._stuck:
-                    frame = self._frames.popleft()
-                    self._answers.add(self._host.answer(frame, self._local_address))
+                    most = self._limits.max_requests_in_flight - self._answers.waiting
+                    for answer in self._host.answer(self._frames, most, self._local_address):
+                        self._answers.add(answer)
                 self._write()
         except ProtocolError as error:
             self._drop("protocol", error.cause)

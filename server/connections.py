@@ -1,7 +1,8 @@
 """All connections of the broker: how many there may be, and how they end."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
@@ -9,7 +10,7 @@ from .figures import Figures, count
 from .held_memory import HeldMemory
 from .sending import Answer
 
-Answerer = Callable[[bytes | bytearray, tuple[str, int]], Answer]
+Answerer = Callable[[deque[bytes | bytearray], int, tuple[str, int]], Iterable[Answer]]
 
 
 class Connections:
@@ -63,8 +64,10 @@ class Connections:
     def observe(self, event: str, /, **fields: object) -> None:
         self._observe(event, **fields)
 
-    def answer(self, frame: bytes | bytearray, local_address: tuple[str, int]) -> Answer:
-        return self._answer(frame, local_address)
+    def answer(
+        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
+    ) -> Iterable[Answer]:
+        return self._answer(frames, most, local_address)
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""

@@ -36,10 +36,24 @@ class Wire:
 
     def send(self, api: Api, version: int, body: object) -> int:
         """Send a request and return its correlation id."""
+        number, data = self._numbered(api, version, body)
+        self.writer.write(data)
+        return number
+
+    def send_together(self, *bodies: object) -> list[int]:
+        """Send requests, in their highest versions, in one piece; returns their correlation ids."""
+        apis = {api.request: api for api in APIS.values()}
+        sent = []
+        for body in bodies:
+            api = apis[type(body)]
+            sent.append(self._numbered(api, api.max_version, body))
+        self.writer.write(b"".join(data for _, data in sent))
+        return [number for number, _ in sent]
+
+    def _numbered(self, api: Api, version: int, body: object) -> tuple[int, bytes]:
         number = next(self._numbers)
         self._sent[number] = (api, version)
-        self.writer.write(native.encode_request(api, version, number, CLIENT_ID, body))
-        return number
+        return number, native.encode_request(api, version, number, CLIENT_ID, body)
 
     def send_bytes(self, data: bytes) -> None:
         """Send anything at all."""

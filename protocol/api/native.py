@@ -69,6 +69,9 @@ class PackedBody:
     start: int
 
 
+Body = RawBody | PackedBody
+
+
 class ResponseHead(NamedTuple):
     """What every response begins with."""
 
@@ -76,7 +79,12 @@ class ResponseHead(NamedTuple):
     error_code: int
 
 
-def open_request(frame: Frame) -> tuple[RequestHead, RawBody | PackedBody]:
+def likely_api_key(frame: Frame) -> int | None:
+    """The api key of a request as most clients write it; `None` where that takes a closer look."""
+    return frame[1] if len(frame) > 1 and frame[0] == 0x95 and frame[1] < 0x80 else None
+
+
+def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     """Take the head off a request.
 
     Raises ProtocolError when there is no telling what to answer to: the connection is to be
@@ -139,7 +147,7 @@ def _check_correlation_id(value: object) -> None:
         raise ProtocolError(f"a correlation id must be an int32, not {quoted(value)}")
 
 
-def decode_body(struct: type[T], version: int, raw: RawBody | PackedBody) -> T:
+def decode_body(struct: type[T], version: int, raw: Body) -> T:
     """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
 
     Record sets are views of the frame when they can be: whoever keeps one keeps the frame.

@@ -17,7 +17,7 @@ from ...protocol.api.offset_commit import OFFSET_COMMIT
 from ...protocol.api.offset_fetch import OFFSET_FETCH
 from ...protocol.api.produce import PRODUCE
 from .api_versions import handle as answer_api_versions
-from .base import Handler
+from .base import Handler, HandlerOfMany
 from .describe_log import handle as describe_log
 from .fetch import handle as fetch
 from .list_offsets import handle as list_offsets
@@ -25,6 +25,7 @@ from .metadata import handle as metadata
 from .positions import commit as commit_positions
 from .positions import fetch as fetch_positions
 from .produce import handle as produce
+from .produce import handle_many as produce_many
 from .settings import alter as alter_settings
 from .settings import describe as describe_settings
 from .topics import create as create_topics
@@ -47,3 +48,6 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     }
 )
 """Handlers by api key."""
+
+HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType({PRODUCE.key: produce_many})
+"""For requests that are answered together if one comes right behind the other."""

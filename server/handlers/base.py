@@ -1,7 +1,7 @@
 """What every handler is given, and the two ways in which it can answer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,3 +71,13 @@ class Handler(Protocol):
     """
 
     def __call__(self, services: Services, request: Any, call: Call, /) -> Any: ...
+
+
+class HandlerOfMany(Protocol):
+    """Answers requests of one kind that arrived together.
+
+    For each there is what its handler would have returned, or the exception it would have raised;
+    behind a `CloseConnection` there may be nothing.
+    """
+
+    def __call__(self, services: Services, requests: Sequence[Any], /) -> Sequence[Any]: ...

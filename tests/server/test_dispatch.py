@@ -231,7 +231,7 @@ def frames() -> list[bytes]:
 async def outcome(broker: Broker, frame: bytes) -> bytes | None:
     """What the connection would do with `frame`: the answer, or `None` when it closes."""
     try:
-        answer = broker.dispatcher.answer(frame, LOCAL)
+        answer = broker.dispatcher.answer_one(frame, LOCAL)
         while isinstance(answer, Deferred):
             await asyncio.wait([answer.ready])
             answer = answer.make()
