@@ -62,10 +62,10 @@ static inline void put_int32(unsigned char *data, long long position, long long 
     memcpy(data + position, &number, 4);
 }
 
-static inline void put_bytes(unsigned char *data, long long position, const unsigned char *content,
-                             long long length)
+static inline void copy_bytes(unsigned char *data, long long position,
+                              const unsigned char *content, long long start, long long length)
 {
-    memcpy(data + position, content, (size_t)length);
+    memcpy(data + position, content + start, (size_t)length);
 }
 
 static uint32_t horolog_crc_tables[8][256];

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import CorruptMessage
 from .codecs import decompress
-from .kernel import Problem, crc32, walk
+from .kernel import Problem, Walk, crc32, walk
 from .layout import (
     CODEC_MASK,
     ENTRY_OVERHEAD,
@@ -181,6 +181,12 @@ def open_wrapper(wrapper: Entry, *, max_decompressed_bytes: int) -> list[Entry]:
     the messages; `position` counts within the decompressed set. An incomplete last message is
     dropped. Raises `CorruptMessage` for anything broken in it, `MessageTooLarge` as `records`.
     """
+    data, walked = open_set(wrapper, max_decompressed_bytes=max_decompressed_bytes)
+    return list(_read_entries(memoryview(data), 0, walked.end))
+
+
+def open_set(wrapper: Entry, *, max_decompressed_bytes: int) -> tuple[bytes, Walk]:
+    """The set in a wrapper, and the walk over it; as `open_wrapper`, without reading it."""
     where = f"the compressed message with offset {wrapper.offset}"
     if wrapper.value is None:
         raise CorruptMessage(f"{where} has a null value")
@@ -191,12 +197,11 @@ def open_wrapper(wrapper: Entry, *, max_decompressed_bytes: int) -> list[Entry]:
     if walked.problem not in (Problem.NONE, Problem.PARTIAL):
         text = problem_error(data, walked, len(data)).message
         raise CorruptMessage(f"in {where}, decompressed: {text}")
-    inner = list(_read_entries(memoryview(data), 0, walked.end))
-    if not inner:
+    if not walked.count:
         raise CorruptMessage(f"{where} holds no message")
     if walked.last_codec:
         raise CorruptMessage(f"{where} holds another compressed message")
-    return inner
+    return data, walked
 
 
 def _record(message: Entry, offset: int, wrapper: Entry | None) -> Record:

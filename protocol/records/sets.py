@@ -19,6 +19,7 @@ from .layout import (
     Codec,
 )
 from .message import build_message
+from .packing import SetEncoder
 
 _ENTRY_HEAD: Final = Struct(">qi")
 _OFFSET: Final = Struct(">q")
@@ -46,17 +47,13 @@ def build_set(
 
     Plain entries have the offsets `base_offset`, `base_offset` + 1, ... With a codec the set is
     one wrapper with the last of these offsets and the largest timestamp; the entries in it have
-    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `build_message`.
+    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`.
     """
     wrapped = codec is not Codec.NONE
-    first_offset = 0 if wrapped and magic else base_offset
-    plain = bytearray()
-    for offset, record in enumerate(records, first_offset):
-        message = build_message(
-            record.key, record.value, timestamp_ms=record.timestamp_ms, magic=magic
-        )
-        plain += _ENTRY_HEAD.pack(offset, len(message))
-        plain += message
+    encoder = SetEncoder(magic, 0 if wrapped and magic else base_offset)
+    for record in records:
+        encoder.add(record.value, record.key, record.timestamp_ms)
+    plain = encoder.finish()
     if not wrapped or not records:
         return plain
     return build_wrapper(
@@ -66,6 +63,28 @@ def build_set(
         magic=magic,
         codec=codec,
     )
+
+
+def build_columns(
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int],
+    keys: Sequence[bytes | None] | None = None,
+    *,
+    magic: int = 1,
+    base_offset: int = 0,
+) -> bytearray:
+    """The plain set that `build_set` makes of such messages; `None` for no keys at all.
+
+    Raises `ValueError` as `SetEncoder`, and for columns of different lengths.
+    """
+    encoder = SetEncoder(magic, base_offset)
+    if keys is None:
+        for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
+            encoder.add(value, None, timestamp_ms)
+    else:
+        for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
+            encoder.add(value, key, timestamp_ms)
+    return encoder.finish()
 
 
 def build_wrapper(

@@ -51,9 +51,30 @@ def put_int64(data: memoryview, position: int, value: int) -> None:
     _INT64.pack_into(data, position, value)
 
 
-def put_bytes(data: memoryview, position: int, content: Buffer, length: int) -> None:
-    """Write the first `length` bytes of `content` to `position`."""
-    data[position : position + length] = content[:length]
+def copy_bytes(data: memoryview, position: int, content: Buffer, start: int, length: int) -> None:
+    """Write `length` bytes of `content`, from `start` on, to `position`."""
+    data[position : position + length] = content[start : start + length]
+
+
+def content_of(content: bytes | None) -> bytes:
+    """The memory of `content`, which is not `None`."""
+    assert content is not None
+    return content
+
+
+def writable(buffer: bytearray) -> memoryview:
+    """The memory of `buffer`, which keeps its length until that is released."""
+    return memoryview(buffer)
+
+
+def int32s(buffer: bytearray) -> memoryview:
+    """As `writable`, in this machine's signed 32-bit integers."""
+    return memoryview(buffer).cast("i")
+
+
+def int64s(buffer: bytearray) -> memoryview:
+    """As `writable`, in this machine's signed 64-bit integers."""
+    return memoryview(buffer).cast("q")
 
 
 def crc32_at(data: memoryview, position: int, length: int) -> int:

@@ -2,7 +2,8 @@
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -54,3 +55,9 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
             mine.update({key: getattr(other, key) for key in wanted})
     yield request.param
     mine.update(before)
+
+
+@pytest.fixture(scope="session")
+def source_of() -> Callable[[str], ModuleType]:
+    """`source_of("kernel")` is that module in its interpreted form, to compare with."""
+    return cache(lambda name: form_of(name, "interpreted"))

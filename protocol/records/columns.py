@@ -1,0 +1,113 @@
+"""A message set in columns: what a table wants instead of one object per message.
+
+The buffers are laid out as Apache Arrow lays out such columns, so that a reader can take them as
+they are, for example with `pyarrow.Array.from_buffers`. Integers are in this machine's byte order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import CorruptMessage
+from .conversion import runs
+from .kernel import Problem, walk
+from .layout import Buffer, Codec
+from .message import entries, open_set
+from .packing import OWN_TYPE, Gathered, gather
+from .problems import problem_error
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryColumn:
+    """Byte strings, some of them null."""
+
+    offsets: bytearray
+    """int32, one more than there are strings: where in `data` each begins, and the last ends."""
+    data: bytearray
+    valid: bytearray | None
+    """A bit per string, the lowest of the first byte first: 0 for null. `None` if none is."""
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Messages in the order of the set."""
+
+    count: int
+    offsets: bytearray
+    """int64, absolute."""
+    timestamps: bytearray
+    """int64, milliseconds; -1 for none."""
+    timestamp_types: bytearray
+    """int8: 0 create time, 1 append time, -1 for v0 messages, which know no time."""
+    keys: BinaryColumn
+    values: BinaryColumn
+
+
+def read_columns(
+    buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
+) -> Iterator[Columns]:
+    """The messages of a set that `message.records` would give, in columns, wrappers opened.
+
+    Each stretch of plain messages and each wrapper is one. Raises what `records` raises, after
+    what comes before the broken entry, and `CorruptMessage` for offsets that are near 2**63.
+    """
+    walked = walk(buffer, 0, len(buffer))
+    for start, end, codec in runs(buffer, 0, walked.end):
+        columns = _read_run(buffer, start, end, codec, max_decompressed_bytes, from_offset)
+        if columns is not None and columns.count:
+            yield columns
+    if walked.problem not in (Problem.NONE, Problem.PARTIAL):
+        raise problem_error(buffer, walked, len(buffer))
+
+
+def _read_run(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    codec: Codec,
+    max_decompressed_bytes: int,
+    from_offset: int,
+) -> Columns | None:
+    shift, kind, timestamp_ms = 0, OWN_TYPE, -1
+    if codec is not Codec.NONE:
+        (wrapper,) = entries(buffer, start, end, verify_crc=False)
+        if wrapper.offset < from_offset:
+            return None
+        buffer, inner = open_set(wrapper, max_decompressed_bytes=max_decompressed_bytes)
+        start, end, count = 0, inner.end, inner.count
+        shift = wrapper.offset - inner.last_offset if wrapper.magic else 0
+        kind, timestamp_ms = int(wrapper.is_append_time), wrapper.timestamp_ms
+    else:
+        count = walk(buffer, start, end, check_crc=False).count
+    try:
+        found = gather(
+            buffer,
+            start,
+            end,
+            count,
+            offset_shift=shift,
+            from_offset=from_offset,
+            timestamp_type=kind,
+            timestamp_ms=timestamp_ms,
+        )
+    except ValueError as error:
+        raise CorruptMessage(str(error)) from None
+    return _columns(found)
+
+
+def _columns(found: Gathered) -> Columns:
+    keys = BinaryColumn(
+        found.key_offsets,
+        found.key_data,
+        found.key_valid if found.key_nulls else None,
+        found.key_nulls,
+    )
+    values = BinaryColumn(
+        found.value_offsets,
+        found.value_data,
+        found.value_valid if found.value_nulls else None,
+        found.value_nulls,
+    )
+    return Columns(
+        found.count, found.offsets, found.timestamps, found.timestamp_types, keys, values
+    )

@@ -1,0 +1,348 @@
+"""Messages into the bytes of a plain set, and out of them into columns; many at a time.
+
+It runs as it is and compiled, as `kernel` does. Building wrappers is in `sets`, opening them in
+`columns`.
+"""
+
+from struct import Struct
+from typing import Final
+
+from .layout import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_AT,
+    Buffer,
+)
+from .uncompiled import crc32
+
+try:
+    import cython
+except ImportError:
+    from . import uncompiled as cython
+
+if not cython.compiled:
+    from .uncompiled import (
+        bytes_of,
+        content_of,
+        copy_bytes,
+        crc32_at,
+        int32_at,
+        int32s,
+        int64_at,
+        int64s,
+        put_int32,
+        put_int64,
+        writable,
+    )
+
+FORM: Final = "compiled" if cython.compiled else "interpreted"
+"""How this module runs."""
+
+_HEAD: Final = Struct(">qiI")
+"""Offset, size and CRC."""
+_V0_BODY: Final = Struct(">BBi")
+_V1_BODY: Final = Struct(">BBqi")
+"""Magic, attributes, in v1 the timestamp, and the key's length."""
+_V1_KEYLESS: Final = Struct(">BBqii")
+_LENGTH: Final = Struct(">i")
+_OVERHEAD: Final = ENTRY_OVERHEAD
+_SIZE: Final = SIZE_AT
+_CRC: Final = CRC_AT
+_MAGIC: Final = MAGIC_AT
+_ATTRIBUTES: Final = ATTRIBUTES_AT
+_TIME: Final = TIMESTAMP_AT
+_TIME_BYTES: Final = 8
+_LENGTH_BYTES: Final = 4
+_CRC_BYTES: Final = 4
+_V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
+_V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
+_APPEND_TIME: Final = LOG_APPEND_TIME_BIT
+_NO_TIME: Final = NO_TIMESTAMP
+_LARGEST_INT32: Final = 2**31 - 1
+_LARGEST_INT64: Final = 2**63 - 1
+_LARGE_OFFSET: Final = 2**62
+"""Up to here offsets can be added to each other in 64 bits."""
+_FIRST_BYTES: Final = 512
+
+OWN_TYPE: Final = -1
+"""For `gather`: each message says itself whether a broker gave it its time."""
+_OWN_TYPE: Final = OWN_TYPE
+
+
+class SetEncoder:
+    """A message set that grows message by message, with offsets that count up.
+
+    `magic` is 0 or 1, else `ValueError`.
+    """
+
+    __slots__ = ("_at", "_magic", "_offset", "_out", "_room")
+
+    def __init__(self, magic: int = 1, first_offset: int = 0) -> None:
+        if magic not in (0, 1):
+            raise ValueError(f"magic {magic}: only 0 and 1 can be built")
+        self._magic = magic
+        self._offset = first_offset
+        self._at = 0
+        self._room = 0
+        self._out = bytearray()
+
+    def add(self, value: Buffer | None, key: Buffer | None, timestamp_ms: int) -> None:
+        """Add a message.
+
+        Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, for any timestamp in a v0
+        message, which has no place for one, and for a message of 2 GiB.
+        """
+        if value is not None and type(value) is not bytes:
+            value = bytes(memoryview(value))
+        if key is not None and type(key) is not bytes:
+            key = bytes(memoryview(key))
+        if not cython.compiled:
+            if not _NO_TIME <= timestamp_ms <= _LARGEST_INT64:
+                raise bad_timestamp(timestamp_ms)
+            if self._magic == 0:
+                if timestamp_ms != _NO_TIME:
+                    raise _no_place_for(timestamp_ms)
+                body = _V0_BODY.pack(0, 0, -1 if key is None else len(key)) + _fields(key, value)
+            elif key is None and value is not None:
+                body = _V1_KEYLESS.pack(1, 0, timestamp_ms, -1, len(value)) + value
+            else:
+                body = _V1_BODY.pack(1, 0, timestamp_ms, -1 if key is None else len(key))
+                body += _fields(key, value)
+            self._out += _HEAD.pack(self._offset, len(body) + _CRC_BYTES, crc32(body))
+            self._out += body
+        else:
+            try:
+                time_ms = timestamp_ms
+            except OverflowError:
+                raise bad_timestamp(timestamp_ms) from None
+            if time_ms < _NO_TIME:
+                raise bad_timestamp(timestamp_ms)
+            key_bytes = 0 if key is None else len(key)
+            value_bytes = 0 if value is None else len(value)
+            overhead = _V1_OVERHEAD if self._magic == 1 else _V0_OVERHEAD
+            if self._magic == 0 and time_ms != _NO_TIME:
+                raise _no_place_for(timestamp_ms)
+            size = overhead + key_bytes + value_bytes
+            if size > _LARGEST_INT32:
+                raise ValueError(f"a message of {size} bytes: it must be below 2 GiB")
+            if self._at + _OVERHEAD + size > self._room:
+                self._room = 2 * (self._at + _OVERHEAD + size) + _FIRST_BYTES
+                self._out.extend(bytes(self._room - len(self._out)))
+            out = writable(self._out)
+            start = self._at
+            put_int64(out, start, self._offset)
+            put_int32(out, start + _SIZE, size)
+            out[start + _MAGIC] = self._magic
+            out[start + _ATTRIBUTES] = 0
+            at = start + _TIME
+            if self._magic == 1:
+                put_int64(out, at, time_ms)
+                at += _TIME_BYTES
+            put_int32(out, at, -1 if key is None else key_bytes)
+            at += _LENGTH_BYTES
+            if key_bytes:
+                copy_bytes(out, at, content_of(key), 0, key_bytes)
+                at += key_bytes
+            put_int32(out, at, -1 if value is None else value_bytes)
+            at += _LENGTH_BYTES
+            if value_bytes:
+                copy_bytes(out, at, content_of(value), 0, value_bytes)
+                at += value_bytes
+            put_int32(out, start + _CRC, crc32_at(out, start + _MAGIC, size - _CRC_BYTES))
+            self._at = at
+        self._offset += 1
+
+    def finish(self) -> bytearray:
+        """The set; the encoder begins a new one, whose offsets go on from there."""
+        out = self._out
+        if cython.compiled:
+            del out[self._at :]
+        self._out = bytearray()
+        self._at = self._room = 0
+        return out
+
+
+def _fields(key: bytes | None, value: bytes | None) -> bytes:
+    """The key without its length, and the value with it."""
+    if value is None:
+        return (key or b"") + _LENGTH.pack(-1)
+    return (key or b"") + _LENGTH.pack(len(value)) + value
+
+
+def bad_timestamp(timestamp_ms: int) -> ValueError:
+    """The refusal of a time that no message can have."""
+    return ValueError(
+        f"timestamp {timestamp_ms}: it must be -1 (none), or from 0 to {_LARGEST_INT64}"
+    )
+
+
+def _no_place_for(timestamp_ms: int) -> ValueError:
+    return ValueError(f"timestamp {timestamp_ms}: a message of magic 0 cannot carry one")
+
+
+class Gathered:
+    """Messages in columns, as `gather` leaves them; see `columns` for what the buffers hold."""
+
+    __slots__ = (
+        "count",
+        "key_data",
+        "key_nulls",
+        "key_offsets",
+        "key_valid",
+        "offsets",
+        "timestamp_types",
+        "timestamps",
+        "value_data",
+        "value_nulls",
+        "value_offsets",
+        "value_valid",
+    )
+
+    count: int
+    offsets: bytearray
+    timestamps: bytearray
+    timestamp_types: bytearray
+    key_offsets: bytearray
+    key_data: bytearray
+    key_valid: bytearray
+    key_nulls: int
+    value_offsets: bytearray
+    value_data: bytearray
+    value_valid: bytearray
+    value_nulls: int
+
+
+def gather(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    count: int,
+    *,
+    offset_shift: int = 0,
+    from_offset: int = 0,
+    timestamp_type: int = OWN_TYPE,
+    timestamp_ms: int = -1,
+) -> Gathered:
+    """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
+
+    A walk must have found them good; `ValueError` if they cannot be. `offset_shift` is added to
+    their offsets, and those below `from_offset` are left out. `timestamp_type` 0 says that all
+    times are their producers', 1 that all v1 messages have the append time `timestamp_ms`.
+    """
+    return _gather(
+        memoryview(buffer),
+        start,
+        end,
+        count,
+        offset_shift,
+        from_offset,
+        timestamp_type,
+        timestamp_ms,
+    )
+
+
+def _gather(
+    view: memoryview,
+    start: int,
+    end: int,
+    count: int,
+    offset_shift: int,
+    from_offset: int,
+    timestamp_type: int,
+    timestamp_ms: int,
+) -> Gathered:
+    data = bytes_of(view)
+    room = end - start - count * (_OVERHEAD + _V0_OVERHEAD)
+    if start < 0 or count < 0 or end > len(view) or not 0 <= room <= _LARGEST_INT32:
+        raise ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+    if not -_LARGE_OFFSET <= offset_shift <= _LARGE_OFFSET:
+        raise ValueError(f"offsets cannot be shifted by {offset_shift}")
+    found = Gathered.__new__(Gathered)
+    found.offsets = bytearray(8 * count)
+    found.timestamps = bytearray(8 * count)
+    found.timestamp_types = bytearray(count)
+    found.key_offsets = bytearray(4 * count + 4)
+    found.value_offsets = bytearray(4 * count + 4)
+    found.key_valid = bytearray((count + 7) // 8)
+    found.value_valid = bytearray((count + 7) // 8)
+    found.key_data = bytearray(room)
+    found.value_data = bytearray(room)
+    offsets, timestamps = int64s(found.offsets), int64s(found.timestamps)
+    types = writable(found.timestamp_types)
+    key_ends, value_ends = int32s(found.key_offsets), int32s(found.value_offsets)
+    key_valid, value_valid = writable(found.key_valid), writable(found.value_valid)
+    key_data, value_data = writable(found.key_data), writable(found.value_data)
+    row = key_at = value_at = key_nulls = value_nulls = 0
+    position = start
+    while position < end:
+        size = int32_at(data, position + _SIZE) if end - position >= _OVERHEAD else -1
+        stop = position + _OVERHEAD + size
+        if size < _V0_OVERHEAD or stop > end or row == count:
+            raise ValueError(f"the entry at byte {position} is none of {count} in good order")
+        is_timed = data[position + _MAGIC] != 0
+        at = position + _TIME + (_TIME_BYTES if is_timed else 0)
+        if is_timed and size < _V1_OVERHEAD:
+            raise ValueError(f"the entry at byte {position} is too small")
+        key_bytes = int32_at(data, at)
+        at += _LENGTH_BYTES
+        key_start = at
+        at += max(key_bytes, 0)
+        if at + _LENGTH_BYTES > stop:
+            raise ValueError(f"the key of the entry at byte {position} is too long")
+        value_bytes = int32_at(data, at)
+        at += _LENGTH_BYTES
+        if at + max(value_bytes, 0) > stop:
+            raise ValueError(f"the value of the entry at byte {position} is too long")
+        offset = int64_at(data, position)
+        if not -_LARGE_OFFSET <= offset <= _LARGE_OFFSET:
+            raise ValueError(f"the entry at byte {position} has the offset {offset}")
+        offset += offset_shift
+        if offset >= from_offset:
+            offsets[row] = offset
+            timestamps[row] = _NO_TIME
+            types[row] = 255
+            if is_timed:
+                if timestamp_type == 1:
+                    timestamps[row] = timestamp_ms
+                    types[row] = 1
+                else:
+                    timestamps[row] = int64_at(data, position + _TIME)
+                    types[row] = 0
+                    if timestamp_type == _OWN_TYPE:
+                        types[row] = (data[position + _ATTRIBUTES] & _APPEND_TIME) != 0
+            if key_bytes < 0:
+                key_nulls += 1
+            else:
+                key_valid[row >> 3] |= 1 << (row & 7)
+                copy_bytes(key_data, key_at, data, key_start, key_bytes)
+                key_at += key_bytes
+            if value_bytes < 0:
+                value_nulls += 1
+            else:
+                value_valid[row >> 3] |= 1 << (row & 7)
+                copy_bytes(value_data, value_at, data, at, value_bytes)
+                value_at += value_bytes
+            row += 1
+            key_ends[row] = key_at
+            value_ends[row] = value_at
+        position = stop
+    if not cython.compiled:
+        # A bytearray that is looked into cannot be cut.
+        for looked_into in (offsets, timestamps, types, key_ends, value_ends, key_data, value_data):
+            looked_into.release()
+        key_valid.release()
+        value_valid.release()
+    del found.offsets[8 * row :], found.timestamps[8 * row :], found.timestamp_types[row:]
+    del found.key_offsets[4 * row + 4 :], found.value_offsets[4 * row + 4 :]
+    del found.key_data[key_at:], found.value_data[value_at:]
+    del found.key_valid[(row + 7) // 8 :], found.value_valid[(row + 7) // 8 :]
+    found.count = row
+    found.key_nulls = key_nulls
+    found.value_nulls = value_nulls
+    return found

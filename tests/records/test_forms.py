@@ -1,0 +1,86 @@
+"""Both forms of the walk and the scans, each against the other, on bytes that no sender means.
+
+`test_walk_properties` has each against a slow decoder.
+"""
+
+from collections.abc import Callable
+from struct import pack_into
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horolog.protocol.records.kernel import Offsets, Walk, walk
+from horolog.protocol.records.scans import scan_offset, scan_timestamp
+from horolog.protocol.records.sets import NewRecord, build_set
+
+pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
+
+INT32 = st.sampled_from(
+    [-(2**31), -(2**31) + 11, -13, -12, -1, 0, 13, 14, 21, 22, 2**31 - 13, 2**31 - 1]
+)
+INT64 = st.sampled_from([-(2**63), -1, 0, 1, 2**62, 2**63 - 2, 2**63 - 1])
+PLACES = {"offset": 0, "size": 8, "crc": 12, "time": 18, "key": 26, "value": 30}
+FIELDS = [name for name in dir(Walk) if not name.startswith("_")]
+
+
+@st.composite
+def spoiled_sets(draw: st.DrawFn) -> bytes:
+    """Good messages of which some have a field that means harm, or loose bytes."""
+    data = bytearray()
+    for number in range(draw(st.integers(1, 5))):
+        record = NewRecord(b"v" * draw(st.integers(0, 20)), draw(st.sampled_from([None, b"key"])))
+        entry = build_set([record], magic=draw(st.sampled_from([0, 1, 1])), base_offset=number)
+        if draw(st.integers(0, 2)) == 0:
+            name = draw(st.sampled_from(sorted(PLACES)))
+            wide = name in ("offset", "time")
+            entry += bytes(8)
+            pack_into(">q" if wide else ">i", entry, PLACES[name], draw(INT64 if wide else INT32))
+            del entry[-8:]
+        data += entry
+    for place, byte in draw(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)))):
+        data[place % len(data)] = byte
+    return bytes(data[: draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))])
+
+
+@settings(deadline=None, max_examples=1500)
+@given(
+    data=spoiled_sets(),
+    rule=st.sampled_from(list(Offsets)),
+    base_offset=st.sampled_from([0, 1, 2**62]),
+    check_crc=st.booleans(),
+    now_ms=st.sampled_from([-1, 0, 2**63 - 1]),
+    interval_bytes=st.sampled_from([-1, 0, 50]),
+    target=INT64,
+)
+def test_both_forms_say_the_same(
+    data: bytes,
+    rule: Offsets,
+    base_offset: int,
+    check_crc: bool,
+    now_ms: int,
+    interval_bytes: int,
+    target: int,
+    source_of: Callable[[str], ModuleType],
+) -> None:
+    kernel, scans = source_of("kernel"), source_of("scans")
+    said, left = [], []
+    for one in (walk, kernel.walk):
+        buffer = bytearray(data)
+        found = one(
+            buffer,
+            0,
+            len(buffer),
+            offsets=rule,
+            base_offset=base_offset,
+            check_crc=check_crc,
+            now_ms=now_ms,
+            interval_bytes=interval_bytes,
+        )
+        said.append({name: getattr(found, name) for name in FIELDS})
+        left.append(buffer)
+    assert said[0] == said[1]
+    assert left[0] == left[1]
+    for mine, other in ((scan_offset, scans.scan_offset), (scan_timestamp, scans.scan_timestamp)):
+        assert mine(data, 0, len(data), target) == other(data, 0, len(data), target)

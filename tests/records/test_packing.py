@@ -1,0 +1,209 @@
+"""Sets out of messages, and columns out of sets, against a decoder of obvious steps."""
+
+import zlib
+from array import array
+from collections.abc import Callable
+from struct import pack
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
+from horolog.protocol.records.columns import BinaryColumn, Columns, read_columns
+from horolog.protocol.records.layout import Buffer, Codec, TimestampType
+from horolog.protocol.records.message import records
+from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather
+from horolog.protocol.records.sets import (
+    NewRecord,
+    build_columns,
+    build_set,
+    build_wrapper,
+    set_append_time,
+    set_offset,
+)
+
+INT64_MAX = 2**63 - 1
+MIB = 1 << 20
+
+contents = st.one_of(st.none(), st.binary(max_size=40), st.just(bytes(700)))
+messages = st.tuples(contents, contents, st.integers(-1, INT64_MAX))
+TYPES = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1, None: -1}
+
+
+def plainly(offset: int, magic: int, value: bytes | None, key: bytes | None, time: int) -> bytes:
+    body = pack(">BB", magic, 0) + (pack(">q", time) if magic else b"")
+    for content in (key, value):
+        body += pack(">i", -1 if content is None else len(content)) + (content or b"")
+    return pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+@settings(deadline=None)
+@given(st.lists(messages, max_size=12), st.integers(0, 1), st.integers(0, 2**62))
+def test_a_set_is_its_messages_one_after_the_other(
+    sent: list[tuple[bytes | None, bytes | None, int]], magic: int, first: int
+) -> None:
+    encoder = SetEncoder(magic, first)
+    expected = b""
+    for offset, (value, key, time) in enumerate(sent, first):
+        time_ms = time if magic else -1
+        encoder.add(value, key, time_ms)
+        expected += plainly(offset, magic, value, key, time_ms)
+    assert encoder.finish() == expected
+    assert encoder.finish() == b""
+    encoder.add(b"more", None, -1)
+    assert encoder.finish() == plainly(first + len(sent), magic, b"more", None, -1)
+
+
+@pytest.mark.parametrize("holder", [bytes, bytearray, memoryview])
+def test_contents_come_in_any_holder_of_bytes(holder: type[Buffer]) -> None:
+    encoder = SetEncoder()
+    encoder.add(holder(b"value"), holder(b"key"), 5)
+    assert encoder.finish() == plainly(0, 1, b"value", b"key", 5)
+
+
+@pytest.mark.parametrize("wrong", [5, "text", [1]])
+def test_what_is_not_bytes_is_refused(wrong: bytes) -> None:
+    for value, key in ((wrong, None), (b"v", wrong)):
+        with pytest.raises(TypeError):
+            SetEncoder().add(value, key, 5)
+
+
+@pytest.mark.parametrize("time", [-2, -(2**63), 2**63, -(2**80), 2**80])
+def test_times_that_cannot_be_are_refused(time: int) -> None:
+    encoder = SetEncoder()
+    with pytest.raises(ValueError, match=f"^timestamp {time}: "):
+        encoder.add(b"v", None, time)
+    encoder.add(b"v", None, INT64_MAX)
+    assert encoder.finish() == plainly(0, 1, b"v", None, INT64_MAX)
+
+
+def test_v0_has_no_place_for_a_time_and_v2_is_not_built() -> None:
+    with pytest.raises(ValueError, match="magic 0 cannot carry one"):
+        SetEncoder(0).add(b"v", None, 0)
+    with pytest.raises(ValueError, match="magic 2"):
+        SetEncoder(2)
+
+
+def test_columns_become_the_set_that_records_do() -> None:
+    sent = [NewRecord(b"a", b"k", 5), NewRecord(None, None, 6), NewRecord(b"", b"", -1)]
+    values, keys = [r.value for r in sent], [r.key for r in sent]
+    times = [r.timestamp_ms for r in sent]
+    assert build_columns(values, times, keys, base_offset=7) == build_set(sent, base_offset=7)
+    without = [NewRecord(r.value, None, r.timestamp_ms) for r in sent]
+    assert build_columns(values, times) == build_set(without)
+    with pytest.raises(ValueError, match="zip"):
+        build_columns(values, times[1:])
+
+
+# Columns out of sets
+
+
+def strings(offsets: bytearray, data: bytearray, valid: bytearray | None) -> list[bytes | None]:
+    ends = array("i", bytes(offsets))
+    present = [valid is None or bool(valid[n >> 3] >> (n & 7) & 1) for n in range(len(ends) - 1)]
+    return [
+        bytes(data[ends[n] : ends[n + 1]]) if there else None for n, there in enumerate(present)
+    ]
+
+
+def rows(found: Columns) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
+    columns = []
+    for column in (found.keys, found.values):
+        assert isinstance(column, BinaryColumn)
+        columns.append(strings(column.offsets, column.data, column.valid))
+        assert columns[-1].count(None) == column.nulls
+        assert (column.valid is None) == (column.nulls == 0)
+    numbers = [array("q", bytes(numbers)) for numbers in (found.offsets, found.timestamps)]
+    types = array("b", bytes(found.timestamp_types))
+    assert found.count == len(types)
+    return list(zip(*numbers, types, *columns, strict=True))
+
+
+def of_records(data: Buffer, from_offset: int) -> list[object]:
+    found = records(data, max_decompressed_bytes=MIB, from_offset=from_offset)
+    return [(r.offset, r.timestamp_ms, TYPES[r.timestamp_type], r.key, r.value) for r in found]
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_columns_hold_what_records_give(data: st.DataObject) -> None:
+    stored, offset = bytearray(), 0
+    for _ in range(data.draw(st.integers(0, 4))):
+        sent = [NewRecord(*one) for one in data.draw(st.lists(messages, min_size=1, max_size=9))]
+        magic = data.draw(st.integers(0, 1))
+        if not magic:
+            sent = [NewRecord(record.value, record.key) for record in sent]
+        codec = data.draw(st.sampled_from(list(Codec)))
+        made = build_set(sent, magic=magic, codec=codec, base_offset=offset)
+        if magic and data.draw(st.booleans()):
+            set_append_time(made, 0, int.from_bytes(made[8:12], "big"), 77)
+        stored += made
+        offset += len(sent)
+    from_offset = data.draw(st.integers(0, 40))
+    pieces = read_columns(stored, max_decompressed_bytes=MIB, from_offset=from_offset)
+    assert [row for piece in pieces for row in rows(piece)] == of_records(stored, from_offset)
+
+
+def test_the_times_of_a_stamped_wrapper_are_its_own() -> None:
+    inner = build_set([NewRecord(b"a", None, 5), NewRecord(b"b", b"k", 6)])
+    wrapper = build_wrapper(
+        inner, offset=11, timestamp_ms=70, magic=1, codec=Codec.GZIP, append_time=True
+    )
+    (found,) = read_columns(wrapper, max_decompressed_bytes=MIB)
+    assert rows(found) == [(10, 70, 1, None, b"a"), (11, 70, 1, b"k", b"b")]
+
+
+def test_columns_stop_where_records_do() -> None:
+    data = build_set([NewRecord(b"a", None, 5)] * 2)
+    data[-1] ^= 1
+    pieces = read_columns(data, max_decompressed_bytes=MIB)
+    assert next(pieces).count == 1
+    with pytest.raises(CorruptMessage):
+        next(pieces)
+    data[35 + 16] = 2
+    with pytest.raises(UnsupportedForMessageFormat):
+        list(read_columns(data, max_decompressed_bytes=MIB))
+    data = build_set([NewRecord(b"a", None, 5)])
+    set_offset(data, 0, INT64_MAX)
+    with pytest.raises(CorruptMessage, match="offset 9223372036854775807"):
+        list(read_columns(data, max_decompressed_bytes=MIB))
+
+
+# Bytes that no walk has passed
+
+
+def outcome(
+    gathering: object, data: bytes, start: int, end: int, count: int
+) -> dict[str, object] | str:
+    assert callable(gathering)
+    try:
+        found = gathering(data, start, end, count, from_offset=-INT64_MAX)
+    except ValueError as error:
+        return str(error)
+    return {name: getattr(found, name) for name in dir(Gathered) if not name.startswith("_")}
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    sent=st.lists(messages, min_size=1, max_size=4),
+    spoiled=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 127, 128, 255]))),
+    window=st.tuples(st.integers(-2, 60), st.integers(-2, 300), st.integers(-1, 6)),
+    whole=st.booleans(),
+)
+def test_both_forms_make_the_same_of_any_bytes(
+    sent: list[tuple[bytes | None, bytes | None, int]],
+    spoiled: list[tuple[int, int]],
+    window: tuple[int, int, int],
+    whole: bool,
+    source_of: Callable[[str], ModuleType],
+) -> None:
+    data = build_set([NewRecord(*one) for one in sent])
+    for at, byte in spoiled:
+        data[at % len(data)] = byte
+    if whole:
+        window = (0, len(data), len(sent))
+    plain = source_of("packing").gather
+    assert outcome(gather, bytes(data), *window) == outcome(plain, bytes(data), *window)
+    assert OWN_TYPE == -1
