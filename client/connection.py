@@ -159,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for frame in self._reader.received(nbytes):
                 self._take_response(frame)
+            if self._reader.fault is not None:
+                raise self._reader.fault
         except ProtocolError as error:
             self._fail(f"the broker broke the protocol: {error}")
             self.abort()

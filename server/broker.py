@@ -303,6 +303,7 @@ class Broker:
             figures=self.figures,
             observe=self.observe,
             answer=self.dispatcher.answer,
+            in_thread=self.services.work.in_reading_thread,
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
         listener = Listener(

@@ -7,6 +7,7 @@ request or an unread answer may take.
     reading    frames are handled as they come
     stuck      too much is unanswered or unread: no byte is read, no frame handled
     finishing  no byte is read any more; closed when the last answer is out
+    broken     the same, after something that is no request: it is closed for that
 """
 
 import asyncio
@@ -19,9 +20,10 @@ from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from .deadline import Deadline
 from .figures import Figures, count
+from .file_sending import FileChanged, FileSender, InThread
 from .held_memory import HeldMemory
 from .outcomes import CloseConnection
-from .sending import Answer, AnswerQueue
+from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 
 JOINED_BYTES = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
@@ -48,6 +50,9 @@ class Host(Protocol):
 
     @property
     def held_memory(self) -> HeldMemory: ...
+
+    @property
+    def in_thread(self) -> InThread: ...
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
@@ -78,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._unread = False
         self._finishing = False
+        self._broken: tuple[str, str] | None = None
+        self._sender: FileSender | None = None
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
@@ -107,14 +114,13 @@ class Connection(asyncio.BufferedProtocol):
             self.held_since = self._loop.time()
         try:
             frames = self._reader.received(nbytes)
-        except ProtocolError as error:
-            self._drop("protocol", error.cause)
-            return
         except MemoryError:
             self._reader.let_go()
             self._drop("memory", "there was no memory for the request")
             return
         self._frames.extend(frames)
+        if self._reader.fault is not None:
+            self._broken = "protocol", self._reader.fault.cause
         if frames:
             self._frame_deadline.stop()
             self.held_since = self._loop.time()
@@ -140,6 +146,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host.held_memory.forget(self)
         self._frames.clear()
         self._answers.cancel()
+        if self._sender is not None:
+            self._sender.close()
         self._frame_deadline.stop()
         self._unread_deadline.stop()
         if self._close_deadline is not None:
@@ -160,8 +168,10 @@ class Connection(asyncio.BufferedProtocol):
         """What the client makes the broker hold: unread answers, a large unfinished request."""
         if self._transport is None:
             return 0
-        unread = self._transport.get_write_buffer_size() + self._answers.held_bytes
-        return unread + self._reader.held_bytes
+        answers = self._answers.held_bytes - self._answers.in_files_bytes
+        if self._sender is not None:
+            answers += self._sender.memory_bytes
+        return self._transport.get_write_buffer_size() + answers + self._reader.held_bytes
 
     def give_up(self, total_bytes: int) -> None:
         """Close now: all clients together hold too much, and this one for the longest time."""
@@ -182,15 +192,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._write()
             while self._frames and not self._stuck:
-                while self._frames and not self._stuck:
-                    most = self._limits.max_requests_in_flight - self._answers.waiting
-                    for answer in self._host.answer(self._frames, most, self._local_address):
-                        self._answers.add(answer)
+                self._handle_frames()
                 self._write()
-        except ProtocolError as error:
-            self._drop("protocol", error.cause)
-        except CloseConnection as error:
-            self._drop("acks_0", str(error))
+        except (FileChanged, OSError) as error:
+            self._drop("file", f"an answer could not be sent to its end: {error}")
         except Exception as error:
             # A bug. Half-handled requests leave no connection to go on with.
             self._host.observe("connection_failed", peer=self.peer, error=error)
@@ -201,19 +206,39 @@ class Connection(asyncio.BufferedProtocol):
             self._working = False
         self._host.held_memory.note(self)
 
+    def _handle_frames(self) -> None:
+        """Handle frames until there is enough to write, or one breaks the connection."""
+        try:
+            while self._frames and not self._stuck:
+                most = self._limits.max_requests_in_flight - self._answers.waiting
+                for answer in self._host.answer(self._frames, most, self._local_address):
+                    self._answers.add(answer)
+        except ProtocolError as error:
+            self._broken = "protocol", error.cause
+            self._frames.clear()
+        except CloseConnection as error:
+            self._broken = "acks_0", str(error)
+            self._frames.clear()
+
     @property
     def _stuck(self) -> bool:
-        limits = self._limits
+        limits, answers = self._limits, self._answers
         return (
             self._unread
-            or self._answers.waiting >= limits.max_requests_in_flight
-            or self._answers.held_bytes >= limits.buffer_bytes
+            or bool(self._sender)
+            or answers.waiting >= limits.max_requests_in_flight
+            or answers.held_bytes >= limits.buffer_bytes
+            or answers.in_parts >= MAX_IN_PARTS
         )
 
     def _write(self) -> None:
         """Hand the transport all answers whose turn has come, until it has enough."""
         assert self._transport is not None
         while not self._unread:
+            if self._sender:
+                self._sender.send()
+                if self._sender:
+                    return
             answers = self._answers.take(self._limits.buffer_bytes)
             if not answers:
                 return
@@ -221,21 +246,34 @@ class Connection(asyncio.BufferedProtocol):
                 self.held_since = self._loop.time()
             size = sum(map(len, answers))
             self._host.figures.sent_bytes += size
-            # `writelines` would do, but in some releases of Python it knows no flow control.
-            if size <= JOINED_BYTES:
-                self._transport.write(b"".join(answers))
+            if any(isinstance(answer, AnswerInParts) for answer in answers):
+                self._send_from_files(answers)
+            elif size <= JOINED_BYTES:
+                self._transport.write(b"".join(answers))  # type: ignore[arg-type]
             else:
+                # `writelines` would do, but in some releases of Python it knows no flow control.
                 for answer in answers:
-                    self._transport.write(answer)
+                    self._transport.write(answer)  # type: ignore[arg-type]
+
+    def _send_from_files(self, answers: list[Made]) -> None:
+        assert self._transport is not None
+        if self._sender is None:
+            self._sender = FileSender(self._transport, self._host.in_thread, self._work)
+        for answer in answers:
+            self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
 
     def _after_work(self) -> None:
         assert self._transport is not None
-        if self._finishing:
+        ending = self._finishing or self._broken is not None
+        if ending:
             self._answers.hurry()
-            if not self._frames and not self._answers:
-                self._close()
+            if not self._frames and not self._answers and not self._sender:
+                if self._broken is not None:
+                    self._drop(*self._broken)
+                else:
+                    self._close()
                 return
-        self._set_reading(not (self._finishing or self._frames or self._stuck))
+        self._set_reading(not (ending or self._frames or self._stuck))
         if self._reading and self._reader.unfinished:
             # Further bytes of the request that has begun do not prolong its time.
             self._frame_deadline.start()
@@ -260,6 +298,13 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _reader_is_late(self) -> None:
+        if self._sender:
+            self._drop(
+                "slow_reader",
+                "nothing was taken of an answer in "
+                f"{self._limits.deadline_seconds:g} s (request.deadline.ms)",
+            )
+            return
         self._drop(
             "slow_reader",
             f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
@@ -274,6 +319,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
         self._frames.clear()
         self._answers.cancel()
+        if self._sender is not None:
+            self._sender.close()
         if self._unread:
             self._transport.abort()
         else:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
 from .figures import Figures, count
+from .file_sending import InThread
 from .held_memory import HeldMemory
 from .sending import Answer
 
@@ -26,6 +27,7 @@ class Connections:
         figures: Figures,
         observe: Observer,
         answer: Answerer,
+        in_thread: InThread,
     ) -> None:
         self._loop = loop
         self._capacity = capacity
@@ -36,6 +38,7 @@ class Connections:
         self._empty.set()
         self.limits = limits
         self.figures = figures
+        self.in_thread = in_thread
         self.held_memory = HeldMemory(max_buffered_bytes, loop.call_soon)
 
     def __len__(self) -> int:

@@ -1,10 +1,14 @@
 """Answers of one connection, sent in the order of its requests though some have to wait."""
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ..protocol.api.packing import Elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +20,33 @@ class Deferred:
     """
 
     ready: asyncio.Future[Any]
-    make: Callable[[], "Answer"]
+    make: Callable[[], Answer]
     may_hurry: bool = False
     """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
 
 
-Answer = bytes | None | Deferred
-"""What a request gets: bytes at once, nothing ever (`None`), or bytes later."""
+class AnswerInParts:
+    """An answer of which a part is in files. Its length is that of all parts."""
+
+    __slots__ = ("_size_bytes", "memory_bytes", "parts")
+
+    def __init__(self, parts: Sequence[bytes | Elsewhere]) -> None:
+        self.parts = parts
+        self.memory_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+        self._size_bytes = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+
+Made = bytes | AnswerInParts
+"""An answer that can be sent."""
+
+Answer = Made | Deferred | None
+"""What a request gets: an answer at once, one later, or none ever (`None`)."""
+
+MAX_IN_PARTS = 4
+"""Answers of which parts are in files, of one connection: each has file handles of its own."""
 
 
 class AnswerQueue:
@@ -32,14 +56,18 @@ class AnswerQueue:
     never calls it: the connection handles every frame of a read, then takes all answers at once.
     """
 
-    __slots__ = ("_ready", "_turn_came", "_waiting", "held_bytes")
+    __slots__ = ("_ready", "_turn_came", "_waiting", "held_bytes", "in_files_bytes", "in_parts")
 
     def __init__(self, turn_came: Callable[[], None]) -> None:
         self._turn_came = turn_came
-        self._ready: list[bytes] = []
+        self._ready: list[Made] = []
         self._waiting: deque[Answer] = deque()
         self.held_bytes = 0
         """Bytes of the answers that are made and not taken yet."""
+        self.in_files_bytes = 0
+        """How many of these are in files."""
+        self.in_parts = 0
+        """How many of these answers are in parts."""
 
     @property
     def waiting(self) -> int:
@@ -55,27 +83,38 @@ class AnswerQueue:
             self._waiting.append(answer)
             answer.ready.add_done_callback(self._done)
             return
-        self.held_bytes += _size(answer)
+        if answer is not None:
+            self.held_bytes += len(answer)
+            if isinstance(answer, AnswerInParts):
+                self.in_parts += 1
+                self.in_files_bytes += len(answer) - answer.memory_bytes
         if self._waiting:
             self._waiting.append(answer)
         elif answer is not None:
             self._ready.append(answer)
 
-    def take(self, limit_bytes: int) -> list[bytes]:
+    def take(self, limit_bytes: int) -> list[Made]:
         """The answers that may be written now, in order; they leave the queue.
 
-        Deferred answers are made only until there are `limit_bytes`, so one answer more than fits.
-        One may turn out to be deferred again.
+        Deferred answers are made only until there are `limit_bytes`, so one answer more than fits,
+        or enough answers in parts. One may turn out to be deferred again.
         """
         waiting = self._waiting
         taken = self._ready
         self._ready = []
+        if not waiting:
+            self.held_bytes = self.in_files_bytes = self.in_parts = 0
+            return taken
         taken_bytes = sum(map(len, taken))
-        self.held_bytes -= taken_bytes
+        taken_in_parts = 0
+        for each in taken:
+            self._leaves(each)
         while waiting:
             answer = waiting[0]
             if isinstance(answer, Deferred):
-                if taken_bytes >= limit_bytes or not answer.ready.done():
+                if taken_bytes >= limit_bytes or taken_in_parts >= MAX_IN_PARTS:
+                    break
+                if not answer.ready.done():
                     break
                 made = None if answer.ready.cancelled() else answer.make()
                 if isinstance(made, Deferred):
@@ -84,12 +123,20 @@ class AnswerQueue:
                     continue
             else:
                 made = answer
-                self.held_bytes -= _size(made)
+                if made is not None:
+                    self._leaves(made)
             waiting.popleft()
             if made is not None:
                 taken.append(made)
                 taken_bytes += len(made)
+                taken_in_parts += isinstance(made, AnswerInParts)
         return taken
+
+    def _leaves(self, made: Made) -> None:
+        self.held_bytes -= len(made)
+        if isinstance(made, AnswerInParts):
+            self.in_parts -= 1
+            self.in_files_bytes -= len(made) - made.memory_bytes
 
     def hurry(self) -> None:
         """Have the answers that could still wait made now."""
@@ -102,7 +149,7 @@ class AnswerQueue:
         waiting = list(self._waiting)
         self._waiting.clear()
         self._ready.clear()
-        self.held_bytes = 0
+        self.held_bytes = self.in_files_bytes = self.in_parts = 0
         for answer in waiting:
             if isinstance(answer, Deferred):
                 answer.ready.cancel()
@@ -113,7 +160,3 @@ class AnswerQueue:
         head = self._waiting[0] if self._waiting else None
         if isinstance(head, Deferred) and head.ready.done():
             self._turn_came()
-
-
-def _size(answer: bytes | None) -> int:
-    return 0 if answer is None else len(answer)

@@ -15,6 +15,9 @@ TURN_SECONDS = 0.002
 STORAGE_THREADS = 2
 """Threads that prepare logs: two, so that one large log does not hold up the small ones."""
 
+READING_THREADS = 4
+"""Threads that read for fetches what is not in memory: a disk serves several at a time."""
+
 
 class Work:
     """Tasks started for requests, and the threads for what would block the loop.
@@ -28,6 +31,7 @@ class Work:
         self._stopwatch = SystemClock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
+        self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
         self._positions = ThreadPoolExecutor(1, "positions")
         self._conversions = ThreadPoolExecutor(1, "conversions")
 
@@ -41,6 +45,10 @@ class Work:
     def in_storage_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call that reads or writes a lot, in a thread."""
         return self._loop.run_in_executor(self._storage, call)
+
+    def in_reading_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a call that waits for the disk, in a thread."""
+        return self._loop.run_in_executor(self._reading, call)
 
     def in_positions_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a commit of positions, after those before it."""
@@ -67,7 +75,7 @@ class Work:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for executor in (self._storage, self._positions, self._conversions):
+        for executor in (self._storage, self._reading, self._positions, self._conversions):
             executor.shutdown(wait=False, cancel_futures=True)
             await self._loop.run_in_executor(None, executor.shutdown)
 

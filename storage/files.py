@@ -20,11 +20,32 @@ PASSING_ERRORS: Final = frozenset(
 """Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""
 
 
+_PROBE_BYTES: Final = 128 << 10
+"""Distance between the bytes that are tried: what the system reads ahead of a reader at once."""
+
+_LOAD_BYTES: Final = 256 << 10
+
+_NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+"""Linux has it; elsewhere a read is taken to be a quick one."""
+
+
 class File(Protocol):
     """An open file, addressed by position. All methods raise `OSError`."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def pread_now(self, size: int, position: int) -> Buffer | None:
+        """As `pread`, without waiting for the disk; `None` when that cannot be."""
+        ...
+
+    def in_memory(self, size: int, position: int) -> bool:
+        """Whether these bytes probably can be read without waiting for the disk."""
+        ...
+
+    def load(self, size: int, position: int) -> None:
+        """Read these bytes, so that they are in memory; for a thread of its own."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
@@ -92,6 +113,16 @@ class Files(Protocol):
         ...
 
 
+def _read_now(fd: int, buffer: bytearray, position: int) -> int:
+    """Read what is in memory from `position` on; raises `BlockingIOError` when nothing is."""
+    try:
+        return os.preadv(fd, [buffer], position, _NO_WAIT)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return os.preadv(fd, [buffer], position)  # A file system that cannot tell.
+
+
 class SystemFile:
     """`File` on a descriptor of the operating system."""
 
@@ -114,6 +145,34 @@ class SystemFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def pread_now(self, size: int, position: int) -> Buffer | None:
+        data = bytearray(size)
+        try:
+            if _read_now(self._fd, data, position) == size:
+                return data
+        except BlockingIOError:
+            pass
+        return None
+
+    def in_memory(self, size: int, position: int) -> bool:
+        probe = bytearray(1)
+        try:
+            for at in range(position, position + size, _PROBE_BYTES):
+                _read_now(self._fd, probe, at)
+            _read_now(self._fd, probe, position + size - 1)
+        except BlockingIOError:
+            return False
+        return True
+
+    def load(self, size: int, position: int) -> None:
+        end = position + size
+        piece = bytearray(min(size, _LOAD_BYTES))
+        while position < end:
+            read = os.preadv(self._fd, [memoryview(piece)[: end - position]], position)
+            if not read:
+                return
+            position += read
 
     def pwrite(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._fd, data, position)

@@ -17,6 +17,7 @@ class OpenFiles:
         self._files = files
         self._limit = limit
         self._open: OrderedDict[Path, File] = OrderedDict()
+        self._lent = 0
 
     def use(self, path: Path) -> File:
         """The open file, valid until the next call. Raises `OSError`."""
@@ -26,10 +27,29 @@ class OpenFiles:
             return file
         file = self._files.open(path)
         self._open[path] = file
-        if len(self._open) > self._limit:
+        self._close_surplus()
+        return file
+
+    def _close_surplus(self) -> None:
+        while len(self._open) > max(self._limit - self._lent, 1):
             _, oldest = self._open.popitem(last=False)
             oldest.close()
-        return file
+
+    def lend(self, file: File) -> File | None:
+        """A second handle on `file` to be kept for longer, until `take_back`; one of the limit.
+
+        `None` when a quarter of all handles is lent already. Raises `OSError`.
+        """
+        if self._lent >= self._limit // 4:
+            return None
+        lent = file.duplicate()
+        self._lent += 1
+        return lent
+
+    def take_back(self, lent: File) -> None:
+        """Close a handle that was lent."""
+        lent.close()
+        self._lent -= 1
 
     def forget(self, path: Path) -> None:
         """Close the file if it is open: it is about to be renamed or removed."""

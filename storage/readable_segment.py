@@ -77,6 +77,7 @@ class ReadableSegment:
         self.on_damage: Callable[[ReadableSegment], None] | None = None
         """Called when reading meets damage that was not known."""
         self._first_timestamp_ms: int | None = None
+        self.open_files = seams.open_files
         self._seams = seams
         self._file: File | None = None
 

@@ -1,12 +1,14 @@
 """Reading by offset: from an offset to the stretch of a log file that answers it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from .files import File
+from .files import Buffer, File
 from .segment import Segment
 from .segment_list import SegmentList
+from .stretch import Stretch
 
 _UNCHECKED_BYTES = 1 << 20
 
@@ -27,6 +29,21 @@ class Slice:
 
     def read(self) -> bytes:
         return self.file.pread(self.size, self.position) if self.file and self.size else b""
+
+    def read_now(self) -> Buffer | None:
+        """As `read`; `None` when that would wait for the disk."""
+        return self.file.pread_now(self.size, self.position) if self.file and self.size else b""
+
+    def stretch(self) -> Stretch | None:
+        """The bytes where they are, for as long as it takes to send them; `None` when that cannot
+        be because too many others are being sent."""
+        if self.segment is None or self.file is None:
+            return None
+        with suppress(OSError):
+            lent = self.segment.open_files.lend(self.file)
+            if lent is not None:
+                return Stretch(self.segment, lent, self.position, self.size)
+        return None
 
 
 def read_slice(

@@ -132,12 +132,18 @@ class _CrashingFile:
         self._file = file
         self._files = files
         self.pread = file.pread
+        self.pread_now = file.pread_now
+        self.in_memory = file.in_memory
+        self.load = file.load
         self.sync = file.sync
         self.size = file.size
         self.fileno = file.fileno
         self.close = file.close
 
     pread: Callable[[int, int], bytes]
+    pread_now: Callable[[int, int], Buffer | None]
+    in_memory: Callable[[int, int], bool]
+    load: Callable[[int, int], None]
     sync: Callable[[], None]
     size: Callable[[], int]
     fileno: Callable[[], int]

@@ -210,6 +210,17 @@ class FaultyFile:
     def pread(self, size: int, position: int) -> bytes:
         return self._files.perform("pread", self._path, lambda: self._file.pread(size, position))
 
+    def pread_now(self, size: int, position: int) -> Buffer | None:
+        return self._files.perform(
+            "pread", self._path, lambda: self._file.pread_now(size, position)
+        )
+
+    def in_memory(self, size: int, position: int) -> bool:
+        return self._file.in_memory(size, position)
+
+    def load(self, size: int, position: int) -> None:
+        self._files.perform("load", self._path, lambda: self._file.load(size, position))
+
     def pwrite(self, data: Buffer, position: int) -> None:
         fault = self._files.check("pwrite", self._path)
         if fault is None:

@@ -26,7 +26,7 @@ from .source import Source
 
 Arrange = Callable[[Any], Any]
 
-UNUSUAL: Final = (Unusual, TypeError, ValueError)
+UNUSUAL: Final[tuple[type[Exception], ...]] = (Unusual, TypeError, ValueError)
 """What it raises; the latter two where a map has other keys, or more or fewer of them."""
 
 _MAX_CHARACTER_BYTES: Final = 4

@@ -31,7 +31,7 @@ class Unusual(Exception):
     """The bytes do not have the usual form."""
 
 
-UNUSUAL: Final = (Unusual, IndexError, UnicodeDecodeError)
+UNUSUAL: Final[tuple[type[Exception], ...]] = (Unusual, IndexError, UnicodeDecodeError)
 """What a decoder raises. A value that is cut off ends in `IndexError`, or behind the frame."""
 
 

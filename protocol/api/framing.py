@@ -55,6 +55,7 @@ class FrameReader:
         "_opened",
         "_slab",
         "_start",
+        "fault",
     )
 
     def __init__(
@@ -68,6 +69,8 @@ class FrameReader:
         self._start = 0
         self._end = 0
         self._large: _LargeFrame | None = None
+        self.fault: ProtocolError | None = None
+        """Why nothing more can be received: what stands behind the frames that came."""
 
     @property
     def unfinished(self) -> bool:
@@ -93,8 +96,8 @@ class FrameReader:
     def received(self, count: int) -> list[bytes | bytearray]:
         """Take note of `count` bytes in the buffer, and return the frames they complete.
 
-        The frames come without their length. Raises ProtocolError, after which the reader is of
-        no more use.
+        The frames come without their length. What follows them may set `fault`, after which the
+        reader is of no more use.
         """
         if self._large is not None:
             if not self._large.received(count):
@@ -108,21 +111,24 @@ class FrameReader:
     def _split(self) -> list[bytes | bytearray]:
         frames: list[bytes | bytearray] = []
         slab, start, end = self._slab, self._start, self._end
-        with memoryview(slab) as view:
+        try:
             while end - start >= LENGTH_BYTES:
-                length = self._length(bytes(view[start : start + LENGTH_BYTES]))
-                after = start + LENGTH_BYTES + length
+                begin = start + LENGTH_BYTES
+                after = begin + self._length(slab[start:begin])
                 if after > end:
                     break
-                frames.append(bytes(view[start + LENGTH_BYTES : after]))
+                frames.append(slab[begin:after])
                 start = after
+        except ProtocolError as fault:
+            self.fault = fault
         self._start, self._end = start, end
-        self._make_room()
+        if self.fault is None:
+            self._make_room()
         return frames
 
-    def _length(self, head: bytes) -> int:
+    def _length(self, head: bytes | bytearray) -> int:
         if not self._opened:
-            foreign = foreign_protocol(head)
+            foreign = foreign_protocol(bytes(head))
             if foreign is not None:
                 raise ProtocolError(f"the other side speaks {foreign}, not Horolog's protocol")
             self._opened = True

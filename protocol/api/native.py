@@ -30,7 +30,7 @@ from .decoding import integer as decode_integer
 from .decoding import nullable_string as decode_nullable_string
 from .encoding import encoder
 from .framing import ProtocolError
-from .packing import Part, integer, text
+from .packing import Data, Elsewhere, Part, integer, text
 from .plans import Refused, clip, quoted, reader
 from .schema import INT32, Api
 from .shape import find_fault
@@ -185,9 +185,24 @@ def encode_request(
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
+    return _joined(_response(correlation_id, api, version, body))
+
+
+def encode_answer(
+    correlation_id: int, api: Api, version: int, body: object
+) -> bytes | list[bytes | Elsewhere]:
+    """As `encode_response`; in parts when there are record sets that are not in memory."""
+    parts = _response(correlation_id, api, version, body)
+    try:
+        return _joined(parts)
+    except TypeError:
+        return _joined_between(parts)
+
+
+def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
     parts: list[Part] = [b"\x93", integer(correlation_id), _NO_ERROR]
     encoder(api.response, version)(body, parts)
-    return _joined(parts)
+    return parts
 
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
@@ -284,5 +299,25 @@ def _frame(values: list[Any]) -> bytes:
 
 def _joined(parts: list[Part]) -> bytes:
     """The frame that consists of `parts`."""
-    size = sum(map(len, parts))
-    return b"".join((size.to_bytes(LENGTH_BYTES, "big"), *parts))  # type: ignore[arg-type]
+    return b"".join((_length(parts), *parts))  # type: ignore[arg-type]
+
+
+def _joined_between(parts: list[Part]) -> list[bytes | Elsewhere]:
+    """The same with what is in memory joined, and the rest where it is."""
+    joined: list[bytes | Elsewhere] = []
+    held: list[Data] = [_length(parts)]
+    for part in parts:
+        if isinstance(part, Data):
+            held.append(part)
+            continue
+        if held:
+            joined.append(b"".join(held))
+        joined.append(part)
+        held = []
+    if held:
+        joined.append(b"".join(held))
+    return joined
+
+
+def _length(parts: list[Part]) -> bytes:
+    return sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big")

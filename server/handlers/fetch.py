@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 from ...protocol.api.fetch import (
     AppendTime,
@@ -15,7 +16,10 @@ from ...protocol.api.fetch import (
 from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.downconversion import DamagedSlice
+from ...storage.files import Buffer
 from ...storage.log import Log
+from ...storage.reading import Slice
+from ...storage.stretch import Stretch
 from ..conversions import Limits
 from ..parking import Partition
 from ..work import Turns
@@ -24,6 +28,12 @@ from .preparing import after_preparing
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
+
+STRETCH_BYTES = 32 * 1024
+"""From here on it is quicker to have the system send bytes from their file than to read them."""
+
+MAX_STRETCHES = 16
+"""Record sets of one answer that are sent from their files: each needs a handle."""
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
 """From here on the response has a limit, and a first message larger than it comes whole."""
@@ -159,6 +169,7 @@ class _Reading:
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be told; two more items say where none are known."""
     unreadable: list[_Unreadable] = field(default_factory=list)
+    stretches: int = 0
 
     def answer(self) -> FetchResponse | Later:
         """The response, or what becomes of it once all is in a format that the reader knows."""
@@ -245,5 +256,19 @@ class _Reading:
         if found.magic > 0 and self.version < FIRST_VERSION_WITH_V1:
             self.unreadable.append(_Unreadable(topic, wanted, size_bytes, limit_bytes, result))
             return
-        result.records = found.read()
-        self.services.figures.topic(topic).bytes_out += len(result.records)
+        records = self._records(found)
+        self.services.figures.topic(topic).bytes_out += len(records)
+        result.records = cast(bytes, records)  # or what the encoder takes for them
+
+    def _records(self, found: Slice) -> Buffer | Stretch:
+        """The bytes of a slice: read if they are few and in memory, else where they are."""
+        if found.size < STRETCH_BYTES:
+            data = found.read_now()
+            if data is not None:
+                return data
+        if self.stretches < MAX_STRETCHES:
+            stretch = found.stretch()
+            if stretch is not None:
+                self.stretches += 1
+                return stretch
+        return found.read()

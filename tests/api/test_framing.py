@@ -17,7 +17,10 @@ def framed(*payloads: bytes) -> bytes:
 
 
 def feed(reader: FrameReader, data: bytes) -> list[bytes]:
-    """Receive `data` as a socket would: as much at a time as the buffer takes."""
+    """Receive `data` as a socket would: as much at a time as the buffer takes.
+
+    Raises the fault of the reader.
+    """
     frames: list[bytes | bytearray] = []
     while data:
         buffer = reader.get_buffer(-1)
@@ -26,6 +29,8 @@ def feed(reader: FrameReader, data: bytes) -> list[bytes]:
         buffer[:count] = data[:count]
         # `buffer` is alive here, as it is inside asyncio's loop.
         frames += reader.received(count)
+        if reader.fault is not None:
+            raise reader.fault
         data = data[count:]
     return [bytes(frame) for frame in frames]
 
@@ -111,6 +116,14 @@ def test_any_frames_in_any_pieces(sizes: list[int], cuts: list[int]) -> None:
         pieces.append(data[:cut])
         data = data[cut:]
     assert feed_all(FrameReader(LIMIT), [*pieces, data]) == payloads
+
+
+def test_frames_before_a_broken_one_are_handed_out() -> None:
+    reader = FrameReader(1_000)
+    data = framed(b"first", b"second") + bytes(4)
+    reader.get_buffer()[: len(data)] = data
+    assert reader.received(len(data)) == [b"first", b"second"]
+    assert "a frame of 0 bytes" in str(reader.fault)
 
 
 @pytest.mark.parametrize("size", [10, SLAB_BYTES * 2])

@@ -150,7 +150,7 @@ def agrees(struct: type[Any], version: int, body: bytes) -> None:
     except ValueError:
         assert not quick
         return
-    with contextlib.suppress(NOT_ARRANGED):
+    with contextlib.suppress(*NOT_ARRANGED):
         quick.append(arranger(struct, version)(value))
     try:
         slow = reader(struct, version, True)(value)

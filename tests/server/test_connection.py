@@ -278,7 +278,16 @@ async def greedy(address: str) -> socket.socket:
     return client
 
 
-async def test_a_reader_that_never_reads_is_closed(strict: Broker, log: io.StringIO) -> None:
+@pytest.mark.parametrize(
+    ("answer_bytes", "setting"),
+    [
+        pytest.param(30_000, "connection.buffer.bytes", id="answers in memory"),
+        pytest.param(1 << 20, "request.deadline.ms", id="answers in files"),
+    ],
+)
+async def test_a_reader_that_never_reads_is_closed(
+    strict: Broker, log: io.StringIO, answer_bytes: int, setting: str
+) -> None:
     """fault15: what is buffered for it is bounded by one answer more than the limit."""
     loop = asyncio.get_running_loop()
     async with wire(strict.addresses.native) as client:
@@ -287,13 +296,14 @@ async def test_a_reader_that_never_reads_is_closed(strict: Broker, log: io.Strin
             await client.call(produce("a", message_set(*[NOW] * 5000)))
     before = resident_bytes()
     with await greedy(strict.addresses.native) as client_socket:
-        asked = native.encode_request(FETCH, 3, 1, "c", fetch("a", (0, 0)))
+        request = fetch("a", (0, 0), partition_max_bytes=answer_bytes)
+        asked = native.encode_request(FETCH, 3, 1, "c", request)
         await loop.sock_sendall(client_socket, asked * 500)
         while not strict.figures.connections_dropped:
             await still_serves(strict)
             assert resident_bytes() - before < 30 << 20
     (cause,) = causes(log)
-    assert "connection.buffer.bytes" in cause
+    assert setting in cause
     assert strict.figures.connections_dropped == {"slow_reader": 1}
     await no_connections(strict)
 

@@ -35,7 +35,7 @@ from horolog.protocol.errors import (
 from horolog.server.broker import Broker
 from horolog.server.handlers import HANDLERS
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
-from horolog.server.sending import Deferred
+from horolog.server.sending import AnswerInParts, Deferred
 from horolog.testing.events import RecordedEvents
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.wire import Wire
@@ -237,6 +237,7 @@ async def outcome(broker: Broker, frame: bytes) -> bytes | None:
             answer = answer.make()
     except (ProtocolError, CloseConnection):
         return None
+    assert not isinstance(answer, AnswerInParts)
     return answer
 
 
