@@ -30,7 +30,10 @@ def latency_count_cost() -> Iterator[Figure]:
     def walking(now_ms: int) -> Callable[[], object]:
         return lambda: walk(buffer, 0, len(buffer), offsets=Offsets.ASSIGN, now_ms=now_ms)
 
-    works = (walking(-1), walking(now_ms), lambda: figures.appended(count, len(data), latency))
+    def adding_up() -> None:
+        figures.appended(count, len(data), latency)
+
+    works: tuple[Callable[[], object], ...] = (walking(-1), walking(now_ms), adding_up)
     times: list[list[float]] = [[] for _ in works]
     for _ in range(_TRIES):
         for number, work in enumerate(works):

@@ -6,7 +6,9 @@ bisection that reads nothing. The file only grows by whole entries (it is never 
 so a length that is not a multiple of the entry size means a torn write.
 """
 
+import sys
 from abc import ABC, abstractmethod
+from array import array
 from pathlib import Path
 from typing import ClassVar
 from zlib import crc32
@@ -16,6 +18,21 @@ from .open_files import OpenFiles
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Largest distance of an offset from its segment's base offset that an entry can hold."""
+
+
+def numbers_of(data: bytes) -> "array[int]":
+    """The int32s that `data` is, big-endian as in the files."""
+    numbers = array("i", data)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def bytes_of(numbers: "array[int]") -> bytes:
+    """The opposite of `numbers_of`; `numbers` are of no use after that."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 class IndexFile(ABC):

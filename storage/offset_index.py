@@ -5,12 +5,11 @@ Offsets and positions both increase. An entry's offset is the entry's own in the
 compressed wrapper that is its last message's.
 """
 
-import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from .index_file import IndexFile
+from .index_file import IndexFile, bytes_of, numbers_of
 from .open_files import OpenFiles
 
 
@@ -58,13 +57,12 @@ class OffsetIndex(IndexFile):
         pairs = array("i", bytes(8 * (len(self) - first)))
         pairs[0::2] = self._offsets[first:]
         pairs[1::2] = self._positions[first:]
-        return struct.pack(f">{len(pairs)}i", *pairs)
+        return bytes_of(pairs)
 
     def load(self, data: bytes) -> None:
-        count = len(data) // self.ENTRY_BYTES
-        numbers = struct.unpack_from(f">{2 * count}i", data)
-        self._offsets = array("i", numbers[0::2])
-        self._positions = array("i", numbers[1::2])
+        numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
+        self._offsets = numbers[0::2]
+        self._positions = numbers[1::2]
 
     def _shorten(self, count: int) -> None:
         del self._offsets[count:]

@@ -10,13 +10,16 @@ Kafka stores the offset of the message that has the maximum instead. `start_for`
 truncation rule (`count_below`) are right for both meanings.
 """
 
-import struct
+import sys
 from array import array
 from bisect import bisect_left
 from pathlib import Path
 
-from .index_file import IndexFile
+from .index_file import IndexFile, bytes_of, numbers_of
 from .open_files import OpenFiles
+
+_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
+"""Where the halves of an int64 lie in memory."""
 
 
 class TimeIndex(IndexFile):
@@ -89,16 +92,20 @@ class TimeIndex(IndexFile):
         return bisect_left(self._offsets, offset - self.base_offset)
 
     def encoded(self, first: int = 0) -> bytes:
-        pack = struct.Struct(">qi").pack
-        return b"".join(map(pack, self._timestamps[first:], self._offsets[first:]))
+        halves = array("i", self._timestamps[first:].tobytes())
+        numbers = array("i", bytes(self.ENTRY_BYTES * (len(self) - first)))
+        numbers[0::3] = halves[_HIGH::2]
+        numbers[1::3] = halves[_LOW::2]
+        numbers[2::3] = self._offsets[first:]
+        return bytes_of(numbers)
 
     def load(self, data: bytes) -> None:
-        whole = data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES]
-        self._timestamps = array("q")
-        self._offsets = array("i")
-        for timestamp_ms, relative in struct.iter_unpack(">qi", whole):
-            self._timestamps.append(timestamp_ms)
-            self._offsets.append(relative)
+        numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
+        halves = array("i", bytes(8 * (len(numbers) // 3)))
+        halves[_HIGH::2] = numbers[0::3]
+        halves[_LOW::2] = numbers[1::3]
+        self._timestamps = array("q", halves.tobytes())
+        self._offsets = numbers[2::3]
 
     def _shorten(self, count: int) -> None:
         del self._timestamps[count:]
