@@ -1,18 +1,24 @@
 """From a frame to its answer: which handler, and what its exceptions become."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS
+from ..protocol.api.framing import ProtocolError
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
+from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
-from .handlers.base import Call, Handler, Later, Services
+from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
 from .sending import Answer, AnswerInParts, Deferred
+
+GATHERED_BYTES: Final = 256 << 10
+"""Requests are answered together until they have so many bytes: what a read brings, about."""
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -21,15 +27,15 @@ UNKNOWN_API = "unknown"
 class Dispatcher:
     """Answers the frames of every connection."""
 
-    def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        handlers: Mapping[int, Handler],
+        handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
+    ) -> None:
         self._services = services
         self._handlers = handlers
-
-    def answer(
-        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
-    ) -> Iterable[Answer]:
-        """Take the next request off `frames` and answer it, as `answer_one`."""
-        return (self.answer_one(frames.popleft(), local_address),)
+        self._handlers_of_many = handlers_of_many
 
     def answer_one(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
         """The answer of one request, or `Deferred` when it has to wait.
@@ -47,6 +53,64 @@ class Dispatcher:
             return self._respond(api, head, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(api, head, handle)
+
+    def answer(
+        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
+    ) -> Iterable[Answer]:
+        """Take the next request off `frames` and answer it, as `answer_one`.
+
+        If others of a kind that is answered together stand right behind it, they are, up to `most`
+        of them: appends that share a write cost half of themselves.
+        """
+        if len(frames) > 1:
+            key = native.likely_api_key(frames[0])
+            if key is not None and key in self._handlers_of_many:
+                opened = self._open_alike(APIS[key], frames, most)
+                if opened:
+                    return self._answer_alike(APIS[key], opened)
+        return (self.answer_one(frames.popleft(), local_address),)
+
+    def _open_alike(
+        self, api: Api, frames: deque[bytes | bytearray], most: int
+    ) -> list[tuple[native.RequestHead, native.Body]]:
+        """Take the requests of one kind off the front of `frames`."""
+        opened: list[tuple[native.RequestHead, native.Body]] = []
+        size = 0
+        while frames and len(opened) < most and size < GATHERED_BYTES:
+            frame = frames[0]
+            if native.likely_api_key(frame) != api.key:
+                break
+            try:
+                head, body = native.open_request(frame)
+            except ProtocolError:
+                break  # It is met again when those before it have been answered.
+            if not api.has_version(head.version):
+                break
+            opened.append((head, body))
+            size += len(frames.popleft())
+        return opened
+
+    def _answer_alike(
+        self, api: Api, opened: Sequence[tuple[native.RequestHead, native.Body]]
+    ) -> Iterator[Answer]:
+        requests = [_decoded(api, head, body) for head, body in opened]
+        outcomes = iter(self._handle_alike(api, requests))
+        for (head, _), request in zip(opened, requests, strict=True):
+            outcome = request if isinstance(request, Exception) else next(outcomes)
+            yield self._guarded(api, head, partial(self._answer_with, api, head, outcome))
+
+    def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
+        """The outcomes of those requests that could be decoded."""
+        decoded = [request for request in requests if not isinstance(request, Exception)]
+        try:
+            return self._handlers_of_many[api.key](self._services, decoded)
+        except Exception as error:
+            return [error] * len(decoded)
+
+    def _answer_with(self, api: Api, head: native.RequestHead, outcome: Any) -> Answer:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return self._respond(api, head, outcome)
 
     def _respond(self, api: Api, head: native.RequestHead, response: Any) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
@@ -89,6 +153,14 @@ class Dispatcher:
         requests = self._services.figures.requests
         key = (api_name, error_name(code))
         requests[key] = requests.get(key, 0) + 1
+
+
+def _decoded(api: Api, head: native.RequestHead, body: native.Body) -> Any:
+    """The request, or what is wrong with it."""
+    try:
+        return native.decode_body(api.request, head.version, body)
+    except Exception as error:
+        return error
 
 
 def unsupported(api_key: int, version: int, api: Api | None) -> HorologError:
