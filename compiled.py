@@ -77,3 +77,15 @@ def choose(environ: Mapping[str, str]) -> None:
         if wanted == "compiled":
             raise ImportError(f"{VARIABLE} is compiled, and the kernel is not: make setup does it")
     sys.meta_path.insert(0, FromSource(root))
+
+
+def source_form(name: str) -> ModuleType:
+    """The module, interpreted, under a second name beside what Python imports under the first."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), FOLDER)
+    path = os.path.join(folder, f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{PACKAGE}.{name}_source", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -4,13 +4,11 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from horolog.compiled import MODULES, PACKAGE
+from horolog.compiled import MODULES, PACKAGE, source_form
 
 FORMS = ("interpreted", "compiled")
 
@@ -27,12 +25,7 @@ def form_of(name: str, form: str) -> ModuleType:
             missing = pytest.fail if os.environ.get("HOROLOG_REQUIRE") == "all" else pytest.skip
             missing("the kernel is not compiled; make setup does it where a C compiler is")
         return module
-    path = Path(importlib.import_module(PACKAGE).__path__[0], f"{name}.py")
-    spec = spec_from_file_location(f"{PACKAGE}.{name}_source", path)
-    assert spec is not None
-    assert spec.loader is not None
-    source = module_from_spec(spec)
-    spec.loader.exec_module(source)
+    source = source_form(name)
     assert source.FORM == "interpreted"
     return source
 

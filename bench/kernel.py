@@ -1,0 +1,140 @@
+"""What the kernel takes per message, compiled and interpreted: `python -m horolog.bench.kernel`.
+
+Processor time, the best of many tries that take turns, so that the ratios hold on a machine that
+others use too. Sets of 64 KiB, and of one message where the cost of a call is what counts.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+
+from ..compiled import source_form
+from ..protocol.records import kernel, packing, scans
+from ..protocol.records.kernel import Offsets
+from ..protocol.records.sets import NewRecord, build_set
+
+NOW_MS = 1_479_144_272_509
+SET_BYTES = 64 << 10
+TRIES = 30
+TRY_SECONDS = 0.002
+"""Each try repeats its work for about so long."""
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Nanoseconds of processor time per message."""
+
+    what: str
+    value_bytes: int
+    compiled: float
+    interpreted: float
+
+    @property
+    def ratio(self) -> float:
+        return self.interpreted / self.compiled
+
+
+def main() -> int:
+    if kernel.FORM != "compiled":
+        sys.stderr.write("the kernel is not compiled: make setup does it where a compiler is\n")
+        return 1
+    print(f"{'ns per message':<24} {'value':>7} {'compiled':>9} {'interpreted':>12} {'ratio':>6}")
+    for cost in costs():
+        print(
+            f"{cost.what:<24} {cost.value_bytes:>5} B {cost.compiled:>9.1f}"
+            f" {cost.interpreted:>12.1f} {cost.ratio:>6.1f}"
+        )
+    return 0
+
+
+def costs(tries: int = TRIES) -> Iterator[Cost]:
+    """Every kind of work in both forms."""
+    sources = {module: source_form(module) for module in ("kernel", "packing", "scans")}
+    for value_bytes in (100, 1024):
+        count = SET_BYTES // (value_bytes + 34)
+        for what, messages, work in (
+            ("walk", count, _walk(value_bytes, count, 0)),
+            ("walk, many latencies", count, _walk(value_bytes, count, 5)),
+            ("walk, one message", 1, _walk(value_bytes, 1, 0)),
+            ("first offset at a time", count, _scan(value_bytes, count)),
+            ("encode", count, _encode(value_bytes, count)),
+            ("columns", count, _columns(value_bytes, count)),
+        ):
+            module, run = work
+            own = {"kernel": kernel, "packing": packing, "scans": scans}[module]
+            best = _best([partial(run, own), partial(run, sources[module])], tries)
+            yield Cost(what, value_bytes, best[0] / messages, best[1] / messages)
+
+
+OfForm = tuple[str, Callable[[ModuleType], object]]
+"""The module that does the work, and the work, to be called with one of its forms."""
+
+
+def _records(value_bytes: int, count: int, apart_ms: int) -> list[NewRecord]:
+    return [NewRecord(bytes(value_bytes), None, NOW_MS - 3 - apart_ms * n) for n in range(count)]
+
+
+def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
+    """As for an append: CRC, times, latencies, index marks, offsets assigned."""
+    data = build_set(_records(value_bytes, count, apart_ms))
+
+    def run(module: ModuleType) -> object:
+        return module.walk(
+            data,
+            0,
+            len(data),
+            offsets=Offsets.ASSIGN,
+            base_offset=5,
+            now_ms=NOW_MS,
+            interval_bytes=4096,
+        )
+
+    return "kernel", run
+
+
+def _scan(value_bytes: int, count: int) -> OfForm:
+    data = build_set(_records(value_bytes, count, 0))
+    return "scans", lambda module: module.scan_timestamp(data, 0, len(data), NOW_MS)
+
+
+def _encode(value_bytes: int, count: int) -> OfForm:
+    records = _records(value_bytes, count, 0)
+
+    def run(module: ModuleType) -> object:
+        encoder = module.SetEncoder()
+        for record in records:
+            encoder.add(record.value, record.key, record.timestamp_ms)
+        return encoder.finish()
+
+    return "packing", run
+
+
+def _columns(value_bytes: int, count: int) -> OfForm:
+    data = build_set(_records(value_bytes, count, 0))
+    return "packing", lambda module: module.gather(data, 0, len(data), count)
+
+
+def _best(works: list[Work], tries: int) -> list[float]:
+    """Nanoseconds of one call of each."""
+    repeats = [max(int(TRY_SECONDS * 1e9 / max(_timed(work, 1), 1)), 1) for work in works]
+    best = [float("inf")] * len(works)
+    for _ in range(tries):
+        for place, (work, repeated) in enumerate(zip(works, repeats, strict=True)):
+            best[place] = min(best[place], _timed(work, repeated))
+    return best
+
+
+def _timed(work: Work, repeated: int) -> float:
+    began = time.process_time_ns()
+    for _ in range(repeated):
+        work()
+    return (time.process_time_ns() - began) / repeated
+
+
+if __name__ == "__main__":
+    sys.exit(main())
