@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -67,8 +67,12 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         log_stream: TextIO | None = None,
+        settled: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is opened yet. Without a `log_stream` events are only counted."""
+        """Nothing is opened yet. Without a `log_stream` events are only counted.
+
+        `settled` is called once, when every log has been opened: what is in memory then stays.
+        """
         self.settings = settings
         self.clock = clock or SystemClock()
         self.figures = Figures(self.clock, settings.max_latency_window_ms)
@@ -80,6 +84,7 @@ class Broker:
             stream=log_stream,
         )
         self._log_stream = log_stream
+        self._settled = settled
         self._files = files or SystemFiles()
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -262,6 +267,11 @@ class Broker:
         late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
         cleanups.push_async_callback(asyncio.wait, [late])
 
+    async def _open_logs(self) -> None:
+        await self.maintenance.open_logs()
+        if self._settled is not None:
+            self._settled()
+
     async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
         """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
         loop = asyncio.get_running_loop()
@@ -279,7 +289,7 @@ class Broker:
             self.observe("http_failed", error=error)
             if listening is not None:
                 listening.close()
-        self.services.work.start(self.maintenance.open_logs())
+        self.services.work.start(self._open_logs())
 
     def _late_modules(self, listening: socket.socket | None) -> list[str]:
         logging = ["structlog"] if self._log_stream is not None else []

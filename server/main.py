@@ -1,6 +1,7 @@
 """The server process: `horolog serve`."""
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -45,7 +46,8 @@ async def _serve(settings: BrokerSettings, beside: Beside | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # A second signal changes nothing: what is being closed is closed to the end.
         loop.add_signal_handler(number, asked_to_stop.set)
-    broker = Broker(settings, log_stream=sys.stderr)
+    # Looking for garbage among thousands of logs would stop the loop for 50 ms at a time.
+    broker = Broker(settings, log_stream=sys.stderr, settled=gc.freeze)
     loop.set_exception_handler(broker.loop_error)
     await broker.start()
     try:
