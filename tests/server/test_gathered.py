@@ -124,6 +124,7 @@ async def test_what_came_before_a_frame_that_is_no_request_is_in_the_log(
     client.send_together(good, good)
     client.send_bytes(framed([*head, {}]))
     client.send_together(good)
+    assert await codes(client, 2) == [(0, 0), (0, 1)]
     assert await client.at_end()
     assert broker.directory.log("a", 0).log_end_offset == 2
     assert broker.figures.connections_dropped == {"protocol": 1}
