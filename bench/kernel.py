@@ -64,6 +64,7 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("first offset at a time", count, _scan(value_bytes, count)),
             ("encode", count, _encode(value_bytes, count)),
             ("columns", count, _columns(value_bytes, count)),
+            ("append times", count, _stamp(value_bytes, count)),
         ):
             module, run = work
             own = {"kernel": kernel, "packing": packing, "scans": scans}[module]
@@ -117,6 +118,11 @@ def _encode(value_bytes: int, count: int) -> OfForm:
 def _columns(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
     return "packing", lambda module: module.gather(data, 0, len(data), count)
+
+
+def _stamp(value_bytes: int, count: int) -> OfForm:
+    data = build_set(_records(value_bytes, count, 0))
+    return "packing", lambda module: module.stamp(data, 0, len(data), NOW_MS)
 
 
 def _best(works: list[Work], tries: int) -> list[float]:

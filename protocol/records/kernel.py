@@ -69,13 +69,9 @@ _BUCKETS: Final = len(LATENCY_BUCKETS_MS) + 1
 _ASSIGN: Final = int(Offsets.ASSIGN)
 _CONTIGUOUS: Final = int(Offsets.CONTIGUOUS)
 _PROBLEMS: Final = tuple(Problem)
-_PARTIAL: Final = int(Problem.PARTIAL)
-_BAD_SIZE: Final = int(Problem.SIZE)
-_BAD_CRC: Final = int(Problem.CRC)
-_BAD_LENGTHS: Final = int(Problem.LENGTHS)
-_BAD_MAGIC: Final = int(Problem.MAGIC)
-_BAD_CODEC: Final = int(Problem.CODEC)
-_BAD_OFFSET: Final = int(Problem.OFFSET)
+_PARTIAL, _BAD_SIZE, _BAD_CRC, _BAD_LENGTHS, _BAD_MAGIC, _BAD_CODEC, _BAD_OFFSET = map(
+    int, _PROBLEMS[1:]
+)
 
 
 class Walk:

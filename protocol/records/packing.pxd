@@ -41,7 +41,7 @@ cdef inline long long *int64s(object array) noexcept:
 cdef long long _OVERHEAD, _SIZE, _CRC, _MAGIC, _ATTRIBUTES, _TIME, _TIME_BYTES, _LENGTH_BYTES
 cdef long long _CRC_BYTES, _V0_OVERHEAD, _V1_OVERHEAD, _NO_TIME, _LARGEST_INT32, _LARGEST_INT64
 cdef long long _FIRST_BYTES, _LARGE_OFFSET
-cdef int _APPEND_TIME, _OWN_TYPE
+cdef int _APPEND_TIME, _CODEC_MASK, _OWN_TYPE
 
 cdef class SetEncoder:
     cdef int _magic
@@ -54,6 +54,11 @@ cdef class SetEncoder:
         at="long long",
     )
     cpdef add(self, object value, object key, object timestamp_ms)
+
+@cython.locals(
+    data="unsigned char *", position="long long", size="long long", stop="long long",
+)
+cdef bint _stamp(object view, long long start, long long end, long long append_time_ms) except -1
 
 cdef class Gathered:
     cdef readonly long long count, key_nulls, value_nulls

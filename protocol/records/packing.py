@@ -9,6 +9,7 @@ from typing import Final
 
 from .layout import (
     ATTRIBUTES_AT,
+    CODEC_MASK,
     CRC_AT,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
@@ -63,6 +64,7 @@ _CRC_BYTES: Final = 4
 _V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
 _V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
 _APPEND_TIME: Final = LOG_APPEND_TIME_BIT
+_CODEC_MASK: Final = CODEC_MASK
 _NO_TIME: Final = NO_TIMESTAMP
 _LARGEST_INT32: Final = 2**31 - 1
 _LARGEST_INT64: Final = 2**63 - 1
@@ -184,6 +186,37 @@ def bad_timestamp(timestamp_ms: int) -> ValueError:
 
 def _no_place_for(timestamp_ms: int) -> ValueError:
     return ValueError(f"timestamp {timestamp_ms}: a message of magic 0 cannot carry one")
+
+
+def stamp(buffer: bytearray | memoryview, start: int, end: int, append_time_ms: int) -> None:
+    """Give the plain v1 entries of `buffer[start:end]` an append time and their new CRC, in place.
+
+    A walk must have found them good, without wrappers and v0 messages: `ValueError` at the first
+    that cannot be, after those before it have got their time.
+    """
+    view = memoryview(buffer)
+    if view.readonly:
+        raise TypeError("append times cannot be written to a buffer that is read-only")
+    _stamp(view, start, end, append_time_ms)
+
+
+def _stamp(view: memoryview, start: int, end: int, append_time_ms: int) -> bool:
+    data = bytes_of(view)
+    if start < 0 or end > len(view):
+        raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    position = start
+    while position < end:
+        size = int32_at(data, position + _SIZE) if end - position >= _OVERHEAD else -1
+        stop = position + _OVERHEAD + size
+        if size < _V1_OVERHEAD or stop > end or data[position + _MAGIC] != 1:
+            raise ValueError(f"the entry at byte {position} is no good v1 message")
+        if data[position + _ATTRIBUTES] & _CODEC_MASK:
+            raise ValueError(f"the entry at byte {position} is compressed")
+        data[position + _ATTRIBUTES] |= _APPEND_TIME
+        put_int64(data, position + _TIME, append_time_ms)
+        put_int32(data, position + _CRC, crc32_at(data, position + _MAGIC, size - _CRC_BYTES))
+        position = stop
+    return True
 
 
 class Gathered:

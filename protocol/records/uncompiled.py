@@ -19,6 +19,7 @@ except ImportError:
 compiled: Final = False
 
 _INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
 _INT64: Final = Struct(">q")
 
 
@@ -42,8 +43,8 @@ def int64_at(data: memoryview, position: int) -> int:
 
 
 def put_int32(data: memoryview, position: int, value: int) -> None:
-    """Write `value` to `position`, big-endian in four bytes."""
-    _INT32.pack_into(data, position, value)
+    """Write the lower 32 bits of `value` to `position`, big-endian."""
+    _UINT32.pack_into(data, position, value & 0xFFFFFFFF)
 
 
 def put_int64(data: memoryview, position: int, value: int) -> None:

@@ -3,6 +3,7 @@
 import zlib
 from array import array
 from collections.abc import Callable
+from itertools import pairwise
 from struct import pack
 from types import ModuleType
 
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
 from horolog.protocol.records.columns import BinaryColumn, Columns, read_columns
 from horolog.protocol.records.layout import Buffer, Codec, TimestampType
-from horolog.protocol.records.message import records
-from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather
+from horolog.protocol.records.message import entries, records
+from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather, stamp
 from horolog.protocol.records.sets import (
     NewRecord,
     build_columns,
@@ -95,6 +96,46 @@ def test_columns_become_the_set_that_records_do() -> None:
     assert build_columns(values, times) == build_set(without)
     with pytest.raises(ValueError, match="zip"):
         build_columns(values, times[1:])
+
+
+# Append times
+
+
+@settings(deadline=None)
+@given(st.lists(messages, min_size=1, max_size=6), st.integers(0, INT64_MAX), st.data())
+def test_stamping_a_set_is_stamping_each_message(
+    sent: list[tuple[bytes | None, bytes | None, int]], now_ms: int, data: st.DataObject
+) -> None:
+    stored = build_set([NewRecord(*one) for one in sent])
+    ends = [0, *(entry.end for entry in entries(stored))]
+    first = data.draw(st.integers(0, len(sent)))
+    expected = bytearray(stored)
+    for start, end in pairwise(ends[first:]):
+        set_append_time(expected, start, end - start - 12, now_ms)
+    stamp(stored, ends[first], len(stored), now_ms)
+    assert stored == expected
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "why"),
+    [
+        (build_set([NewRecord(b"v")], magic=0), "no good v1 message"),
+        (build_set([NewRecord(b"v")], codec=Codec.GZIP), "compressed"),
+        (build_set([NewRecord(b"v")])[:-1], "no good v1 message"),
+        (build_set([NewRecord(b"v")])[:5], "no good v1 message"),
+    ],
+    ids=["v0", "wrapper", "cut", "head-cut"],
+)
+def test_only_plain_v1_messages_are_stamped(spoiled: bytearray, why: str) -> None:
+    good = build_set([NewRecord(b"v", None, 5)])
+    data = good + spoiled
+    with pytest.raises(ValueError, match=f"byte 35 is {why}"):
+        stamp(data, 0, len(data), 70)
+    assert data[35:] == spoiled
+    with pytest.raises(ValueError, match="in a buffer of"):
+        stamp(data, 0, len(data) + 1, 70)
+    with pytest.raises(TypeError, match="read-only"):
+        stamp(memoryview(bytes(good)), 0, len(good), 70)
 
 
 # Columns out of sets

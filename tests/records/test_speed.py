@@ -16,6 +16,7 @@ AT_LEAST = {
     "first offset at a time": 8,
     "encode": 4,
     "columns": 8,
+    "append times": 8,
 }
 
 
