@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .retention import RetentionPlan
+from .retention import RetentionPlan, Verdict
 
 if TYPE_CHECKING:
     from .readable_log import ReadableLog
+    from .segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +50,35 @@ class LogDescription:
 
 def describe_log(log: "ReadableLog", plan: RetentionPlan) -> LogDescription:
     """Describe `log`, which is prepared, with the verdicts of `plan`. Raises `OSError`."""
-    segments = tuple(
-        SegmentDescription(
-            base_offset=segment.base_offset,
-            next_offset=segment.next_offset,
-            size_bytes=segment.size_bytes,
-            largest_timestamp_ms=segment.largest_timestamp_ms,
-            largest_offset=segment.largest[1],
-            first_timestamp_ms=segment.first_timestamp_ms,
-            created_ms=segment.created_ms,
-            modified_ms=segment.modified_ms,
-            active=segment is log.segments[-1],
-            offset_entries=len(segment.offset_index),
-            time_entries=len(segment.time_index),
-            verdict="expired" if verdict.delete else "kept",
-            reason=verdict.reason,
-            expires_ms=verdict.expires_ms,
-            damage="" if segment.damaged is None else segment.damaged.text,
-        )
-        for segment, verdict in zip(log.segments, plan.verdicts, strict=True)
-    )
     return LogDescription(
         log.log_start_offset,
         log.log_end_offset,
         log.high_watermark,
         log.recovery_point,
         log.size_bytes,
-        segments,
+        tuple(
+            describe_segment(segment, verdict, active=segment is log.segments[-1])
+            for segment, verdict in zip(log.segments, plan.verdicts, strict=True)
+        ),
+    )
+
+
+def describe_segment(segment: "Segment", verdict: Verdict, *, active: bool) -> SegmentDescription:
+    """Describe one segment of a prepared log. Raises `OSError`."""
+    return SegmentDescription(
+        base_offset=segment.base_offset,
+        next_offset=segment.next_offset,
+        size_bytes=segment.size_bytes,
+        largest_timestamp_ms=segment.largest_timestamp_ms,
+        largest_offset=segment.largest[1],
+        first_timestamp_ms=segment.first_timestamp_ms,
+        created_ms=segment.created_ms,
+        modified_ms=segment.modified_ms,
+        active=active,
+        offset_entries=len(segment.offset_index),
+        time_entries=len(segment.time_index),
+        verdict="expired" if verdict.delete else "kept",
+        reason=verdict.reason,
+        expires_ms=verdict.expires_ms,
+        damage="" if segment.damaged is None else segment.damaged.text,
     )

@@ -8,9 +8,9 @@ from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
 from .append_time_search import append_times_of, find_append_time
 from .append_times import Told
-from .description import LogDescription, describe_log
+from .description import LogDescription, SegmentDescription, describe_log, describe_segment
 from .reading import Slice, read_slice, readable_bytes
-from .retention import RetentionPlan, plan_retention
+from .retention import RetentionPlan, judge, plan_retention
 from .seams import Seams
 from .search import Found, Search, SearchView
 from .segment import Segment
@@ -196,6 +196,26 @@ class ReadableLog:
             high_watermark=self.high_watermark,
             explain=explain,
         )
+
+    def describe_some(self, now_ms: int, numbers: range) -> list[SegmentDescription]:
+        """As `describe`, of some segments: by their numbers, from 0 for the oldest on.
+
+        Numbers that no segment has are left out. For logs with so many that all take too long.
+        """
+        segments = self._list.segments
+        some = range(len(segments))[numbers.start : numbers.stop]
+        verdicts = judge(
+            self.plan_retention(now_ms, explain=False),
+            segments,
+            self.settings,
+            some,
+            now_ms=now_ms,
+            high_watermark=self.high_watermark,
+        )
+        return [
+            describe_segment(segments[number], verdict, active=number == len(segments) - 1)
+            for number, verdict in zip(some, verdicts, strict=True)
+        ]
 
     def describe(self, now_ms: int) -> LogDescription:
         """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""

@@ -80,15 +80,42 @@ def plan_retention(
     roll_active = dropped == len(segments) or (
         _past_time(active, settings, now_ms) is not None and _may_go(active, active, high_watermark)
     )
-    for number in range(dropped, len(segments) if explain else dropped):
+    plan = RetentionPlan(tuple(verdicts), roll_active)
+    if not explain:
+        return plan
+    judged = judge(
+        plan, segments, settings, range(len(segments)), now_ms=now_ms, high_watermark=high_watermark
+    )
+    return RetentionPlan(tuple(judged), roll_active)
+
+
+def judge(
+    plan: RetentionPlan,
+    segments: Sequence[SegmentFacts],
+    settings: TopicSettings,
+    numbers: range,
+    *,
+    now_ms: int,
+    high_watermark: int,
+) -> list[Verdict]:
+    """The verdicts of some of the segments, by their numbers.
+
+    `plan` is that of all of them, with or without explanations.
+    """
+    dropped = plan.delete_count
+    verdicts = []
+    for number in numbers:
+        if number < dropped:
+            verdicts.append(plan.verdicts[number])
+            continue
         segment = segments[number]
         behind = segments[dropped].base_offset if number > dropped else None
-        if _is_empty(segment, active):
+        if _is_empty(segment, segments[-1]):
             reason = "it is the empty active segment"
         else:
             reason = _kept_because(segment, settings, now_ms, high_watermark, behind)
         verdicts.append(Verdict(segment.base_offset, False, reason, _expires_ms(segment, settings)))
-    return RetentionPlan(tuple(verdicts), roll_active)
+    return verdicts
 
 
 def _past_size(

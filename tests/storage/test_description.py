@@ -49,6 +49,18 @@ def test_a_log_of_three_segments(folder: LogFolder) -> None:
     assert told.segments[2].expires_ms == NOW + 2 + 1001
 
 
+def test_some_of_the_segments_are_told_as_all_are(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39, index_interval_bytes=0, retention_ms=1000)
+    for number in range(6):
+        folder.append(NOW - 1500 + 300 * number)
+    log.flush()
+    told = list(log.describe(NOW).segments)
+    assert [one.verdict for one in told] == ["expired"] * 2 + ["kept"] * 4
+    for start in range(7):
+        for stop in range(start, 9):
+            assert log.describe_some(NOW, range(start, stop)) == told[start:stop]
+
+
 def test_what_was_not_read_is_not_told(folder: LogFolder) -> None:
     folder.open(segment_bytes=78, index_interval_bytes=0)
     folder.append(NOW - 3000, NOW - 5000, NOW)
