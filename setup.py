@@ -26,6 +26,7 @@ DIGEST = sources_digest(str(ROOT))
 
 DIRECTIVES = {
     "language_level": 3,
+    "auto_pickle": False,
     "annotation_typing": False,  # the types are in the .pxd files
     "binding": False,
     "boundscheck": False,
