@@ -93,8 +93,10 @@ class Flushable(Protocol):
 class GroupCommit:
     """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
 
-    `executor` runs the syncs; `call_soon` takes a function from another thread and calls it in
-    the loop's. `on_sync`, if given, gets the seconds that each log's sync took.
+    A first round begins with the loop's next turn, so that it syncs what all clients that were
+    heard in this one have sent. `executor` runs the syncs; `call_soon` takes a function from any
+    thread and calls it in the loop's. `on_sync`, if given, gets the seconds that each log's sync
+    took.
     """
 
     def __init__(
@@ -114,14 +116,15 @@ class GroupCommit:
 
     @property
     def busy(self) -> bool:
-        """Whether a round is under way."""
+        """Whether a round is under way, or about to begin."""
         return self._busy
 
     def request(self, log: Flushable) -> None:
         """Have `log` synced; its `end_flush` is called in the loop's thread."""
         self._asked[id(log)] = log
         if not self._busy:
-            self._start_round()
+            self._busy = True
+            self._call_soon(self._start_round)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once nothing is under way or asked for; at once if that is now."""
@@ -131,12 +134,17 @@ class GroupCommit:
             callback()
 
     def _start_round(self) -> None:
+        """Begin the next round, or tell those who wait that there is none."""
         logs = list(self._asked.values())
         self._asked.clear()
         works = [(log, work) for log in logs if (work := log.begin_flush()) is not None]
         if works:
-            self._busy = True
             self._executor.submit(self._run, works)
+            return
+        self._busy = False
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def _run(self, works: Sequence[tuple[Flushable, FlushWork]]) -> None:
         outcomes: list[tuple[Flushable, FlushWork, OSError | None, float]] = []
@@ -156,20 +164,10 @@ class GroupCommit:
     def _finish(
         self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None, float]]
     ) -> None:
-        self._busy = False
         with ExitStack() as ends:
             # An exception of one log's end is raised when all the others have had theirs.
-            ends.callback(self._go_on)
+            ends.callback(self._start_round)
             for log, work, error, seconds in reversed(outcomes):
                 if self._on_sync is not None:
                     ends.callback(self._on_sync, seconds)
                 ends.callback(log.end_flush, work, error)
-
-    def _go_on(self) -> None:
-        """Begin the next round, or tell those who wait that there is none."""
-        if self._asked and not self._busy:
-            self._start_round()
-        if not self._busy:
-            callbacks, self._idle_callbacks = self._idle_callbacks, []
-            for callback in callbacks:
-                callback()

@@ -93,7 +93,9 @@ def readable_bytes(segments: SegmentList, offset: int, high_watermark: int) -> i
         return 0
     first = segments.holding(offset)
     total = -first.locate(offset)
-    for segment in segments.segments:
-        if first.base_offset <= segment.base_offset < high_watermark:
+    for segment in reversed(segments.segments):
+        if segment.base_offset < high_watermark:
             total += segment.visible_end(high_watermark)
+        if segment is first:
+            break
     return total

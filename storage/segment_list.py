@@ -184,14 +184,20 @@ class SegmentList:
 
     def flush_work(self, recovery_point: int, target_offset: int) -> FlushWork:
         """The work that makes everything from `recovery_point` to the end safe."""
-        dirty = [s for s in self.segments if s.size_bytes and s.next_offset > recovery_point]
+        dirty: list[Segment] = []
+        for segment in reversed(self.segments):
+            if segment.next_offset <= recovery_point:
+                break
+            if segment.size_bytes:
+                dirty.append(segment)
+        closed = map(self.holding, sorted(self.unsynced_indexes))
         work = FlushWork(
             target_offset=target_offset,
             directory=self.path,
             files=self._seams.files,
             index_paths=[
                 path
-                for segment in self.segments
+                for segment in closed
                 if segment.base_offset in self.unsynced_indexes
                 for path in segment.paths_to_sync
             ],
@@ -200,7 +206,7 @@ class SegmentList:
             sync_directory=self.names_changed,
         )
         try:
-            for segment in dirty:
+            for segment in reversed(dirty):
                 work.log_files.append(segment.hold_open().duplicate())
         except OSError:
             work.close()

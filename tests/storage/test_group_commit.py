@@ -53,6 +53,10 @@ class Commits:
             self.executor, self.loop.call_soon, self.clock, self.seconds.append
         )
 
+    def begin(self) -> None:
+        """Let the loop turn after a first request."""
+        self.loop.run_one()
+
     def round(self) -> None:
         """Let the round that is under way happen and end."""
         self.executor.run_one()
@@ -84,6 +88,8 @@ def test_a_request_syncs(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
     append_waiting(log)
     commits.group.request(log)
+    assert (commits.group.busy, commits.executor.submitted) == (True, [])
+    commits.begin()
     assert (commits.group.busy, log.high_watermark, folder.files.did("sync")) == (True, 0, 0)
     commits.executor.run_one()
     assert (folder.files.did("sync", ".log"), log.high_watermark) == (1, 0)
@@ -91,10 +97,24 @@ def test_a_request_syncs(folder: LogFolder, commits: Commits) -> None:
     assert (commits.group.busy, log.high_watermark, log.recovery_point) == (False, 1, 1)
 
 
+def test_requests_of_one_turn_of_the_loop_share_a_round(
+    folder: LogFolder, commits: Commits
+) -> None:
+    log = folder.open()
+    for _ in range(10):
+        append_waiting(log)
+        commits.group.request(log)
+    commits.begin()
+    commits.round()
+    assert (log.high_watermark, folder.files.did("sync", ".log")) == (10, 1)
+    assert not commits.group.busy
+
+
 def test_requests_during_a_round_share_the_next(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
     append_waiting(log)
     commits.group.request(log)
+    commits.begin()
     for _ in range(10):
         append_waiting(log)
         commits.group.request(log)
@@ -108,7 +128,11 @@ def test_requests_during_a_round_share_the_next(folder: LogFolder, commits: Comm
 
 
 def test_several_logs_share_a_round(folders: list[LogFolder], commits: Commits) -> None:
-    for one in folders:
+    first, *others = folders
+    append_waiting(first.log)
+    commits.group.request(first.log)
+    commits.begin()
+    for one in others:
         append_waiting(one.log)
         commits.group.request(one.log)
     commits.round()
@@ -124,6 +148,7 @@ def test_a_log_that_fails_does_not_keep_the_others(
     first, bad, good = folders
     append_waiting(first.log)
     commits.group.request(first.log)
+    commits.begin()
     for one in (bad, good):
         append_waiting(one.log)
         commits.group.request(one.log)
@@ -133,9 +158,11 @@ def test_a_log_that_fails_does_not_keep_the_others(
     assert bad.log.failure is not None
     assert (bad.log.high_watermark, good.log.high_watermark) == (0, 1)
     commits.group.request(bad.log)
+    commits.begin()
     assert not commits.group.busy
     append_waiting(good.log)
     commits.group.request(good.log)
+    commits.begin()
     commits.round()
     assert good.log.high_watermark == 2
 
@@ -144,6 +171,7 @@ def test_nothing_to_do_starts_nothing(folder: LogFolder, commits: Commits) -> No
     log = folder.open()
     log.flush()
     commits.group.request(log)
+    commits.begin()
     assert (commits.group.busy, commits.executor.submitted) == (False, [])
 
 
@@ -158,6 +186,7 @@ def test_a_request_from_within_an_advance_is_not_lost(folder: LogFolder, commits
     log.on_advance = ask_again
     append_waiting(log)
     commits.group.request(log)
+    commits.begin()
     for _ in range(3):
         commits.round()
     assert (log.high_watermark, commits.group.busy) == (3, False)
@@ -169,6 +198,7 @@ def test_when_idle(folders: list[LogFolder], commits: Commits) -> None:
     append_waiting(folders[0].log)
     append_waiting(folders[1].log)
     commits.group.request(folders[0].log)
+    commits.begin()
     commits.group.request(folders[1].log)
     commits.group.when_idle(lambda: calls.append("later"))
     commits.round()
@@ -189,6 +219,7 @@ def test_seconds_are_told(folder: LogFolder, commits: Commits) -> None:
     group = GroupCommit(commits.executor, commits.loop.call_soon, Ticking(), commits.seconds.append)
     append_waiting(folder.open())
     group.request(folder.log)
+    commits.begin()
     assert commits.seconds == []
     commits.round()
     assert commits.seconds == [1.0]
