@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
 from ..config.broker import BrokerSettings
+from ..protocol.records.kernel import FORM
 from ..storage.files import Files, SystemFiles
 from ..storage.flush import GroupCommit
 from ..storage.log import Log
@@ -282,6 +283,7 @@ class Broker:
                 native=self.addresses.native,
                 http=self.addresses.http,
                 data_dir=str(self.settings.data_dir),
+                kernel=FORM,
             )
             if listening is not None:
                 await server.start(listening)
