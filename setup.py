@@ -56,9 +56,15 @@ class BuildKernel(build_ext):
         if shutil.which(program) is None:
             raise RuntimeError(f"there is no C compiler ({program})")
         self.force = True
-        with _output_to(ROOT / "build" / "kernel" / "output.txt"):
-            _translate(self.extensions)
-            super().build_extensions()
+        output = ROOT / "build" / "kernel" / "output.txt"
+        try:
+            with _output_to(output):
+                _translate(self.extensions)
+                super().build_extensions()
+        except ImportError:
+            raise
+        except Exception:
+            raise RuntimeError(f"{output.relative_to(ROOT)} says why") from None
 
     def get_outputs(self) -> list[str]:
         return [path for path in super().get_outputs() if os.path.exists(path)]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from horolog.protocol.records.kernel import FORM
 from horolog.testing.program import Program, Result, ServerProcess
 
 Run = Callable[..., Result]
@@ -136,6 +137,7 @@ def test_a_port_that_speaks_something_else_is_named(run: Run, server: ServerProc
 def test_version() -> None:
     result = Program().ok("--version")
     assert result.out.startswith("horolog 0.")
+    assert result.out.endswith(f" ({FORM})\n")
 
 
 def test_help_of_the_program_lists_every_command() -> None:

@@ -91,20 +91,27 @@ def test_it_has_the_compiled_kernel(
     assert "(compiled)" in run(elsewhere / "bin/horolog", "--version", cwd=tmp_path)
 
 
-def test_it_is_made_without_a_compiler(export: Path, tmp_path: Path) -> None:
-    """And without Cython, which is asked for later; what is installed runs as plain Python."""
+@pytest.mark.parametrize(
+    ("compiler", "reason"),
+    [
+        ("no-such-compiler", "there is no C compiler (no-such-compiler)"),
+        ("false", "build/kernel/output.txt says why"),
+    ],
+    ids=["none", "broken"],
+)
+def test_it_is_made_without_a_compiler_that_works(
+    export: Path, tmp_path: Path, compiler: str, reason: str
+) -> None:
     made = subprocess.run(
         (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path),
         cwd=export,
-        env={**os.environ, "CC": "no-such-compiler"},
+        env={**os.environ, "CC": compiler},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert made.stderr.splitlines() == [
-        "The kernel was not compiled and runs as plain Python: "
-        "there is no C compiler (no-such-compiler)"
-    ]
+    said = [f"The kernel was not compiled and runs as plain Python: {reason}"]
+    assert made.stderr.splitlines() == said
     assert list(tmp_path.rglob("*.so")) == []
 
 

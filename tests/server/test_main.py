@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
@@ -76,6 +77,7 @@ async def test_a_signal_stops_it_cleanly(
         assert started.returncode == 0
         assert rest == b"", "one line on standard output"
         assert b"broker_started" in log
+        assert f'"kernel": "{FORM}"'.encode() in log
         assert b"broker_stopped" in log
         assert b"Traceback" not in log
     assert (tmp_path / ".kafka_cleanshutdown").exists()
