@@ -16,11 +16,11 @@ RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir horolog 
 
 FROM python:3.12-slim
 
-COPY --from=build /build/run /tmp/run
-RUN pip install --no-cache-dir --no-index --no-deps /tmp/run/*.whl && rm -r /tmp/run
-COPY --from=build /build/horolog /tmp/horolog
-RUN pip install --no-cache-dir --no-index --no-deps /tmp/horolog/*.whl \
-    && rm -r /tmp/horolog \
+COPY --from=build /build/run /wheels/run
+RUN pip install --no-cache-dir --no-index --no-deps /wheels/run/*.whl && rm -r /wheels/run
+COPY --from=build /build/horolog /wheels/horolog
+RUN pip install --no-cache-dir --no-index --no-deps /wheels/horolog/*.whl \
+    && rm -r /wheels/horolog \
     && HOROLOG_KERNEL=compiled horolog --version \
     && useradd --system --uid 10001 --no-create-home horolog \
     && install --directory --owner=horolog /data
