@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "client": BASE,
     "server": BASE | {"storage"},
     "testing": BASE | {"storage", "server", "client"},
-    "bench": BASE | {"storage", "client", "testing", "server"},
+    "bench": BASE | {"compiled", "storage", "client", "testing", "server"},
     "cli": BASE | {"storage", "client", "server", "testing", "bench"},
     "__init__": {"client", "compiled", "protocol", "times"},
     "__main__": {"cli"},
