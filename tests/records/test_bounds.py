@@ -1,0 +1,50 @@
+"""The compiled forms read nothing behind the bytes they are given."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
+
+BEFORE_A_WALL = """
+import ctypes, mmap, random
+from contextlib import suppress
+from horolog.protocol.records.kernel import walk
+from horolog.protocol.records.packing import gather
+from horolog.protocol.records.scans import scan_offset, scan_timestamp
+from horolog.protocol.records.sets import NewRecord, build_set
+
+page = mmap.PAGESIZE
+memory = mmap.mmap(-1, 2 * page)
+wall = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(wall), page, 0) == 0
+view = memoryview(memory)[:page]
+chance = random.Random(SEED)
+good = 0
+for _ in range(5000):
+    keys = [chance.choice([None, b"k", b"key"]) for _ in range(chance.randrange(1, 4))]
+    sent = [NewRecord(chance.randbytes(chance.randrange(60)), key) for key in keys]
+    data = build_set(sent, magic=chance.choice([0, 1, 1]))
+    for _ in range(chance.randrange(3)):
+        data[chance.randrange(len(data))] = chance.choice([0, 1, 127, 128, 255])
+    if chance.random() < 0.5:
+        del data[chance.randrange(len(data)):]
+    start = page - len(data)
+    memory[start:page] = bytes(data)
+    found = walk(view, start, page, check_crc=chance.random() < 0.5, now_ms=10)
+    good += found.count
+    scan_offset(view, start, page, 2**60)
+    scan_timestamp(view, start, page, 2**60)
+    with suppress(ValueError):
+        gather(view, start, page, max(found.count, 1))
+print(good)
+"""
+
+
+def test_nothing_is_read_behind_the_end() -> None:
+    """The bytes end where memory begins that cannot be read: to touch it kills the process."""
+    program = BEFORE_A_WALL.replace("SEED", "7")
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert int(done.stdout) > 1000
