@@ -55,6 +55,10 @@ MAX_CONFIGS: Final = 1_000
 MAX_APIS: Final = 1_000
 """Entries of an api-versions response; Kafka has about a hundred requests."""
 
+MAX_LISTED: Final = 10_000
+"""Names, or positions, in one answer that lists them; the next ones take another request. So an
+answer is made in some 20 ms however many there are."""
+
 MAX_SEGMENTS: Final = 1_000_000
 """Segments in a describe-log response: a petabyte at the default segment size."""
 

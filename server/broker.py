@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
 from ..config.broker import BrokerSettings
+from ..protocol.lag import Lag
 from ..protocol.records.kernel import FORM
 from ..storage.files import Files, SystemFiles
 from ..storage.flush import GroupCommit
@@ -27,6 +28,7 @@ from .figures import Figures
 from .handlers import HANDLERS
 from .handlers.base import Services
 from .http import HttpServer
+from .lags import Lags
 from .listener import Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
 from .maintenance import Maintenance
@@ -135,6 +137,10 @@ class Broker:
             self._registry = build_registry(self.figures, self)
         return metrics_text(self._registry)
 
+    async def _scrape(self) -> bytes:
+        await self.services.lags.refresh()
+        return self.metrics_text()
+
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         """Exception handler for the event loop: what nobody caught becomes an event."""
         self.observe("loop_error", message=context.get("message"), error=context.get("exception"))
@@ -155,6 +161,12 @@ class Broker:
 
     def parked(self) -> Mapping[str, int]:
         return {"fetch": len(self.services.fetches), "produce": len(self.services.produces)}
+
+    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
+        return self.services.lags.followed
+
+    def lags_left_out(self) -> int:
+        return self.services.lags.left_out
 
     def _open_storage(self, cleanups: AsyncExitStack) -> int:
         """Open the data directory; returns how many connections there may be beside its files."""
@@ -237,6 +249,7 @@ class Broker:
             settings=self.settings,
             directory=self.directory,
             logs=logs,
+            lags=Lags(logs, self.directory.positions, work, self.clock),
             clock=self.clock,
             trusted_time=self.trusted_time,
             figures=self.figures,
@@ -263,7 +276,7 @@ class Broker:
         """Take connections on the HTTP port at once, and answer them as soon as may be."""
         if listening is not None:
             listening.listen()
-        server = HttpServer(self.metrics_text, lambda: self._serving)
+        server = HttpServer(self._scrape, lambda: self._serving)
         cleanups.push_async_callback(server.stop)
         late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
         cleanups.push_async_callback(asyncio.wait, [late])

@@ -4,7 +4,7 @@ aiohttp is imported where it is used: that takes longer than the whole rest of t
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
@@ -23,7 +23,7 @@ as long as that took, so that scrapes take at most 2 % of the loop, but never lo
 class HttpServer:
     """Serves until `stop`. `render` makes the text of `/metrics`, `healthy` answers `/healthz`."""
 
-    def __init__(self, render: Callable[[], bytes], healthy: Callable[[], bool]) -> None:
+    def __init__(self, render: Callable[[], Awaitable[bytes]], healthy: Callable[[], bool]) -> None:
         self._render = render
         self._healthy = healthy
         # How long the text took to make is real time, whatever clock the broker is given.
@@ -54,7 +54,7 @@ class HttpServer:
 
         now = self._stopwatch.monotonic()
         if now > self._good_until:
-            self._text = self._render()
+            self._text = await self._render()
             made_at = self._stopwatch.monotonic()
             self._good_until = made_at + min(CACHE_FACTOR * (made_at - now), CACHE_SECONDS)
         return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})

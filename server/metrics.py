@@ -18,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from ..protocol.lag import Lag
 from ..protocol.records.latency import LATENCY_BUCKETS_MS
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 
@@ -43,6 +44,12 @@ class Gauges(Protocol):
     def parked(self) -> Mapping[str, int]:
         """Waiting requests by api."""
         ...
+
+    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
+        """By name, topic and partition of the positions that are followed."""
+        ...
+
+    def lags_left_out(self) -> int: ...
 
 
 def metrics_text(registry: CollectorRegistry) -> bytes:
@@ -71,6 +78,7 @@ class BrokerCollector(Collector):
         yield from self._topics()
         yield from self._latency()
         yield from self._logs()
+        yield from self._lags()
         yield from self._background()
 
     def _requests(self) -> Iterator[Metric]:
@@ -185,6 +193,33 @@ class BrokerCollector(Collector):
             for topic, number in values.items():
                 family.add_metric((topic,), number)
             yield family
+
+    def _lags(self) -> Iterator[Metric]:
+        labels = ("name", "topic", "partition")
+        messages = GaugeMetricFamily(
+            "horolog_consumer_lag",
+            "Messages from a named position to the end of its partition.",
+            labels=labels,
+        )
+        seconds = GaugeMetricFamily(
+            "horolog_consumer_lag_seconds",
+            "How long ago the first message behind a named position was appended, or created where "
+            "its append time is not known; 0 at the end, absent when no time is known.",
+            labels=labels,
+        )
+        for (name, topic, partition), lag in self._gauges.lags().items():
+            values = (name, topic, str(partition))
+            messages.add_metric(values, lag.messages)
+            if lag.seconds is not None:
+                seconds.add_metric(values, lag.seconds)
+        yield messages
+        yield seconds
+        yield GaugeMetricFamily(
+            "horolog_consumer_lag_left_out",
+            "Named positions without these two: there are more than can be followed, and others "
+            "were committed later.",
+            self._gauges.lags_left_out(),
+        )
 
     def _background(self) -> Iterator[Metric]:
         figures = self._figures

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
+from ..protocol.lag import Lag
 from .figures import Figures
 from .metrics import BrokerCollector
 
@@ -43,6 +44,12 @@ class _NothingOpen:
 
     def parked(self) -> Mapping[str, int]:
         return {}
+
+    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
+        return {}
+
+    def lags_left_out(self) -> int:
+        return 0
 
 
 def lines() -> Iterator[str]:

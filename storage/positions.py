@@ -6,6 +6,7 @@ counts or nothing. When most of the file is overwritten positions, the live ones
 new file that replaces it.
 """
 
+import heapq
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -89,9 +90,21 @@ class Positions:
         found = list(self._names.get(name, {}).values())
         return sorted(found, key=lambda position: (position.topic, position.partition))
 
-    def names(self) -> list[str]:
-        """The names that have a position, sorted."""
-        return sorted(self._names)
+    def all(self) -> Iterator[tuple[str, Position]]:
+        """Every position with its name, in no order."""
+        # Copies, because other threads commit meanwhile.
+        for name, held in list(self._names.items()):
+            for position in list(held.values()):
+                yield name, position
+
+    def names(self, after: str = "", limit: int | None = None) -> list[str]:
+        """The names that have a position, sorted: at most `limit` of those behind `after`."""
+        behind = [name for name in list(self._names) if name > after]
+        return sorted(behind) if limit is None else heapq.nsmallest(limit, behind)
+
+    def __len__(self) -> int:
+        """How many positions there are."""
+        return self._count
 
     def commit(self, name: str, entries: Sequence[Position]) -> None:
         """Store `entries` under `name`, all or none; durable on return.

@@ -1,12 +1,15 @@
-"""offset-fetch: named positions as last committed."""
+"""offset-fetch: named positions as last committed, lists of them, and how far behind they are."""
 
 from typing import Final
 
-from ..limits import MAX_PARTITIONS, MAX_TOPICS
+from ..limits import MAX_LISTED, MAX_PARTITIONS, MAX_TOPICS
 from .schema import (
     INT32,
+    INT64,
     Api,
+    Text,
     array,
+    boolean,
     error_text,
     int16,
     int32,
@@ -16,17 +19,40 @@ from .schema import (
     string,
 )
 
+LIST_NAMES: Final = "names"
+LIST_POSITIONS: Final = "positions"
+
 
 @message
 class OffsetFetchTopic:
     name: str = string(doc="Topic.")
     partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+    offsets: list[int] = array(
+        INT64,
+        max_items=MAX_PARTITIONS,
+        native=True,
+        default=(),
+        doc="Empty, or one for each partition: asks how far behind these offsets are, instead of "
+        "the stored ones.",
+    )
 
 
 @message
 class OffsetFetchRequest:
     group_id: str = string(doc="Name of the position.")
     topics: list[OffsetFetchTopic] = array(OffsetFetchTopic, max_items=MAX_TOPICS)
+    listing: str = string(
+        native=True,
+        default="",
+        doc="`positions`: all of `group_id`, whatever `topics` says; `names`: which names have "
+        f"positions. Either at most {MAX_LISTED}, by topic or name.",
+    )
+    after: str = string(
+        native=True, default="", doc="With `listing`: only topics, or names, behind this one."
+    )
+    lag: bool = boolean(
+        native=True, default=False, doc="Say how far behind its log each position is too."
+    )
 
 
 @message
@@ -40,6 +66,27 @@ class OffsetFetchPartitionResult:
     )
     commit_time_ms: int = int64(native=True, default=-1, doc="When it was committed; -1 when none.")
     error_message: str | None = error_text(native=True, default=None)
+    lag: int = int64(
+        native=True,
+        default=-1,
+        doc="Messages from the position to the end; -1 when it was not asked for.",
+    )
+    lag_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="How long ago the first of them came, 0 at the end; -1 when no time is known.",
+    )
+    lag_estimated: bool = boolean(
+        native=True,
+        default=False,
+        doc="True when `lag_ms` goes by a create time, because no append time is known.",
+    )
+    catch_up_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="When the end is reached at the pace of the last minute; -1 when the lag does not "
+        "shrink, or that is not known yet.",
+    )
 
 
 @message
@@ -53,6 +100,12 @@ class OffsetFetchTopicResult:
 @message
 class OffsetFetchResponse:
     topics: list[OffsetFetchTopicResult] = array(OffsetFetchTopicResult, max_items=MAX_TOPICS)
+    names: list[str] = array(
+        Text(), max_items=MAX_LISTED, native=True, default=(), doc="The names asked for."
+    )
+    more: bool = boolean(
+        native=True, default=False, doc="True when the list goes on behind its last topic or name."
+    )
 
 
 OFFSET_FETCH: Final = Api(
@@ -62,5 +115,5 @@ OFFSET_FETCH: Final = Api(
     max_version=0,
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,
-    doc="A name's positions.",
+    doc="A name's positions, what there is of them, and their lag.",
 )

@@ -11,6 +11,7 @@ from ...storage.flush import GroupCommit
 from ...storage.log_directory import LogDirectory
 from ..conversions import Conversions
 from ..figures import Figures
+from ..lags import Lags
 from ..logs import Logs
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
@@ -28,6 +29,7 @@ class Services:
     settings: BrokerSettings
     directory: LogDirectory
     logs: Logs
+    lags: Lags
     clock: Clock
     trusted_time: TrustedTime
     """Tells what time it is for retention."""

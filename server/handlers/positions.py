@@ -1,6 +1,8 @@
 """offset-commit and offset-fetch: named positions."""
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import groupby
 
 from ...protocol.api.offset_commit import (
     OffsetCommitPartition,
@@ -10,13 +12,17 @@ from ...protocol.api.offset_commit import (
     OffsetCommitTopicResult,
 )
 from ...protocol.api.offset_fetch import (
+    LIST_NAMES,
+    LIST_POSITIONS,
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopicResult,
 )
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
+from ...protocol.limits import MAX_LISTED
 from ...storage.positions import Position
+from ..work import Turns
 from .base import Call, Later, Services
 
 
@@ -52,6 +58,9 @@ def commit(
             outcome = services.outcomes.of(error, api="offset-commit")
             for result in written:
                 result.error_code, result.error_message = outcome
+        else:
+            for position in positions:
+                services.lags.committed(request.group_id, position)
         return response
 
     return Later(ready, make)
@@ -79,21 +88,104 @@ def _position(services: Services, topic: str, partition: OffsetCommitPartition) 
     )
 
 
-def fetch(services: Services, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+def fetch(
+    services: Services, request: OffsetFetchRequest, call: Call
+) -> OffsetFetchResponse | Later:
     """The positions of a name; one that was never committed has offset -1."""
+    if request.listing not in ("", LIST_NAMES, LIST_POSITIONS):
+        raise InvalidRequest(
+            f"listing is {request.listing!r}; it must be {LIST_NAMES!r} or {LIST_POSITIONS!r}, or "
+            "not be given"
+        )
+    if not request.listing and not request.lag:
+        return OffsetFetchResponse(topics=_named(services, request))
+    task = services.work.start(_fetch(services, request))
+    return Later(task, task.result)
+
+
+async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Answer what takes longer, in turns with the other requests."""
     store = services.directory.positions
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchTopicResult(
-                name=topic.name,
-                partitions=[
-                    _result(partition, store.get(request.group_id, topic.name, partition))
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    if request.listing == LIST_NAMES:
+        names = await services.work.in_storage_thread(
+            partial(store.names, request.after, MAX_LISTED + 1)
+        )
+        more = len(names) > MAX_LISTED
+        return OffsetFetchResponse(topics=[], names=names[:MAX_LISTED], more=more)
+    if request.listing:
+        held = await services.work.in_storage_thread(partial(store.of, request.group_id))
+        response = _page(held, request.after)
+    else:
+        response = OffsetFetchResponse(topics=_named(services, request))
+    if request.lag:
+        await _add_lags(services, request.group_id, response.topics)
+    return response
+
+
+def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
+    """The first positions behind the topic `after`: whole topics, and at least one of them."""
+    topics: list[OffsetFetchTopicResult] = []
+    listed = 0
+    for topic, positions in groupby(held, key=lambda position: position.topic):
+        if topic <= after:
+            continue
+        results = [_result(position.partition, position) for position in positions]
+        listed += len(results)
+        if topics and listed > MAX_LISTED:
+            return OffsetFetchResponse(topics=topics, more=True)
+        topics.append(OffsetFetchTopicResult(name=topic, partitions=results))
+    return OffsetFetchResponse(topics=topics)
+
+
+def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchTopicResult]:
+    store = services.directory.positions
+    topics: list[OffsetFetchTopicResult] = []
+    for topic in request.topics:
+        results: list[OffsetFetchPartitionResult] = []
+        if topic.offsets:
+            if len(topic.offsets) != len(topic.partitions):
+                raise InvalidRequest(
+                    f"there are {len(topic.offsets)} offsets for {len(topic.partitions)} "
+                    f"partitions of {topic.name!r}; there must be one for each, or none"
+                )
+            results += [
+                OffsetFetchPartitionResult(partition=partition, committed_offset=offset)
+                for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
+            ]
+        else:
+            results += [
+                _result(partition, store.get(request.group_id, topic.name, partition))
+                for partition in topic.partitions
+            ]
+        topics.append(OffsetFetchTopicResult(name=topic.name, partitions=results))
+    return topics
+
+
+async def _add_lags(
+    services: Services, name: str, topics: Iterable[OffsetFetchTopicResult]
+) -> None:
+    turns = Turns(services.work.time)
+    for topic in topics:
+        for result in topic.partitions:
+            if result.committed_offset < 0:
+                continue
+            try:
+                lag = await services.lags.of(
+                    topic.name, result.partition, result.committed_offset, name
+                )
+            except Exception as error:
+                outcome = services.outcomes.of(error, api="offset-fetch")
+                result.error_code, result.error_message = outcome
+            else:
+                result.lag = lag.messages
+                result.lag_ms = _ms(lag.seconds)
+                result.lag_estimated = lag.estimated
+                result.catch_up_ms = _ms(lag.catch_up_seconds)
+            await turns.give_way()
+
+
+def _ms(seconds: float | None) -> int:
+    return -1 if seconds is None else round(seconds * 1000)
 
 
 def _result(partition: int, position: Position | None) -> OffsetFetchPartitionResult:

@@ -183,7 +183,7 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
     """A scrape may not take more than a small share of the loop, however often it comes."""
     made = 0
 
-    def render() -> bytes:
+    async def render() -> bytes:
         nonlocal made
         made += 1
         until_then = SystemClock().monotonic() + 0.01

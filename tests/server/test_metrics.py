@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from horolog.protocol.lag import Lag
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
 from horolog.server.figures import Figures, count
 from horolog.server.metrics import build_registry, metrics_text
@@ -43,6 +44,12 @@ class SomeGauges:
 
     def parked(self) -> Mapping[str, int]:
         return {"fetch": 2, "produce": 0}
+
+    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
+        return {}
+
+    def lags_left_out(self) -> int:
+        return 0
 
 
 class Scrape:
