@@ -47,9 +47,8 @@ def put_int32(data: memoryview, position: int, value: int) -> None:
     _UINT32.pack_into(data, position, value & 0xFFFFFFFF)
 
 
-def put_int64(data: memoryview, position: int, value: int) -> None:
-    """Write `value` to `position`, big-endian in eight bytes."""
-    _INT64.pack_into(data, position, value)
+put_int64: Callable[[memoryview, int, int], None] = _INT64.pack_into
+"""Write a value to a position, big-endian in eight bytes; no function around it, for speed."""
 
 
 def copy_bytes(data: memoryview, position: int, content: Buffer, start: int, length: int) -> None:
