@@ -17,6 +17,7 @@ from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
 from ..protocol.records.message import Entry, entries
+from ..protocol.records.packing import stamp
 from ..protocol.records.problems import problem_error
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
 from .appended import Conversion
@@ -71,7 +72,11 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
     message at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
     `InvalidTimestamp`, `UnsupportedForMessageFormat`.
     """
-    data = record_set if isinstance(record_set, bytearray) else bytearray(record_set)
+    data: bytearray | memoryview
+    if isinstance(record_set, bytes) or memoryview(record_set).readonly:
+        data = bytearray(record_set)
+    else:
+        data = record_set
     found = walk(
         data,
         0,
@@ -92,7 +97,9 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
     return _admit_compressed(data, found, settings, target)
 
 
-def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: Target) -> Admitted:
+def _admit_plain(
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: Target
+) -> Admitted:
     """A set without wrappers that the topic does not want compressed either."""
     check_timestamps(data, found, settings, target.now_ms)
     magic = settings.format_magic
@@ -106,6 +113,10 @@ def _admit_plain(data: bytearray, found: Walk, settings: TopicSettings, target: 
             NO_TIMESTAMP,
             found.latency,
         )
+    if settings.stamps_append_time and found.magics == _ALL_V1:
+        stamp(data, 0, found.end, target.stamp_ms)
+        stored = memoryview(data)[: found.end]
+        return _finish(stored, found.count, _latency(found), settings, target)
     part = Part(data, found.end, found.count, found.max_timestamp_ms)
     return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
 
@@ -121,7 +132,7 @@ def _latency(found: Walk) -> LatencyCounts:
     return found.latency
 
 
-def _check_walk(data: bytearray, found: Walk, settings: TopicSettings) -> None:
+def _check_walk(data: bytearray | memoryview, found: Walk, settings: TopicSettings) -> None:
     """Refuse what the walk could not pass; the size limit is judged before the CRC."""
     problem = found.problem
     position = found.problem_position
@@ -142,16 +153,16 @@ def check_entry_size(entry_bytes: int, settings: TopicSettings) -> None:
         )
 
 
-def _size_at(data: bytearray, position: int) -> int:
+def _size_at(data: bytearray | memoryview, position: int) -> int:
     return int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
-def _shortened(data: bytearray, end: int) -> bytearray:
+def _shortened(data: bytearray | memoryview, end: int) -> bytearray | memoryview:
     return data if end == len(data) else data[:end]
 
 
 def _admit_compressed(
-    data: bytearray, found: Walk, settings: TopicSettings, target: Target
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: Target
 ) -> Admitted:
     """A set with wrappers in it, or one that the topic wants compressed."""
     parts: list[Part] = []
@@ -254,7 +265,7 @@ def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes
 
 
 def _finish(
-    stored: bytearray,
+    stored: bytearray | memoryview,
     count: int,
     latency: LatencyCounts,
     settings: TopicSettings,

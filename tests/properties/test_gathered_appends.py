@@ -137,7 +137,7 @@ def test_a_disk_that_fails_leaves_everything_as_it_was(
 ) -> None:
     """All sets are told, and the first write of the next ones goes where it would have gone."""
     overrides = overrides | {"segment.bytes": "1000000", "segment.index.bytes": "100000"}
-    overrides["segment.ms"] = str(2**62)
+    overrides["segment.ms"] = str(2**63 - 1)
     encoded = [bytes(sent.encoded()) for sent in sets]
     with log_folder(overrides) as folder, log_folder(overrides) as other:
         for each in (folder, other):

@@ -305,6 +305,20 @@ def test_a_read_only_buffer_is_not_changed(folder: LogFolder) -> None:
     assert folder.times() == [(0, NOW)]
 
 
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_part_of_a_frame_is_stored_as_it_is_and_what_is_around_it_stays(
+    folder: LogFolder, kind: str
+) -> None:
+    """A set is a view of the request that it came in, with other bytes before and behind it."""
+    log = folder.open(message_timestamp_type=kind)
+    sent = timed_set(NOW, NOW)
+    frame = bytearray(b"front" + sent + b"end")
+    log.append(timed_set(NOW))
+    log.append(memoryview(frame)[5:-3])
+    assert (frame[:5], frame[-3:]) == (b"front", b"end")
+    assert bytes(frame[5:-3]) == folder.stored()[len(sent) // 2 :]
+
+
 def test_null_and_empty_values_are_messages_p26(folder: LogFolder) -> None:
     folder.open()
     for value in (None, b""):
