@@ -12,11 +12,11 @@ from ..protocol.records.sets import NewRecord, build_set
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, RETENTION_LIMIT, broker, sets
 from .figure import Figure, quantile
-from .neighbours import FIRST_MS, KINDS, MESSAGES, TOPIC
+from .neighbours import FIRST_MS, KINDS, MESSAGES, SCANNED_TOPIC, TOPIC
 from .raw_client import RawClient, check_end, encoded
 
 _ROUNDS: Final = 5
-_REQUESTS: Final = 1_500
+_REQUESTS: Final = 1_000
 _IN_A_SET: Final = 1_000
 
 
@@ -53,19 +53,20 @@ def _p99(client: RawClient, request: bytes) -> float:
 
 
 def _fill(client: RawClient) -> None:
-    """The topic that the neighbours read: one segment, an index without entries."""
-    client.call(
-        create_topic(
-            TOPIC, retention_ms=-1, segment_bytes=128 * MIB, index_interval_bytes=128 * MIB
-        )
-    )
+    """The topics that the neighbours read."""
+    settings = {"retention_ms": -1, "segment_bytes": 128 * MIB}
+    client.call(create_topic(TOPIC, **settings))
+    client.call(create_topic(SCANNED_TOPIC, **settings, index_interval_bytes=128 * MIB))
     for first in range(0, MESSAGES, _IN_A_SET):
         records = [
             NewRecord(b"v" * 100, timestamp_ms=FIRST_MS + number)
             for number in range(first, first + _IN_A_SET)
         ]
-        client.exchange(encoded(produce(TOPIC, bytes(build_set(records)), acks=1)))
-    check_end(client, TOPIC, MESSAGES)
+        data = bytes(build_set(records))
+        for topic in (TOPIC, SCANNED_TOPIC):
+            client.exchange(encoded(produce(topic, data, acks=1)))
+    for topic in (TOPIC, SCANNED_TOPIC):
+        check_end(client, topic, MESSAGES)
 
 
 @contextmanager

@@ -16,7 +16,10 @@ from .brokers import MIB
 from .raw_client import RawClient, encoded
 
 TOPIC: Final = "beside"
-"""A topic of `MESSAGES` messages, 64 MiB, whose index has no entries to help."""
+"""A topic of `MESSAGES` messages, 64 MiB in one segment."""
+
+SCANNED_TOPIC: Final = "scanned"
+"""The same, but the index has no entries to help a search."""
 
 MESSAGES: Final = 500_000
 FIRST_MS: Final = 1_479_144_272_509
@@ -54,7 +57,7 @@ def slow_client(address: str) -> None:
 def time_scan(address: str) -> None:
     """Searches by time, one at a time, that each read the whole log."""
     client = RawClient(address)
-    request = encoded(list_offsets(TOPIC, (0, FIRST_MS + MESSAGES - 1)))
+    request = encoded(list_offsets(SCANNED_TOPIC, (0, FIRST_MS + MESSAGES - 1)))
     client.exchange(request)
     _running()
     while True:
