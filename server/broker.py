@@ -39,6 +39,7 @@ from .trusted_time import TrustedTime
 from .work import Work
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from prometheus_client import CollectorRegistry
 
 MAX_PARKED_FETCHES = 10_000
@@ -47,6 +48,9 @@ no place is answered at once, with what there is."""
 
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
+
+PAGE = f"{__package__}.page.routes"
+"""Module that brings aiohttp along."""
 
 STOP_SECONDS = 5.0
 """How long clients may take for their last answers when the broker stops."""
@@ -276,7 +280,7 @@ class Broker:
         """Take connections on the HTTP port at once, and answer them as soon as may be."""
         if listening is not None:
             listening.listen()
-        server = HttpServer(self._scrape, lambda: self._serving)
+        server = HttpServer(self._scrape, lambda: self._serving, self._add_page)
         cleanups.push_async_callback(server.stop)
         late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
         cleanups.push_async_callback(asyncio.wait, [late])
@@ -285,6 +289,11 @@ class Broker:
         await self.maintenance.open_logs()
         if self._settled is not None:
             self._settled()
+
+    def _add_page(self, application: "web.Application") -> None:
+        from .page.routes import Page
+
+        Page(self.services).add_to(application)
 
     async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
         """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
@@ -308,7 +317,7 @@ class Broker:
 
     def _late_modules(self, listening: socket.socket | None) -> list[str]:
         logging = ["structlog"] if self._log_stream is not None else []
-        return logging if listening is None else [*logging, "prometheus_client", "aiohttp.web"]
+        return logging if listening is None else [*logging, "prometheus_client", PAGE]
 
     def _start_connections(
         self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack

@@ -1,4 +1,5 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever starts and stops the broker.
+"""The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever starts and stops the broker, `/`
+for people.
 
 aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
 """
@@ -21,11 +22,20 @@ as long as that took, so that scrapes take at most 2 % of the loop, but never lo
 
 
 class HttpServer:
-    """Serves until `stop`. `render` makes the text of `/metrics`, `healthy` answers `/healthz`."""
+    """Serves until `stop`.
 
-    def __init__(self, render: Callable[[], Awaitable[bytes]], healthy: Callable[[], bool]) -> None:
+    `render` makes the text of `/metrics`, `healthy` answers `/healthz`, `add_page` adds more.
+    """
+
+    def __init__(
+        self,
+        render: Callable[[], Awaitable[bytes]],
+        healthy: Callable[[], bool],
+        add_page: "Callable[[web.Application], None]" = lambda application: None,
+    ) -> None:
         self._render = render
         self._healthy = healthy
+        self._add_page = add_page
         # How long the text took to make is real time, whatever clock the broker is given.
         self._stopwatch = SystemClock()
         self._text = b""
@@ -39,6 +49,7 @@ class HttpServer:
         application = web.Application(client_max_size=1024)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
+        self._add_page(application)
         self._runner = web.AppRunner(
             application, access_log=None, handle_signals=False, shutdown_timeout=1.0
         )

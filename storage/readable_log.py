@@ -13,6 +13,7 @@ from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, judge, plan_retention
 from .seams import Seams
 from .search import Found, Search, SearchView
+from .search_trail import SearchTrail, trail_of
 from .segment import Segment
 from .segment_list import SegmentList
 from .watermark import Watermark
@@ -131,6 +132,10 @@ class ReadableLog:
         as `prepare`, which should have been done before.
         """
         return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
+
+    def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
+        """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""
+        return trail_of(self._list.segments, self._list.closed_max_ms, target_ms, found)
 
     def append_times(self, found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
         """When the messages were appended that `read` found for `offset`.

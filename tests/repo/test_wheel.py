@@ -70,15 +70,19 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_module_is_in_it_and_nothing_else(wheel: Path, modules: list[Path]) -> None:
+def test_every_module_is_in_it_and_nothing_else(
+    wheel: Path, modules: list[Path], sources: list[Path]
+) -> None:
     expected = {f"horolog/{path}" for path in modules if path.parts[0] not in NOT_INSTALLED}
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {name for name in names if name.endswith(".py")} == expected
     of_c = {name for name in names if name.startswith(RECORDS) and name.endswith((".pxd", ".h"))}
     assert of_c == {f"{RECORDS}{name}" for name in SOURCES if not name.endswith(".py")}
+    of_page = {f"horolog/{path}" for path in sources if path.parts[:2] == ("server", "static")}
+    assert "horolog/server/static/index.html" in of_page
     rest = {name for name in names if not name.endswith((".py", ".so"))}
-    assert rest == {"horolog/py.typed"} | of_c
+    assert rest == {"horolog/py.typed"} | of_c | of_page
 
 
 def test_it_has_the_compiled_kernel(

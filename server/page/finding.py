@@ -1,0 +1,63 @@
+"""Which offset was it at a time, and how that was found."""
+
+from ...storage.log import Log
+from ...storage.search import Found
+from ...times import TimeError, parse_time
+from ..handlers.base import Services
+from ..work import Turns
+from .asking import Query, Refusal, asked_log
+from .messages import read_messages, show_message
+
+BY_TIME, BY_APPEND = "timestamp", "append"
+
+
+async def find(services: Services, query: Query) -> dict[str, object]:
+    """The first message of time `at` or later; `by` is `timestamp` or `append`."""
+    by = query.text("by", BY_TIME)
+    if by not in (BY_TIME, BY_APPEND):
+        raise Refusal(400, f"by is {by!r}; it must be {BY_TIME!r} or {BY_APPEND!r}")
+    try:
+        target_ms = parse_time(query.text("at").strip(), services.clock.now_ms())
+    except TimeError as error:
+        raise Refusal(400, str(error)) from None
+    log = await asked_log(services, query)
+    turns = Turns(services.work.time)
+    search = log.find_time(target_ms) if by == BY_TIME else log.find_append_time(target_ms)
+    while not search.step():
+        await turns.give_way()
+    found = search.result
+    answer: dict[str, object] = {
+        "target_ms": target_ms,
+        "by": by,
+        "offset": None if found is None else found.offset,
+        "timestamp_ms": None if found is None else found.timestamp_ms,
+        "log_start_offset": log.log_start_offset,
+        "end_offset": log.high_watermark,
+        "how": _how(log, target_ms, found) if by == BY_TIME else None,
+        "message": None,
+    }
+    if found is not None:
+        read = await read_messages(services, log, found.offset, 1)
+        if read.messages:
+            while not log.append_times_loaded(found.offset):
+                await turns.give_way()
+            answer["message"] = show_message(log, read.messages[0])
+    return answer
+
+
+def _how(log: Log, target_ms: int, found: Found | None) -> dict[str, object]:
+    trail = log.search_trail(target_ms, found)
+    told: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
+    segment = trail.segment
+    if segment is None:
+        return told
+    return {
+        **told,
+        "segment": segment.base_offset,
+        "largest_ms": segment.largest_timestamp_ms,
+        "time_entries": trail.time_entries,
+        "entry": trail.entry,
+        "start_offset": trail.start_offset,
+        "start_byte": trail.start_position,
+        "read_bytes": trail.read_bytes,
+    }

@@ -1,0 +1,148 @@
+"""Some messages of a partition, as a page can show them."""
+
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, TimestampType
+from ...protocol.records.message import Record, records
+from ...storage.files import Buffer
+from ...storage.log import Log
+from ..handlers.base import Services
+from ..work import Turns
+from .asking import Query, asked_log
+
+MESSAGES_AT_ONCE: Final = 50
+FIRST_READ_BYTES: Final = 64 << 10
+LARGEST_READ_BYTES: Final = 1 << 20
+"""Of what is stored; what does not fit into it is not shown."""
+OPENED_BYTES: Final = 4 << 20
+"""What a compressed set may open to."""
+SHOWN_CHARACTERS: Final = 2000
+SHOWN_BYTES: Final = 256
+"""Of a key or value that is no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What became of stored bytes."""
+
+    messages: list[Record]
+    next_offset: int | None
+    """Where to go on; `None` when nothing behind it can be read."""
+    problem: str = ""
+
+
+async def messages(services: Services, query: Query) -> dict[str, object]:
+    """Messages from offset `from` on; without it the last `limit` ones."""
+    log = await asked_log(services, query)
+    limit = query.integer("limit", 20, maximum=MESSAGES_AT_ONCE)
+    start = query.integer("from", max(log.high_watermark - limit, 0))
+    start = min(max(start, log.log_start_offset), log.high_watermark)
+    decoded = await read_messages(services, log, start, limit)
+    turns = Turns(services.work.time)
+    shown = []
+    for record in decoded.messages:
+        while not log.append_times_loaded(record.offset):
+            await turns.give_way()
+        shown.append(show_message(log, record))
+        await turns.give_way()
+    return {
+        "log_start_offset": log.log_start_offset,
+        "end_offset": log.high_watermark,
+        "from": start,
+        "messages": shown,
+        "next_offset": decoded.next_offset,
+        "problem": decoded.problem,
+    }
+
+
+async def read_messages(services: Services, log: Log, start: int, limit: int) -> Decoded:
+    """Up to `limit` messages from `start` on: as many as a bounded read gives."""
+    decoded = Decoded([], start)
+    for size in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
+        found = log.read(start, size)
+        if not found.size:
+            break
+        data: Buffer | None = found.read_now()
+        if data is None:
+            stretch = found.stretch()
+            if stretch is None:
+                return Decoded([], start, "the broker is busy")
+            read = partial(stretch.file.pread, len(stretch), stretch.position)
+            data = await services.work.in_reading_thread(read)
+        decoded = await services.work.in_reading_thread(_decoding(data, start, limit))
+        if decoded.messages or decoded.problem or found.size < size:
+            break
+    return decoded
+
+
+def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
+    """A call that decodes, in a thread: opening compressed sets takes time."""
+
+    def decode() -> Decoded:
+        read: list[Record] = []
+        problem = ""
+        try:
+            every = records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start)
+            read.extend(islice(every, limit))  # keeps what came before an error
+        except MessageTooLarge:
+            problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
+        except CorruptMessage as error:
+            return Decoded(read, None, str(error))
+        except HorologError as error:
+            problem = str(error)
+        if read:
+            return Decoded(read, read[-1].offset + 1)
+        return _nothing(data, start, problem)
+
+    return decode
+
+
+def _nothing(data: Buffer, start: int, problem: str) -> Decoded:
+    """What there is to say of bytes whose first entry cannot be shown."""
+    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(data[SIZE_AT : SIZE_AT + 4], "big", signed=True)
+    if not problem and (len(data) < LARGEST_READ_BYTES or entry_bytes <= len(data)):
+        return Decoded([], start)
+    last_offset = int.from_bytes(data[:SIZE_AT], "big", signed=True)
+    problem = problem or f"{entry_bytes:,} bytes stored as one are too many to be shown here"
+    return Decoded([], max(last_offset, start) + 1, problem)
+
+
+def show_message(log: Log, record: Record) -> dict[str, object]:
+    """One message as JSON. Its append time has to be loaded. Raises `OSError`."""
+    kind = record.timestamp_type
+    append_ms = log.append_time_ms(record.offset)
+    if append_ms == NO_TIMESTAMP and kind is TimestampType.LOG_APPEND_TIME:
+        append_ms = record.timestamp_ms
+    return {
+        "offset": record.offset,
+        "timestamp_ms": None if record.timestamp_ms < 0 else record.timestamp_ms,
+        "timestamp_type": None if kind is None else kind.value,
+        "append_time_ms": None if append_ms < 0 else append_ms,
+        "key": show_bytes(record.key),
+        "value": show_bytes(record.value),
+    }
+
+
+def show_bytes(data: bytes | None) -> dict[str, object] | None:
+    """Bytes as JSON: text when they are UTF-8 that can be read, else hexadecimal; long ones cut."""
+    if data is None:
+        return None
+    head = data[: 4 * SHOWN_CHARACTERS]
+    try:
+        text = getincrementaldecoder("utf-8")().decode(head, len(head) == len(data))
+    except UnicodeDecodeError:
+        text = "\0"
+    if any(letter < " " and letter not in "\t\r\n" for letter in text):
+        return {
+            "hex": data[:SHOWN_BYTES].hex(" "),
+            "bytes": len(data),
+            "cut": len(data) > SHOWN_BYTES,
+        }
+    cut = len(text) > SHOWN_CHARACTERS or len(head) < len(data)
+    return {"text": text[:SHOWN_CHARACTERS], "bytes": len(data), "cut": cut}

@@ -1,0 +1,131 @@
+"""The page's addresses: what answers them, and what every answer says to the browser."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from aiohttp import web
+
+from ...protocol.errors import UnknownTopicOrPartition
+from ..handlers.base import Services
+from .asking import Query, Refusal
+from .consumers import consumers
+from .files import StaticFile, read_files
+from .finding import find
+from .hosts import is_own_host
+from .messages import messages
+from .segments import segments
+from .topics import topics
+
+AT_WORK: Final = 8
+"""Requests for JSON that are worked on at one time; others are told to come back."""
+
+SECONDS: Final = 10.0
+"""How long one may take: a search in a log that is not in memory, at worst."""
+
+HEADERS: Final = MappingProxyType(
+    {
+        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+        "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Cache-Control": "no-cache",
+    }
+)
+
+Answer = Callable[[Services, Query], Awaitable[Mapping[str, object]]]
+
+ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
+    {
+        "topics": topics,
+        "segments": segments,
+        "messages": messages,
+        "find": find,
+        "consumers": consumers,
+    }
+)
+
+
+class Page:
+    """Adds the page to a web application. It changes nothing, and only GET and HEAD reach it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._files: Mapping[str, StaticFile] = {}
+        self._at_work = 0
+
+    def add_to(self, application: web.Application) -> None:
+        router = application.router
+        router.add_get("/", partial(self._file, "index.html"))
+        router.add_get("/static/{name}", self._named_file)
+        for name, answer in ANSWERS.items():
+            router.add_get(f"/page/{name}", partial(self._json, answer))
+
+    async def _named_file(self, request: web.Request) -> web.StreamResponse:
+        return await self._file(request.match_info["name"], request)
+
+    async def _file(self, name: str, request: web.Request) -> web.StreamResponse:
+        _check_host(request)
+        if not self._files:
+            self._files = await self._services.work.in_reading_thread(read_files)
+        file = self._files.get(name)
+        if file is None:
+            return _text(404, "there is no such file\n")
+        headers = {**HEADERS, "ETag": f'"{file.etag}"'}
+        known = request.if_none_match or ()
+        if any(tag.value == file.etag for tag in known):
+            return web.Response(status=304, headers=headers)
+        headers["Content-Type"] = file.content_type
+        return web.Response(body=file.content, headers=headers)
+
+    async def _json(self, answer: Answer, request: web.Request) -> web.StreamResponse:
+        _check_host(request)
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            return _refused(403, "this is for the page itself, not for other sites")
+        if self._at_work >= AT_WORK:
+            return _refused(503, f"{AT_WORK} requests of pages are being worked on already")
+        self._at_work += 1
+        try:
+            async with asyncio.timeout(SECONDS):
+                found = await answer(self._services, Query(request.query))
+        except Refusal as refusal:
+            return _refused(refusal.status, refusal.message)
+        except TimeoutError:
+            return _refused(503, f"it took longer than {SECONDS:g} s")
+        except Exception as error:
+            code, message = self._services.outcomes.of(error, api="page")
+            return _refused(404 if code == UnknownTopicOrPartition.code else 500, message)
+        finally:
+            self._at_work -= 1
+        return _sent(200, found)
+
+
+def _check_host(request: web.Request) -> None:
+    if not is_own_host(request.host):
+        raise web.HTTPForbidden(
+            headers=HEADERS,
+            text=f"The page does not answer under the name {request.host[:100]!r}, which somebody "
+            "else could own. Open it by address, by the machine's name, or through a proxy that "
+            "sends one of these as Host.\n",
+        )
+
+
+def _refused(status: int, message: str) -> web.Response:
+    return _sent(status, {"error": message})
+
+
+def _sent(status: int, found: Mapping[str, object]) -> web.Response:
+    body = json.dumps(found, separators=(",", ":")).encode()
+    headers = {**HEADERS, "Cache-Control": "no-store", "Content-Type": "application/json"}
+    return web.Response(status=status, body=body, headers=headers)
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text, headers=HEADERS)

@@ -1,0 +1,104 @@
+"""The topics and what is counted of them, a hundred at a time."""
+
+from bisect import bisect_right
+from typing import Final
+
+from ...protocol.errors import HorologError
+from ...protocol.records.kernel import FORM
+from ...protocol.records.latency import LATENCY_BUCKETS_MS
+from ...storage.topics import TopicEntry
+from ..handlers.base import Services
+from ..work import Turns
+from .asking import Query
+
+TOPICS_AT_ONCE: Final = 100
+PARTITIONS_AT_ONCE: Final = 1000
+"""An answer ends behind the topic with which it passes this."""
+
+
+async def topics(services: Services, query: Query) -> dict[str, object]:
+    """The broker, and the topics behind `after` whose names hold `like`, in order of names."""
+    after, like = query.text("after", ""), query.text("like", "")
+    limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
+    entries = services.directory.topics()
+    names = sorted(name for name in entries if like in name)
+    start = bisect_right(names, after)
+    turns = Turns(services.work.time)
+    shown: list[dict[str, object]] = []
+    partitions = 0
+    for name in names[start:]:
+        if len(shown) >= limit or partitions >= PARTITIONS_AT_ONCE:
+            break
+        entry = entries.get(name)
+        if entry is None:
+            continue  # it was deleted meanwhile
+        shown.append(await _topic(services, entry, turns))
+        partitions += entry.partitions
+        await turns.give_way()
+    more = bool(shown) and start + len(shown) < len(names)
+    return {
+        "now_ms": services.clock.now_ms(),
+        "kernel": FORM,
+        "latency_buckets_ms": LATENCY_BUCKETS_MS,
+        "latency_window_ms": services.figures.latency_window_ms,
+        "topic_count": len(entries),
+        "matching": len(names),
+        "topics": shown,
+        "next": shown[-1]["name"] if more else None,
+    }
+
+
+async def _topic(services: Services, entry: TopicEntry, turns: Turns) -> dict[str, object]:
+    messages = size_bytes = segments = 0
+    problem = ""
+    for partition in range(entry.partitions):
+        try:
+            log = services.logs.find(entry.name, partition)
+        except (HorologError, OSError) as error:
+            problem = problem or str(error)
+            continue
+        messages += log.log_end_offset - log.log_start_offset
+        size_bytes += log.size_bytes
+        segments += log.segment_count
+        if log.failure is not None:
+            problem = problem or str(log.failure)
+        await turns.give_way()
+    return {
+        "name": entry.name,
+        "partitions": entry.partitions,
+        "messages": messages,
+        "size_bytes": size_bytes,
+        "segments": segments,
+        "problem": problem,
+        **_settings(services, entry.name),
+        **_figures(services, entry.name),
+    }
+
+
+def _settings(services: Services, name: str) -> dict[str, object]:
+    try:
+        settings = services.directory.topic_settings(name)
+    except HorologError:
+        return {}
+    return {
+        "timestamp_type": settings.message_timestamp_type,
+        "retention_ms": settings.retention_ms,
+        "retention_bytes": settings.retention_bytes,
+        "segment_ms": settings.segment_ms,
+        "segment_bytes": settings.segment_bytes,
+    }
+
+
+def _figures(services: Services, name: str) -> dict[str, object]:
+    """What was counted since the broker started."""
+    figures = services.figures.topics.get(name)
+    if figures is None:
+        return {"appended": 0, "latency_counts": [0] * (len(LATENCY_BUCKETS_MS) + 1)}
+    return {
+        "appended": figures.messages,
+        "latency_counts": figures.latency_counts,
+        "largest_latency_ms": figures.largest_latency.largest(),
+        "skewed": figures.skewed,
+        "rejected": sum(figures.rejected.values()),
+        "damaged_segments": figures.damaged_segments,
+    }

@@ -1,0 +1,37 @@
+// Named positions and their lag, in messages and in seconds.
+
+import { ask } from "/static/api.js";
+import { byId, html, replace, setText } from "/static/dom.js";
+import { count, span, time } from "/static/format.js";
+
+export async function load() {
+  const answer = await ask("consumers");
+  const { consumers } = answer;
+  byId("consumers").hidden = !consumers.length;
+  replace(byId("lags").tBodies[0], consumers.map(rowOf));
+  const left = answer.count - consumers.length + answer.left_out;
+  setText("lags-note", left ? `${count(left)} more are not shown.` : "");
+}
+
+function secondsOf({ seconds, estimated }) {
+  if (seconds === null) return "unknown";
+  return (estimated ? "about " : "") + span(1000 * seconds);
+}
+
+function caughtUp({ messages, catch_up_seconds: seconds }) {
+  if (!messages) return "at the end";
+  return seconds === null ? "not getting closer" : span(1000 * seconds);
+}
+
+function rowOf(lag) {
+  const cells = [
+    ["", lag.name], ["", `${lag.topic}-${lag.partition}`],
+    ["at", lag.offset === null ? "–" : count(lag.offset)],
+    ["behind by", `${count(lag.messages)} messages`], ["late by", secondsOf(lag)],
+    ["caught up in", caughtUp(lag)],
+  ];
+  return html("tr", { "data-name": lag.name, title: `committed ${time(lag.commit_time_ms)}` },
+    cells.map(([label, text], place) => html("td", {
+      "data-label": label || null, class: place === 4 ? "behind" : null,
+    }, text)));
+}

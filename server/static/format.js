@@ -1,0 +1,45 @@
+// Numbers, sizes, times and lengths of time for people. Times are UTC.
+
+export function count(number) {
+  return number.toLocaleString("en-US");
+}
+
+export function size(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  let value = bytes;
+  for (const unit of ["KiB", "MiB", "GiB", "TiB"]) {
+    value /= 1024;
+    if (value < 1024 || unit === "TiB") return `${value.toFixed(value < 10 ? 2 : 1)} ${unit}`;
+  }
+}
+
+export function time(ms) {
+  if (ms === null || ms === undefined) return "no time";
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString().replace("T", " ").replace("Z", "");
+}
+
+export function isoTime(ms) {
+  return new Date(ms).toISOString();
+}
+
+const UNITS = [["y", 31557600000], ["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+
+// The two largest units: 3 d 4 h; below ten seconds with a fraction.
+export function span(ms) {
+  if (ms === null || ms === undefined) return "unknown";
+  const sign = ms < 0 ? "−" : "";
+  const length = Math.abs(ms);
+  if (length < 1000) return `${sign}${Math.round(length)} ms`;
+  if (length < 10000) return `${sign}${(length / 1000).toFixed(1)} s`;
+  const first = UNITS.findIndex(([, unit]) => length >= unit);
+  const [name, unit] = UNITS[first];
+  const next = UNITS[first + 1];
+  const rest = next ? Math.floor((length % unit) / next[1]) : 0;
+  return `${sign}${Math.floor(length / unit)} ${name}${rest ? ` ${rest} ${next[0]}` : ""}`;
+}
+
+export function rate(perSecond) {
+  if (perSecond === null) return "–";
+  return `${perSecond < 10 ? Number(perSecond.toFixed(1)) : count(Math.round(perSecond))}/s`;
+}

@@ -1,0 +1,211 @@
+// The page: one poll after the other, and what was chosen. The address holds topic and partition.
+
+import { ask, Poller } from "/static/api.js";
+import * as consumers from "/static/consumers.js";
+import { byId, html, replace, setText } from "/static/dom.js";
+import * as finding from "/static/finding.js";
+import { count, rate, size, span, time } from "/static/format.js";
+import * as latency from "/static/latency.js";
+import * as messages from "/static/messages.js";
+import * as segments from "/static/segments.js";
+import * as topics from "/static/topics.js";
+
+const EVERY_MS = 2000;
+const SEGMENTS_EVERY = 3;
+const CONSUMERS_EVERY = 2;
+const MOST_PAGES = 10;
+
+const state = {
+  place: null, topic: null, answer: null, pages: 1, polls: 0,
+  before: null, segmentsPoll: -SEGMENTS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
+};
+
+async function poll() {
+  await loadTopics();
+  if (state.polls % CONSUMERS_EVERY === 0) await consumers.load();
+  state.polls += 1;
+  const { topic, place } = state;
+  if (!topic) return;
+  latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);
+  if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) {
+    const answer = await ask("segments", { ...place, before: state.before });
+    if (place !== state.place) return;
+    state.segmentsPoll = state.polls;
+    segments.show(answer);
+    finding.suggest();
+  }
+  await messages.follow(`${topic.messages} ${topic.appended}`);
+}
+
+async function loadTopics() {
+  const like = byId("filter").value.trim();
+  const found = [];
+  let answer;
+  let after = "";
+  for (let page = 0; page < state.pages; page += 1) {
+    answer = await ask("topics", { like, after });
+    found.push(...answer.topics);
+    after = answer.next;
+    if (!after) break;
+  }
+  if (like !== byId("filter").value.trim()) return;
+  state.answer = answer;
+  measure(found, answer.now_ms);
+  byId("more").hidden = !answer.next || state.pages >= MOST_PAGES;
+  if (!state.place && found.length) choose({ topic: found[0].name, partition: 0 });
+  state.topic = await chosenOf(found);
+  topics.show(found, state.rates, state.place?.topic);
+  showTiles(answer, found);
+  byId("empty").hidden = answer.topic_count > 0;
+  byId("detail").hidden = !state.topic;
+  if (state.topic) showHead();
+}
+
+// The chosen topic need not be among those that are listed.
+async function chosenOf(found) {
+  if (!state.place) return null;
+  const name = state.place.topic;
+  const listed = found.find((topic) => topic.name === name);
+  if (listed) return listed;
+  const answer = await ask("topics", { like: name });
+  const topic = answer.topics.find((candidate) => candidate.name === name) ?? null;
+  if (topic) latency.note(name, topic.latency_counts, answer.now_ms);
+  return topic;
+}
+
+function measure(found, nowMs) {
+  const seconds = state.lastMs === null ? 0 : (nowMs - state.lastMs) / 1000;
+  for (const topic of found) {
+    latency.note(topic.name, topic.latency_counts, nowMs);
+    const before = state.last.get(topic.name);
+    if (seconds > 0 && before !== undefined) {
+      state.rates.set(topic.name, Math.max(topic.appended - before, 0) / seconds);
+    }
+    state.last.set(topic.name, topic.appended);
+  }
+  const names = new Set(found.map((topic) => topic.name));
+  if (state.place) names.add(state.place.topic);
+  latency.forgetAllBut(names);
+  for (const name of state.last.keys()) {
+    if (!names.has(name)) {
+      state.last.delete(name);
+      state.rates.delete(name);
+    }
+  }
+  state.lastMs = nowMs;
+}
+
+function showTiles(answer, found) {
+  const sum = (name) => found.reduce((total, topic) => total + topic[name], 0);
+  const part = found.length < answer.topic_count ? "+" : "";
+  setText("tile-topics", count(answer.topic_count));
+  setText("tile-messages", count(sum("messages")) + part);
+  setText("tile-bytes", size(sum("size_bytes")) + part);
+  const rates = found.map((topic) => state.rates.get(topic.name)).filter((value) => value !== undefined);
+  setText("tile-rate", rates.length ? rate(rates.reduce((a, b) => a + b, 0)) : "–");
+  setText("kernel", `Kernel: ${answer.kernel}.`);
+}
+
+function limit(value, format) {
+  return value === undefined || value < 0 ? "no limit" : format(value);
+}
+
+function showHead() {
+  const { topic, place } = state;
+  setText("detail-title", topic.name);
+  document.title = `${topic.name} – Horolog`;
+  const select = byId("partition");
+  if (select.options.length !== topic.partitions) {
+    select.replaceChildren(...Array.from({ length: topic.partitions }, (_, number) => html("option", { value: number }, String(number))));
+  }
+  if (document.activeElement !== select) select.value = String(place.partition);
+  const chips = [
+    ["time", topic.timestamp_type ?? "unknown"], ["kept for", limit(topic.retention_ms, span)],
+    ["kept up to", limit(topic.retention_bytes, size)], ["segments of", limit(topic.segment_bytes, size)],
+    ["or", limit(topic.segment_ms, span)],
+  ];
+  if (topic.rejected) chips.push(["refused", `${count(topic.rejected)} messages`]);
+  replace(byId("chips"), chips.map(([name, value]) => html("li", {}, `${name} `, html("b", {}, value))));
+  const problem = topic.problem || (topic.damaged_segments ? `${count(topic.damaged_segments)} damaged segments: stop the broker and run horolog repair.` : "");
+  byId("problem").hidden = !problem;
+  setText("problem", problem);
+}
+
+function choose(place) {
+  if (state.place && state.place.topic === place.topic && state.place.partition === place.partition) return;
+  state.place = place;
+  state.before = null;
+  state.segmentsPoll = state.polls - SEGMENTS_EVERY;
+  segments.reset();
+  finding.select(place.topic, place.partition);
+  messages.select(place.topic, place.partition);
+  const address = topics.addressOf(place.topic, place.partition);
+  if (location.hash !== address) history.replaceState(null, "", address);
+}
+
+function onState(error) {
+  const element = byId("state");
+  const late = poller.failures > 0;
+  element.className = late ? "lost" : poller.paused ? "" : "live";
+  const clock = state.answer ? `${time(state.answer.now_ms).slice(11, 19)} UTC` : "";
+  setText("state", late ? `no answer: ${error.message}` : poller.paused ? `paused at ${clock}` : clock);
+}
+
+const poller = new Poller(poll, EVERY_MS, onState);
+
+function again() {
+  state.segmentsPoll = state.polls - SEGMENTS_EVERY;
+  poller.poke();
+}
+
+function pause() {
+  const button = byId("pause");
+  const paused = button.getAttribute("aria-pressed") !== "true";
+  button.setAttribute("aria-pressed", String(paused));
+  poller.pause(paused);
+  onState(null);
+}
+
+const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), p: pause };
+
+function listen() {
+  finding.listen();
+  messages.listen(onState);
+  byId("pause").addEventListener("click", pause);
+  byId("filter").addEventListener("input", () => {
+    state.pages = 1;
+    poller.poke();
+  });
+  byId("more").addEventListener("click", () => {
+    state.pages += 1;
+    poller.poke();
+  });
+  byId("partition").addEventListener("change", (event) => {
+    location.hash = topics.addressOf(state.place.topic, Number(event.target.value));
+  });
+  byId("older-segments").addEventListener("click", () => {
+    state.before = segments.shownSegments()[0].base_offset;
+    again();
+  });
+  byId("newest-segments").addEventListener("click", () => {
+    state.before = null;
+    again();
+  });
+  addEventListener("hashchange", () => {
+    const place = topics.placeOf(location.hash);
+    if (!place) return;
+    choose(place);
+    again();
+  });
+  addEventListener("keydown", (event) => {
+    const writing = event.target.closest("input, select, textarea");
+    if (writing || event.ctrlKey || event.metaKey || event.altKey || !SHORTCUTS[event.key]) return;
+    event.preventDefault();
+    SHORTCUTS[event.key]();
+  });
+}
+
+listen();
+const first = topics.placeOf(location.hash);
+if (first) choose(first);
+poller.run();
