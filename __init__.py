@@ -13,7 +13,7 @@ from .compiled import choose
 if TYPE_CHECKING:
     from .client.admin import Admin
     from .client.consumer import Consumer
-    from .client.errors import ClientClosed, ConnectionFailed
+    from .client.errors import ClientClosed, ConnectionFailed, PartlySent
     from .client.producer import Producer
     from .client.results import (
         AfterEnd,
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Found,
         NoTimestamps,
         OffsetAt,
+        SentBatch,
+        SentRange,
         SentRecord,
         TopicDescription,
         TopicSetting,
@@ -94,11 +96,14 @@ __all__ = [
     "OffsetAt",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
+    "PartlySent",
     "PolicyViolation",
     "Producer",
     "ProtocolError",
     "RecordListTooLarge",
     "RequestTimedOut",
+    "SentBatch",
+    "SentRange",
     "SentRecord",
     "StorageError",
     "TimeError",
@@ -115,7 +120,7 @@ __all__ = [
 _HOMES = {
     ".client.admin": ("Admin",),
     ".client.consumer": ("Consumer",),
-    ".client.errors": ("ClientClosed", "ConnectionFailed"),
+    ".client.errors": ("ClientClosed", "ConnectionFailed", "PartlySent"),
     ".client.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
@@ -124,6 +129,8 @@ _HOMES = {
         "Found",
         "NoTimestamps",
         "OffsetAt",
+        "SentBatch",
+        "SentRange",
         "SentRecord",
         "TopicDescription",
         "TopicSetting",

@@ -120,8 +120,9 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             self._transport.abort()
 
-    def abort(self) -> None:
-        """Close at once."""
+    def abort(self, cause: str = "the connection was given up") -> None:
+        """Close at once. Pending requests fail, for this cause."""
+        self._fail(cause)
         if self._transport is not None:
             self._transport.abort()
 

@@ -3,6 +3,8 @@
 What the broker refuses is raised as the classes of `protocol.errors`.
 """
 
+from .results import SentBatch
+
 
 class ConnectionFailed(ConnectionError):
     """The broker cannot be reached, or the connection to it broke.
@@ -13,3 +15,15 @@ class ConnectionFailed(ConnectionError):
 
 class ClientClosed(RuntimeError):
     """The client was used after it had been closed."""
+
+
+class PartlySent(RuntimeError):
+    """Some messages of a batch are in the log, others are not, or it is not known of them.
+
+    `sent` says which; the cause (`__cause__`) is what stopped the others. In each partition those
+    that were sent are the first ones of the batch.
+    """
+
+    def __init__(self, text: str, sent: SentBatch) -> None:
+        super().__init__(text)
+        self.sent = sent

@@ -1,38 +1,45 @@
 """Sending messages."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
+from types import TracebackType
 from typing import Final, Literal
 
 from ..clock import Clock, SystemClock
-from ..protocol.api.produce import (
-    PRODUCE,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-)
-from ..protocol.errors import UnknownTopicOrPartition
 from ..protocol.partitioner import partition_of
 from ..protocol.records.layout import NO_TIMESTAMP, Codec
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.records.sets import NewRecord
+from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .client import DEFAULT_ADDRESS, Client
+from .delivery import Appended, Delivery
+from .encoding import encode
+from .errors import ClientClosed
+from .group_sending import send_parts
 from .instants import epoch_ms
-from .responses import partition_result
-from .results import SentRecord
+from .outbox import Batch, Outbox
+from .patience import PASSING, patiently
+from .results import SentBatch, SentRecord
+from .room import Room
 
 Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4"]
 
 _ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
 _CODECS: Final = {codec.label: codec for codec in Codec}
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
 
 
 class Producer(Client):
     """Appends messages to topics.
 
-    A send that raises ConnectionFailed or RequestTimedOut may have been carried out; any other
-    error means that nothing was appended.
+    Messages wait in a buffer of bounded size, and go to their partition in sets: one at a time, so
+    that they keep their order when a set has to be sent again. A set that the broker did not
+    answer is sent again until `delivery_timeout_ms` after its first message came; when only the
+    answer was lost, it is then in the log twice. An error other than ConnectionFailed,
+    RequestTimedOut and ClientClosed means that the message was not appended.
     """
 
     def __init__(
@@ -41,6 +48,10 @@ class Producer(Client):
         *,
         acks: Acks = "all",
         compression: Compression = "none",
+        linger_ms: float = 0,
+        batch_bytes: int = 256 * _KIB,
+        buffer_bytes: int = 32 * _MIB,
+        delivery_timeout_ms: int = 120_000,
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
@@ -50,7 +61,11 @@ class Producer(Client):
         """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
         what the broker refuses is then lost unseen.
 
-        `stamp_missing=False` sends a message that is given no time without one.
+        A set of up to `batch_bytes` (before compression) waits `linger_ms` for more messages, and
+        for the set before it. `buffer_bytes` of messages are taken before the first of them is
+        answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
+        once. `stamp_missing=False` sends a message that is
+        given no time without one.
         """
         super().__init__(
             address,
@@ -58,12 +73,36 @@ class Producer(Client):
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
         )
+        if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
+            raise ValueError(
+                "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
+                f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
+            )
         self._acks = _acks(acks)
         self._codec = _codec(compression)
-        self._ack_timeout_ms = request_timeout_ms
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
         self._stamp_missing = stamp_missing
         self._clock = clock or SystemClock()
+        self._room = Room(buffer_bytes)
+        self._delivery = Delivery(
+            self._cluster,
+            ack_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        self._outboxes: dict[tuple[str, int], Outbox] = {}
         self._turn = -1
+        self._closing = False
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Who was cancelled or interrupted does not want to wait.
+        await self.close(flush=exc is None or isinstance(exc, Exception))
 
     async def send(
         self,
@@ -75,17 +114,99 @@ class Producer(Client):
         timestamp: datetime | None = None,
         partition: int | None = None,
     ) -> SentRecord:
-        """Append one message. Its time is now when none is given.
+        """Append one message and say where it is. Its time is that of the call when none is given.
 
-        Without a partition, the key chooses it; messages without a key take turns.
+        Without a partition, the key chooses it; messages without a key take turns. Sends that are
+        made at the same time share sets; one that is refused fails alone. Cancelling the wait does
+        not take the message back.
         """
-        given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
-        record = NewRecord(value, key, NO_TIMESTAMP if given_ms is None else given_ms)
-        records = self._stamped([record])
+        waiter = await self.enqueue(
+            topic,
+            value,
+            key=key,
+            timestamp_ms=timestamp_ms,
+            timestamp=timestamp,
+            partition=partition,
+        )
+        return await waiter
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> "asyncio.Future[SentRecord]":
+        """As `send`, but returns as soon as the message is in the buffer; the future gets its
+        place, or the error."""
+        if timestamp_ms is not None or timestamp is not None:
+            given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
+        else:
+            given_ms = None
+        time_ms = self._missing_ms() if given_ms is None else given_ms
+        size_bytes = RECORD_OVERHEAD
+        if value is not None:
+            if type(value) is not bytes:
+                raise _wrong_type("value", value)
+            size_bytes += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                raise _wrong_type("key", key)
+            size_bytes += len(key)
         if partition is None:
             partition = await self.partition_for(topic, key)
-        sent = await self._append(topic, partition, records, self._codec, self._acks)
-        return sent[0]
+        if self._closing:
+            raise self._closed_error()
+        if not self._room.take(size_bytes):
+            await self._room.wait(size_bytes)
+        outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
+        return outbox.add(key, value, time_ms, size_bytes)
+
+    async def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        timestamps_ms: Times = None,
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> SentBatch:
+        """Append many messages, given as columns; the fastest way. One result tells of all.
+
+        `timestamps_ms` is a time for each, one for all, or None for the time of the call. Without
+        a partition, keys choose it for each message, and a batch without keys goes to one
+        partition. When a message is refused or time is up, those behind it in its partition are
+        not sent: raises the error when nothing was appended, else `PartlySent`.
+        """
+        columns = checked_columns(
+            values,
+            keys,
+            timestamps_ms,
+            missing_ms=self._missing_ms(),
+            check_units=self._check_units,
+        )
+        if self._closing:
+            raise self._closed_error()
+        if not len(columns):
+            return SentBatch(topic, ())
+        parts: dict[int, Columns]
+        if partition is None:
+            unkeyed = await self.partition_for(topic, None)
+            count = await self._cluster.partition_count(topic)
+            parts = by_partition(columns, count, unkeyed)
+        else:
+            parts = {partition: columns}
+        outboxes = {number: self._outbox(topic, number) for number in parts}
+        return await send_parts(
+            topic,
+            [(outboxes[number], part) for number, part in parts.items()],
+            room=self._room,
+            batch_bytes=self._batch_bytes,
+            codec=self._codec,
+        )
 
     async def send_many(
         self,
@@ -96,79 +217,104 @@ class Producer(Client):
         compression: Compression | None = None,
         acks: Acks | None = None,
     ) -> list[SentRecord]:
-        """Append messages to one partition as one set: all of them or none.
+        """Append messages to one partition as one set, at once and once: all of them or none.
 
-        A record without a timestamp gets the time of now.
+        The set does not pass through the buffer, and is never sent again: ConnectionFailed and
+        RequestTimedOut leave open whether it was appended. A record without a timestamp gets the
+        time of now.
         """
         if not records:
             return []
         codec = self._codec if compression is None else _codec(compression)
         acks_wanted = self._acks if acks is None else _acks(acks)
-        return await self._append(topic, partition, self._stamped(records), codec, acks_wanted)
+        times_ms = self._times(records)
+        keys = [record.key for record in records]
+        data = encode(keys, [record.value for record in records], times_ms, codec)
+        appended = await self._delivery.once(topic, partition, data, acks_wanted)
+        batch = Batch(0)
+        waiters = batch.waiters = [asyncio.Future() for _ in records]
+        batch.times_ms = times_ms
+        batch.succeed(topic, partition, appended)
+        return [waiter.result() for waiter in waiters]
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
-        count = await self._cluster.partition_count(topic)
+        count = self._cluster.known_partition_count(topic)
+        if count is None:
+            count = await patiently(
+                partial(self._cluster.partition_count, topic),
+                timeout_ms=self._delivery_timeout_ms,
+                setting="delivery_timeout_ms",
+                passing=PASSING,
+            )
         if key is not None:
             return partition_of(key, count)
         self._turn += 1
         return self._turn % count
 
-    def _stamped(self, records: Sequence[NewRecord]) -> list[NewRecord]:
-        """The records, checked, each with a time unless it is to have none."""
-        now_ms = self._clock.now_ms()
-        stamped = []
+    async def flush(self) -> None:
+        """Send what is in the buffer without lingering, and wait until all of it is answered.
+
+        Raises nothing: each message's own future tells what became of it.
+        """
+        while sending := [task for outbox in self._outboxes.values() if (task := outbox.hurry())]:
+            await asyncio.wait(sending)
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Flush and close. With `flush=False`, what is not answered yet fails with ClientClosed."""
+        self._closing = True
+        self._room.end(self._closed_error())
+        if flush:
+            await self.flush()
+        for outbox in self._outboxes.values():
+            outbox.end(self._closed_error())
+        await super().close()
+
+    def _closed_error(self) -> ClientClosed:
+        return ClientClosed(f"the client of {self._cluster.address} is closed")
+
+    def _missing_ms(self) -> int:
+        return self._clock.now_ms() if self._stamp_missing else NO_TIMESTAMP
+
+    def _times(self, records: Sequence[NewRecord]) -> list[int]:
+        """Their times, all fields checked; each has a time unless it is to have none."""
+        missing_ms = self._missing_ms()
+        times_ms = []
         for record in records:
             for name, content in (("value", record.value), ("key", record.key)):
                 if content is not None and not isinstance(content, bytes):
-                    raise TypeError(f"a {name} is bytes or None, not {type(content).__name__}")
-            if record.timestamp_ms != NO_TIMESTAMP:
-                epoch_ms(None, record.timestamp_ms, check_units=self._check_units)
-                stamped.append(record)
-            elif self._stamp_missing:
-                stamped.append(NewRecord(record.value, record.key, now_ms))
+                    raise _wrong_type(name, content)
+            if record.timestamp_ms == NO_TIMESTAMP:
+                times_ms.append(missing_ms)
             else:
-                stamped.append(record)
-        return stamped
+                epoch_ms(None, record.timestamp_ms, check_units=self._check_units)
+                times_ms.append(record.timestamp_ms)
+        return times_ms
 
-    async def _append(
-        self, topic: str, partition: int, records: list[NewRecord], codec: Codec, acks: int
-    ) -> list[SentRecord]:
-        """The one way to the broker: every set goes through here."""
-        request = ProduceRequest(
-            acks=acks,
-            timeout_ms=self._ack_timeout_ms,
-            topics=[
-                ProduceTopic(
-                    name=topic,
-                    partitions=[
-                        ProducePartition(
-                            partition=partition, records=bytes(build_set(records, codec=codec))
-                        )
-                    ],
-                )
-            ],
+    def _outbox(self, topic: str, partition: int) -> Outbox:
+        outbox = self._outboxes.get((topic, partition))
+        if outbox is None:
+            outbox = self._outboxes[topic, partition] = Outbox(
+                topic,
+                partition,
+                self._room,
+                self._deliver,
+                batch_bytes=self._batch_bytes,
+                linger_s=self._linger_s,
+            )
+        return outbox
+
+    async def _deliver(self, topic: str, partition: int, batch: Batch) -> Appended:
+        data = batch.encoded
+        if data is None:
+            data = encode(batch.keys, batch.values, batch.times_ms, self._codec)
+        return await self._delivery.until_answered(
+            topic, partition, data, self._acks, since=batch.born
         )
-        own_times = [_known(record.timestamp_ms) for record in records]
-        if acks == 0:
-            (await self._cluster.connection()).submit_unanswered(PRODUCE, request)
-            return [SentRecord(topic, partition, -1, time_ms) for time_ms in own_times]
-        wait_ms = self._ack_timeout_ms if acks == -1 else 0
-        response: ProduceResponse = await self._cluster.request(PRODUCE, request, wait_ms=wait_ms)
-        try:
-            result = partition_result(response.topics, topic, partition)
-        except UnknownTopicOrPartition:
-            self._cluster.forget(topic)
-            raise
-        append_ms = _known(result.log_append_time_ms)
-        return [
-            SentRecord(topic, partition, offset, time_ms if append_ms is None else append_ms)
-            for offset, time_ms in enumerate(own_times, result.base_offset)
-        ]
 
 
-def _known(timestamp_ms: int) -> int | None:
-    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
+def _wrong_type(name: str, content: object) -> TypeError:
+    return TypeError(f"a {name} is bytes or None, not {type(content).__name__}")
 
 
 def _acks(acks: Acks) -> int:

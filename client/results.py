@@ -19,6 +19,33 @@ class SentRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SentRange:
+    """Messages of a batch that are in a partition one behind the other."""
+
+    partition: int
+    base_offset: int
+    """Offset of the first; -1 with `acks=0`."""
+    count: int
+    append_time_ms: int | None
+    """The time of all of them on a LogAppendTime topic; None where each has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """Where the messages of a batch went."""
+
+    topic: str
+    ranges: tuple[SentRange, ...]
+    """Those of one partition in the order of the batch. More than one when the batch was large,
+    or its keys chose several partitions."""
+
+    @property
+    def count(self) -> int:
+        """How many messages were appended."""
+        return sum(part.count for part in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerRecord:
     """A message as read."""
 

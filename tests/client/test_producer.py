@@ -224,6 +224,6 @@ async def test_the_brokers_wait_is_added_to_the_clients(scripted_broker: Any) ->
         Producer(broker.address, request_timeout_ms=30) as producer,
     ):
         with pytest.raises(RequestTimedOut, match="did not answer produce in 60 ms"):
-            await producer.send("t", b"v", partition=0)
+            await producer.send_many("t", [NewRecord(b"v")])
         with pytest.raises(RequestTimedOut, match="did not answer produce in 30 ms"):
             await producer.send_many("t", [NewRecord(b"v")], acks=1)

@@ -1,0 +1,120 @@
+"""Columns given to `send_batch`: checked as a whole, and cut into batches for partitions."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, compress
+from operator import add
+
+from ..protocol.partitioner import partition_of
+from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
+from .instants import epoch_ms
+
+RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
+"""Bytes of a stored message beside its key and value."""
+
+_BYTES_OR_NONE = {bytes, type(None)}
+
+Times = int | Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Messages as columns of one length."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    times_ms: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def checked_columns(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    timestamps_ms: Times,
+    *,
+    missing_ms: int,
+    check_units: bool,
+) -> Columns:
+    """The columns, with `missing_ms` where no times are given. Raises TypeError, ValueError for
+    lengths that differ, and `TimeError`."""
+    _check_bytes("value", values)
+    if keys is not None:
+        _check_bytes("key", keys)
+        _check_length("keys", keys, len(values))
+    if timestamps_ms is None:
+        return Columns(values, keys, [missing_ms] * len(values))
+    if isinstance(timestamps_ms, int):
+        epoch_ms(None, timestamps_ms, check_units=check_units)
+        return Columns(values, keys, [timestamps_ms] * len(values))
+    _check_length("timestamps_ms", timestamps_ms, len(values))
+    _check_times(timestamps_ms, check_units)
+    return Columns(values, keys, timestamps_ms)
+
+
+def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
+    if isinstance(column, bytes | str):
+        raise TypeError(f"{name}s is a sequence of bytes, not one {type(column).__name__}")
+    wrong = set(map(type, column)) - _BYTES_OR_NONE
+    if wrong:
+        raise TypeError(f"a {name} is bytes or None, not {wrong.pop().__name__}")
+
+
+def _check_length(name: str, column: Sequence[object], wanted: int) -> None:
+    if len(column) != wanted:
+        raise ValueError(f"{name} has {len(column)} items, and there are {wanted} values")
+
+
+def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
+    if not times_ms or (
+        set(map(type, times_ms)) == {int}
+        and min(times_ms) >= EPOCH_MS_MINIMUM
+        and max(times_ms) <= EPOCH_MS_MAXIMUM
+    ):
+        return
+    for time_ms in times_ms:
+        epoch_ms(None, time_ms, check_units=check_units)
+
+
+def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Columns]:
+    """The rows for each of `count` partitions, as their keys choose; rows without a key go to the
+    partition `without_key`."""
+    if count == 1 or columns.keys is None:
+        return {without_key: columns}
+    chosen = [without_key if key is None else partition_of(key, count) for key in columns.keys]
+    parts = {}
+    for partition in sorted(set(chosen)):
+        mask = [number == partition for number in chosen]
+        parts[partition] = Columns(
+            list(compress(columns.values, mask)),
+            list(compress(columns.keys, mask)),
+            list(compress(columns.times_ms, mask)),
+        )
+    return parts
+
+
+def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
+    """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
+    they take."""
+    lengths = _lengths(columns.values)
+    if columns.keys is not None:
+        lengths = list(map(add, lengths, _lengths(columns.keys)))
+    ends = list(accumulate(length + RECORD_OVERHEAD for length in lengths))
+    start = done_bytes = 0
+    while start < len(ends):
+        end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)
+        keys = None if columns.keys is None else columns.keys[start:end]
+        piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end])
+        yield piece, ends[end - 1] - done_bytes
+        done_bytes = ends[end - 1]
+        start = end
+
+
+def _lengths(column: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:  # there is a None
+        return [0 if item is None else len(item) for item in column]

@@ -1,0 +1,116 @@
+"""Taking one message set to the broker."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from ..protocol.api.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from ..protocol.errors import RequestTimedOut, UnknownTopicOrPartition
+from ..protocol.records.layout import NO_TIMESTAMP
+from .cluster import Cluster
+from .patience import PASSING, patiently
+from .responses import partition_result
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a set is in the log."""
+
+    base_offset: int
+    """-1 with `acks` 0."""
+    append_time_ms: int | None
+    """The time that the broker stamped on all of it; None when it stamped none."""
+
+
+_UNKNOWN = Appended(-1, None)
+
+
+class Delivery:
+    """The one way of messages to the broker."""
+
+    def __init__(self, cluster: Cluster, *, ack_timeout_ms: int, delivery_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._ack_timeout_ms = ack_timeout_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
+
+    async def once(self, topic: str, partition: int, records: bytes, acks: int) -> Appended:
+        """Send a set once. Raises what the broker reports of it."""
+        request = self._request(topic, partition, records, acks)
+        return self._appended(await self._exchange(request, drop_late=False), request)
+
+    async def until_answered(
+        self, topic: str, partition: int, records: bytes, acks: int, *, since: float
+    ) -> Appended:
+        """Send a set again and again, until it is answered or `delivery_timeout_ms` after `since`,
+        a time of the loop's clock.
+
+        When an answer got lost the set is appended twice. When its turn comes too late, it is not
+        sent at all. Without a delivery timeout (0) it is sent once.
+        """
+        until = since + self._delivery_timeout_ms / 1000 if self._delivery_timeout_ms else None
+        if until is not None and asyncio.get_running_loop().time() > until:
+            raise RequestTimedOut(
+                f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
+                "messages in front of it were answered"
+            )
+        request = self._request(topic, partition, records, acks)
+        result = await patiently(
+            partial(self._send_or_time_out, request),
+            timeout_ms=self._delivery_timeout_ms,
+            setting="delivery_timeout_ms",
+            until=until,
+            passing=PASSING,
+        )
+        if isinstance(result, RequestTimedOut):
+            raise result
+        return result
+
+    async def _send_or_time_out(self, request: ProduceRequest) -> Appended | RequestTimedOut:
+        response = await self._exchange(request, drop_late=True)
+        try:
+            return self._appended(response, request)
+        except RequestTimedOut as error:
+            # This one is an answer: the set is in the log, only not yet as durable as was asked
+            # for. To send it again would double it.
+            return error
+
+    def _request(self, topic: str, partition: int, records: bytes, acks: int) -> ProduceRequest:
+        return ProduceRequest(
+            acks=acks,
+            timeout_ms=self._ack_timeout_ms,
+            topics=[
+                ProduceTopic(
+                    name=topic, partitions=[ProducePartition(partition=partition, records=records)]
+                )
+            ],
+        )
+
+    async def _exchange(
+        self, request: ProduceRequest, *, drop_late: bool
+    ) -> ProduceResponse | None:
+        """The response; None where there is none, with `acks` 0."""
+        if request.acks == 0:
+            (await self._cluster.connection()).submit_unanswered(PRODUCE, request)
+            return None
+        send = self._cluster.request_or_drop if drop_late else self._cluster.request
+        wait_ms = self._ack_timeout_ms if request.acks == -1 else 0
+        response: ProduceResponse = await send(PRODUCE, request, wait_ms=wait_ms)
+        return response
+
+    def _appended(self, response: ProduceResponse | None, request: ProduceRequest) -> Appended:
+        if response is None:
+            return _UNKNOWN
+        (sent,) = request.topics
+        try:
+            result = partition_result(response.topics, sent.name, sent.partitions[0].partition)
+        except UnknownTopicOrPartition:
+            self._cluster.forget(sent.name)
+            raise
+        append_ms = result.log_append_time_ms
+        return Appended(result.base_offset, None if append_ms == NO_TIMESTAMP else append_ms)

@@ -1,0 +1,104 @@
+"""One `send_batch`: its parts go into the outboxes a few at a time, and come back as one result."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ..protocol.records.layout import Codec
+from .batching import Columns, pieces
+from .encoding import encode
+from .errors import PartlySent
+from .outbox import Batch, Group, Outbox
+from .results import SentBatch, SentRange
+from .room import Room
+
+_AHEAD: Final = 3
+"""Batches of one partition that are encoded and not answered yet: enough for the next one to be
+ready when the answer comes."""
+
+
+async def send_parts(
+    topic: str,
+    parts: Sequence[tuple[Outbox, Columns]],
+    *,
+    room: Room,
+    batch_bytes: int,
+    codec: Codec,
+) -> SentBatch:
+    """Send each outbox its rows. Raises as `Producer.send_batch`."""
+    groups = [Group() for _ in parts]
+    feeding = [
+        _feed(outbox, columns, group, room=room, batch_bytes=batch_bytes, codec=codec)
+        for group, (outbox, columns) in zip(groups, parts, strict=True)
+    ]
+    if len(feeding) == 1:
+        await feeding[0]
+    else:
+        await asyncio.gather(*feeding)
+    return _result(topic, groups)
+
+
+async def _feed(
+    outbox: Outbox,
+    columns: Columns,
+    group: Group,
+    *,
+    room: Room,
+    batch_bytes: int,
+    codec: Codec,
+) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        for piece, size_bytes in pieces(columns, batch_bytes):
+            while group.left >= _AHEAD and group.error is None:
+                await group.next_answer()
+            if not room.take(size_bytes):
+                await room.wait(size_bytes)
+            if group.error is not None:
+                room.give(size_bytes)
+                break
+            batch = Batch(loop.time(), group)
+            batch.keys = list(piece.keys) if piece.keys is not None else [None] * len(piece)
+            batch.values = list(piece.values)
+            batch.times_ms = list(piece.times_ms)
+            batch.size_bytes = size_bytes
+            batch.encoded = encode(piece.keys, piece.values, piece.times_ms, codec)
+            group.left += 1
+            outbox.add_batch(batch)
+            await asyncio.sleep(0)  # so that it goes while the next one is encoded
+    except BaseException as error:
+        # What is not sent yet shall not be sent: nobody waits for it any more.
+        group.stop(error)
+        raise
+    while group.left:
+        await group.next_answer()
+
+
+def _result(topic: str, groups: Sequence[Group]) -> SentBatch:
+    ranges: list[SentRange] = []
+    for group in groups:
+        for partition, count, appended in group.parts:
+            last = ranges[-1] if ranges else None
+            if (
+                last is not None
+                and last.partition == partition
+                and last.append_time_ms == appended.append_time_ms
+                and (
+                    last.base_offset + last.count == appended.base_offset
+                    or last.base_offset == appended.base_offset == -1
+                )
+            ):
+                ranges[-1] = SentRange(
+                    partition, last.base_offset, last.count + count, last.append_time_ms
+                )
+            else:
+                ranges.append(
+                    SentRange(partition, appended.base_offset, count, appended.append_time_ms)
+                )
+    sent = SentBatch(topic, tuple(ranges))
+    error = next((group.error for group in groups if group.error is not None), None)
+    if error is None:
+        return sent
+    if not ranges:
+        raise error
+    raise PartlySent(f"{sent.count} messages of the batch were appended: {error}", sent) from error

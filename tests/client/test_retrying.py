@@ -1,0 +1,204 @@
+"""A producer whose broker goes away, says nothing, or cannot for a while."""
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import pytest
+
+from horolog import ConnectionFailed, LeaderNotAvailable, Producer, RequestTimedOut, StorageError
+from horolog.client.backoff import Backoff
+from horolog.client.patience import patiently
+from horolog.protocol.api.metadata import METADATA
+from horolog.protocol.api.native import RequestHead
+from horolog.protocol.errors import HorologError, InvalidTopic
+
+from .fakes import Log, refusal
+
+
+class Flaky:
+    """A scripted broker that treats the first sets as told, and then takes everything."""
+
+    def __init__(self, *faults: Any) -> None:
+        self.log = Log()
+        self.faults = list(faults)
+
+    async def serve(self, head: RequestHead, body: Any, writer: Any) -> Any:
+        if head.api_key == METADATA.key:
+            return self.log.metadata()
+        if not self.faults:
+            return self.log.append(body)
+        partition, _ = self.log.saw(body)
+        fault = self.faults.pop(0)
+        if fault == "break":
+            writer.transport.abort()
+            return None
+        if fault == "append and break":
+            self.log.sets.pop()
+            self.log.append(body)
+            writer.transport.abort()
+            return None
+        return None if fault == "silence" else refusal(partition, fault)
+
+
+FIRST, SECOND = [b"a"], [b"b", b"c"]
+
+
+async def send_three(address: str, **options: Any) -> list[int]:
+    """One set and then another; the offsets in the order of sending."""
+    async with Producer(address, **options) as producer:
+        first = await producer.enqueue("t", b"a")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiters = [first] + [await producer.enqueue("t", value) for value in SECOND]
+        return [one.offset for one in await asyncio.gather(*waiters)]
+
+
+@pytest.mark.parametrize("fault", ["break", LeaderNotAvailable, StorageError])
+async def test_a_set_that_has_to_go_again_is_not_overtaken(
+    scripted_broker: Any, fault: Any
+) -> None:
+    flaky = Flaky(fault, fault)
+    async with scripted_broker(flaky.serve) as broker:
+        assert await send_three(broker.address) == [0, 1, 2]
+    assert [values for _, values in flaky.log.sets] == [FIRST, FIRST, FIRST, SECOND]
+    assert flaky.log.stored == {0: [b"a", b"b", b"c"]}
+
+
+async def test_a_lost_answer_means_a_second_copy_in_its_place(scripted_broker: Any) -> None:
+    flaky = Flaky("append and break")
+    async with scripted_broker(flaky.serve) as broker:
+        assert await send_three(broker.address) == [1, 2, 3]
+    assert flaky.log.stored == {0: [b"a", b"a", b"b", b"c"]}
+
+
+async def test_a_silent_connection_is_given_up_for_a_new_one(scripted_broker: Any) -> None:
+    flaky = Flaky("silence", "silence")
+    async with scripted_broker(flaky.serve) as broker:
+        assert await send_three(broker.address, request_timeout_ms=50, acks=1) == [0, 1, 2]
+        assert len(broker.connections) == 3
+    assert [values for _, values in flaky.log.sets] == [FIRST, FIRST, FIRST, SECOND]
+
+
+async def test_a_broker_that_answers_nothing_fails_all_in_time(scripted_broker: Any) -> None:
+    flaky = Flaky(*["silence"] * 50)
+    async with (
+        scripted_broker(flaky.serve) as broker,
+        Producer(broker.address, delivery_timeout_ms=300, batch_bytes=1) as producer,
+    ):
+        waiters = [await producer.enqueue("t", b"%d" % n) for n in range(5)]
+        answers = await asyncio.gather(*waiters, return_exceptions=True)
+    assert [type(one) for one in answers] == [RequestTimedOut] * 5
+    assert "delivery_timeout_ms=300" in str(answers[0])
+    assert "not sent: delivery_timeout_ms=300 was over" in str(answers[4])
+    assert len(flaky.log.sets) < 5
+
+
+async def test_a_broker_that_is_gone_fails_all_in_time(scripted_broker: Any) -> None:
+    async with scripted_broker(Flaky().serve) as broker:
+        producer = Producer(broker.address, delivery_timeout_ms=200)
+        await producer.partition_for("t", None)
+    with pytest.raises(ConnectionFailed, match="given up after delivery_timeout_ms=200"):
+        await producer.send("t", b"a")
+    await producer.close()
+
+
+async def test_what_no_waiting_helps_is_told_at_once(scripted_broker: Any) -> None:
+    flaky = Flaky(InvalidTopic)
+    async with scripted_broker(flaky.serve) as broker, Producer(broker.address) as producer:
+        with pytest.raises(InvalidTopic):
+            await producer.send("t", b"a")
+    assert len(flaky.log.sets) == 1
+
+
+async def test_p13_a_timed_out_wait_is_an_answer(scripted_broker: Any) -> None:
+    flaky = Flaky(RequestTimedOut)
+    async with scripted_broker(flaky.serve) as broker, Producer(broker.address) as producer:
+        with pytest.raises(RequestTimedOut, match=r"no$"):
+            await producer.send("t", b"a")
+    assert len(flaky.log.sets) == 1
+
+
+async def test_without_acks_a_lost_connection_is_made_again(scripted_broker: Any) -> None:
+    flaky = Flaky("break")
+    async with scripted_broker(flaky.serve) as broker, Producer(broker.address, acks=0) as producer:
+        await producer.send("t", b"lost")
+        await flaky.log.arrived.wait()
+        flaky.log.arrived.clear()
+        while not flaky.log.stored:
+            await producer.send("t", b"kept")
+    assert set(flaky.log.stored[0]) == {b"kept"}
+
+
+class TestBackoff:
+    def test_it_doubles_up_to_its_limit_with_chance(self) -> None:
+        for seed in range(50):
+            backoff = Backoff(100, 1_000, chance=random.Random(seed))
+            waits = [backoff.next_s() for _ in range(8)]
+            for wait_s, whole_s in zip(waits, (0.1, 0.2, 0.4, 0.8, 1, 1, 1, 1), strict=True):
+                assert whole_s / 2 <= wait_s <= whole_s
+            assert len(set(waits)) == 8
+            backoff.reset()
+            assert backoff.next_s() <= 0.1
+
+    def test_many_failures_are_no_number_too_large(self) -> None:
+        backoff = Backoff()
+        assert max(backoff.next_s() for _ in range(5_000)) <= 2
+
+
+class TestPatience:
+    async def test_the_time_counts_from_the_first_failure(self) -> None:
+        calls = 0
+
+        async def slow_then_gone() -> None:
+            nonlocal calls
+            calls += 1
+            raise ConnectionFailed("gone")
+
+        with pytest.raises(ConnectionFailed, match="gone; given up after x_ms=120"):
+            await patiently(slow_then_gone, timeout_ms=120, setting="x_ms")
+        assert calls >= 2
+
+    async def test_an_end_that_has_passed_is_an_end(self) -> None:
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        before = asyncio.get_running_loop().time() - 1
+        with pytest.raises(RequestTimedOut, match="no answer within x_ms=5"):
+            await patiently(never, timeout_ms=5, setting="x_ms", until=before)
+
+    async def test_a_timeout_of_somebody_else_stays_one(self) -> None:
+        async def somebody() -> None:
+            raise TimeoutError("else")
+
+        with pytest.raises(TimeoutError, match="else"):
+            await patiently(somebody, timeout_ms=5, setting="x_ms")
+
+    async def test_errors_keep_their_class(self) -> None:
+        async def full() -> None:
+            raise StorageError("disk full")
+
+        with pytest.raises(HorologError) as caught:
+            await patiently(full, timeout_ms=0, setting="x_ms", passing=(StorageError,))
+        assert caught.value.message == "disk full; given up after x_ms=0"
+
+
+async def test_one_attempt_to_connect_answers_all_who_wait() -> None:
+    """Fifty senders do not make fifty attempts."""
+    attempts = 0
+
+    async def refuse(_: Any, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with contextlib.AsyncExitStack() as stack:
+            producer = Producer(address, delivery_timeout_ms=0)
+            stack.push_async_callback(producer.close)
+            sends = [producer.send("t", b"a", partition=number) for number in range(50)]
+            answers = await asyncio.gather(*sends, return_exceptions=True)
+        assert {type(one) for one in answers} == {ConnectionFailed}
+        assert attempts == 1
