@@ -7,6 +7,8 @@ import typer
 from .. import __version__
 from ..protocol.records.kernel import FORM
 from .consume import consume
+from .explain import explain
+from .lag import lag
 from .offsets import offsets
 from .output import emit
 from .produce import produce
@@ -63,9 +65,11 @@ def _demo(context: typer.Context) -> None:
 
 
 app.add_typer(topics, name="topic")
+app.add_typer(explain, name="explain")
 app.command()(produce)
 app.command()(consume)
 app.command()(offsets)
+app.command()(lag)
 app.command()(dump)
 app.command()(verify)
 app.command()(repair)

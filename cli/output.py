@@ -78,6 +78,19 @@ def shown_size(size_bytes: int) -> str:
     return f"{size / 1024:.1f} TiB"
 
 
+def shown_span(seconds: float) -> str:
+    """A length of time for people, in its two largest units: `350 ms`, `1 min 5 s`, `7 d 2 h`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        number, left = divmod(left, unit)
+        if number:
+            parts.append(f"{number} {name}")
+    return " ".join(parts[:2])
+
+
 def table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
 ) -> list[str]:

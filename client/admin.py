@@ -57,6 +57,7 @@ from ..protocol.api.offset_fetch import (
 )
 from .client import Client
 from .instants import epoch_ms
+from .lagging import PositionLag, lags_of, position_names
 from .responses import check, partition_result, topic_result
 from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
 from .searching import By, find_offset, offsets_at
@@ -218,6 +219,14 @@ class Admin(Client):
             result.commit_time_ms,
             result.metadata or "",
         )
+
+    async def position_names(self) -> list[str]:
+        """The names under which positions are stored, sorted."""
+        return await position_names(self._cluster)
+
+    async def lag(self, name: str) -> list[PositionLag]:
+        """How far behind its log each position of `name` is; empty when it has none."""
+        return await lags_of(self._cluster, name)
 
     async def _metadata(self, names: Sequence[str]) -> list[MetadataTopicResult]:
         response: MetadataResponse = await self._cluster.request(

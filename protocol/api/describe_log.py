@@ -65,6 +65,10 @@ class DescribeLogPartitionResult:
     segments: list[DescribedSegment] = array(
         DescribedSegment, max_items=MAX_SEGMENTS, default=(), doc="Oldest first."
     )
+    now_ms: int = int64(default=-1, doc="The time that retention goes by.")
+    check_interval_ms: int = int64(
+        default=-1, doc="How often retention looks at the log (`log.retention.check.interval.ms`)."
+    )
 
 
 @message

@@ -44,6 +44,8 @@ def _describe(services: Services, topic: str, partition: int) -> DescribeLogPart
         result.error_code, result.error_message = outcome
     else:
         _fill(result, described, services.trusted_time.caution())
+        result.now_ms = now_ms
+        result.check_interval_ms = services.settings.log_retention_check_interval_ms
     return result
 
 

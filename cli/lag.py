@@ -1,0 +1,82 @@
+"""`horolog lag`: how far named positions are behind, in messages and in seconds."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from ..client.admin import Admin
+from ..client.lagging import PositionLag
+from .errors import CommandFailed
+from .options import DEFAULT_ADDRESS, Json, Server
+from .output import NOTHING, emit, json_line, note, shown_span, table
+
+
+def lag(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of the positions; all names when not given."),
+    ] = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Say how far readers are behind.
+
+    A line for each position that is stored under a name. The lag in seconds is how long ago the
+    first message came that was not read: by its append time, or, marked with ~, by its create
+    time. It is absent when no time is known. The time to catch up is that at the pace of the last
+    minute, and absent while the lag does not shrink.
+    """
+    found = asyncio.run(_ask(server, name))
+    failed = [(owner, one) for owner, one in found if one.lag is None]
+    if as_json:
+        emit(_as_json(owner, one) for owner, one in found)
+    elif found:
+        columns = ("name", "topic", "partition", "position", "messages", "behind", "caught up in")
+        right = columns[2:]
+        emit(table(columns, [_as_row(owner, one) for owner, one in found], right=right))
+    else:
+        emit(["no positions are stored"])
+    for owner, one in failed:
+        note(f"{owner}: {one.topic}-{one.partition}: {one.error}")
+    if failed:
+        raise typer.Exit(1)
+
+
+async def _ask(server: str, name: str | None) -> list[tuple[str, PositionLag]]:
+    async with Admin(server) as admin:
+        if name is None:
+            names = await admin.position_names()
+            return [(one, lag) for one in names for lag in await admin.lag(one)]
+        found = await admin.lag(name)
+        if not found:
+            raise CommandFailed(
+                f"no position is stored under {name!r}; `horolog lag` without a name shows all"
+            )
+        return [(name, lag) for lag in found]
+
+
+def _as_json(name: str, found: PositionLag) -> str:
+    lag = found.lag
+    return json_line(
+        {
+            "name": name,
+            "topic": found.topic,
+            "partition": found.partition,
+            "offset": found.offset,
+            "lag": None if lag is None else lag.messages,
+            "lag_s": None if lag is None else lag.seconds,
+            "estimated": None if lag is None else lag.estimated,
+            "catch_up_s": None if lag is None else lag.catch_up_seconds,
+        }
+    )
+
+
+def _as_row(name: str, found: PositionLag) -> tuple[str, ...]:
+    place = (name, found.topic, str(found.partition), str(found.offset))
+    lag = found.lag
+    if lag is None:
+        return (*place, NOTHING, NOTHING, NOTHING)
+    behind = NOTHING if lag.seconds is None else shown_span(lag.seconds)
+    catch_up = NOTHING if lag.catch_up_seconds is None else shown_span(lag.catch_up_seconds)
+    return (*place, str(lag.messages), f"~{behind}" if lag.estimated else behind, catch_up)

@@ -1,0 +1,92 @@
+"""How far positions are behind, as the broker knows it: one request for many of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..protocol.api.offset_fetch import (
+    LIST_NAMES,
+    LIST_POSITIONS,
+    OFFSET_FETCH,
+    OffsetFetchPartitionResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from ..protocol.errors import NO_ERROR, HorologError, error_from_code
+from ..protocol.lag import Lag
+from .cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLag:
+    """A position in one partition, and how far behind it is."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The next offset to read."""
+    lag: Lag | None
+    """None where the broker could not tell; `error` says why."""
+    error: HorologError | None = None
+
+
+async def position_names(cluster: Cluster) -> list[str]:
+    """The names under which positions are stored, sorted."""
+    names: list[str] = []
+    more = True
+    while more:
+        request = OffsetFetchRequest(
+            group_id="", topics=[], listing=LIST_NAMES, after=names[-1] if names else ""
+        )
+        response: OffsetFetchResponse = await cluster.request(OFFSET_FETCH, request)
+        names += response.names
+        more = response.more
+    return names
+
+
+async def lags_of(cluster: Cluster, name: str) -> list[PositionLag]:
+    """All positions under `name`, by topic and partition; empty when there are none."""
+    found: list[PositionLag] = []
+    more = True
+    while more:
+        after = found[-1].topic if found else ""
+        request = OffsetFetchRequest(
+            group_id=name, topics=[], listing=LIST_POSITIONS, after=after, lag=True
+        )
+        response: OffsetFetchResponse = await cluster.request(OFFSET_FETCH, request)
+        found += _lags(response)
+        more = response.more
+    return found
+
+
+async def lags_at(cluster: Cluster, offsets: Mapping[tuple[str, int], int]) -> list[PositionLag]:
+    """Of offsets by topic and partition, whether they are stored or not.
+
+    Their pace is not known, so there is no time to catch up.
+    """
+    topics: dict[str, OffsetFetchTopic] = {}
+    for (name, partition), offset in offsets.items():
+        topic = topics.setdefault(name, OffsetFetchTopic(name=name, partitions=[], offsets=[]))
+        topic.partitions.append(partition)
+        topic.offsets.append(offset)
+    request = OffsetFetchRequest(group_id="", topics=list(topics.values()), lag=True)
+    return _lags(await cluster.request(OFFSET_FETCH, request))
+
+
+def _lags(response: OffsetFetchResponse) -> list[PositionLag]:
+    return [_lag(topic.name, result) for topic in response.topics for result in topic.partitions]
+
+
+def _lag(topic: str, result: OffsetFetchPartitionResult) -> PositionLag:
+    partition, offset = result.partition, result.committed_offset
+    if result.error_code != NO_ERROR:
+        error = error_from_code(result.error_code, result.error_message)
+        return PositionLag(topic, partition, offset, None, error)
+    lag = Lag(
+        result.lag, _seconds(result.lag_ms), result.lag_estimated, _seconds(result.catch_up_ms)
+    )
+    return PositionLag(topic, partition, offset, lag)
+
+
+def _seconds(ms: int) -> float | None:
+    return None if ms < 0 else ms / 1000

@@ -1,0 +1,100 @@
+"""`horolog explain`: when segments go and what keeps them, how an offset was found."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+import horolog
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Result
+
+Run = Callable[..., Result]
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.fixture
+def ask(
+    run: Run, horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """As `run`, asking a broker of the test's own."""
+    monkeypatch.setenv("HOROLOG_SERVER", horolog_broker.address)
+    return run
+
+
+@pytest.fixture
+def horolog_settings() -> Mapping[str, object]:
+    return {"retention.ms": DAY_MS, "segment.ms": HOUR_MS}
+
+
+def append(broker: BrokerThread, *ages_ms: int) -> None:
+    """Append messages that are so old, with negative ages from the future, a set each."""
+
+    async def run() -> None:
+        async with horolog.Producer(broker.address) as producer:
+            now_ms = broker.clock.now_ms()
+            for age_ms in ages_ms:
+                await producer.send("clicks", b"value", timestamp_ms=now_ms - age_ms)
+
+    asyncio.run(run())
+
+
+def test_each_segment_with_what_pins_it_and_when_it_goes(
+    horolog_broker: BrokerThread, ask: Run
+) -> None:
+    horolog_broker.clock.freeze()
+    now_ms = horolog_broker.clock.now_ms()
+    append(horolog_broker, 5 * HOUR_MS, 4 * HOUR_MS, 4 * HOUR_MS + 1, 2 * HOUR_MS, HOUR_MS - 1)
+    first, second, active = ask("explain", "retention", "clicks", "--json").objects
+    assert [one["base_offset"] for one in (first, second, active)] == [0, 3, 4]
+    assert (first["largest_timestamp_ms"], first["pinned_by_offset"]) == (now_ms - 4 * HOUR_MS, 1)
+    assert first["goes_ms"] == now_ms - 4 * HOUR_MS + DAY_MS + 1
+    assert (first["verdict"], first["ahead_of_clock_ms"]) == ("kept", 0)
+    assert not first["active"]
+    assert active["active"]
+    minute_ms = 60_000
+    assert first["worst_case_ms"] == HOUR_MS + DAY_MS + 5 * minute_ms + minute_ms
+    assert second["waits_for_segment"] is None
+
+
+def test_a_time_in_the_future_is_told_in_words(horolog_broker: BrokerThread, ask: Run) -> None:
+    horolog_broker.clock.freeze()
+    append(horolog_broker, 0, -10 * DAY_MS, 0, -DAY_MS)
+    objects = ask("explain", "retention", "clicks", "--json").objects
+    assert [one["ahead_of_clock_ms"] for one in objects] == [0, 10 * DAY_MS]
+    append(horolog_broker, -12 * DAY_MS, 0)
+    told = ask("explain", "retention", "clicks").out
+    assert (
+        "The message at offset 1 has a time 10 d in the future, so segment 1 and 1 behind it "
+        "cannot go before"
+    ) in told
+    assert "message.timestamp.after.max.ms" in told
+
+
+def test_a_segment_waits_for_an_older_one(horolog_broker: BrokerThread, ask: Run) -> None:
+    append(horolog_broker, -2 * HOUR_MS)
+
+    async def roll() -> None:
+        async with horolog.Admin(horolog_broker.address) as admin:
+            await admin.alter_topic("clicks", {"segment.bytes": "50"})
+
+    asyncio.run(roll())
+    append(horolog_broker, HOUR_MS)
+    first, second = ask("explain", "retention", "clicks", "--json").objects
+    assert second["waits_for_segment"] == first["base_offset"] == 0
+    assert second["goes_ms"] == first["goes_ms"]
+
+
+def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> None:
+    ask("topic", "create", "kept", "--set", "retention.ms=-1", "--set", "retention.bytes=4096")
+    (only,) = ask("explain", "retention", "kept", "--json").objects
+    assert (only["goes_ms"], only["worst_case_ms"]) == (None, None)
+    told = ask("explain", "retention", "kept").out
+    assert "retention.ms is off" in told
+    assert "retention.bytes is 4.0 KiB" in told
+
+
+def test_a_topic_that_does_not_exist(ask: Run) -> None:
+    assert "nowhere" in ask("explain", "retention", "nowhere", code=1).err
