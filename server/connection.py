@@ -190,7 +190,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._working = True
         try:
-            self._write()
+            if self._answers or self._sender:
+                self._write()
             while self._frames and not self._stuck:
                 self._handle_frames()
                 self._write()

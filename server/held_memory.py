@@ -47,8 +47,9 @@ class HeldMemory:
 
     def has_room(self, work: Callable[[], None]) -> bool:
         """Whether more may be held. If not, `work` is called soon, when that may have changed."""
-        given_up = sum(self._given_up.values())
-        if not given_up or self.total_bytes + given_up <= self._limit_bytes:
+        if not self._given_up:
+            return True
+        if self.total_bytes + sum(self._given_up.values()) <= self._limit_bytes:
             return True
         self._waiting[work] = None
         return False
