@@ -1,4 +1,4 @@
-"""`horolog explain`: why messages are still there, and how an offset was found."""
+"""`horolog explain`; of its commands `retention`: why messages are still there."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ import typer
 from ..client.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.describe_log import DescribedSegment, DescribeLogPartitionResult
+from .explain_offset import offset
 from .options import DEFAULT_ADDRESS, Json, Partition, Server, TopicName
 from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table
 
@@ -74,6 +75,9 @@ def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
         ahead_ms = max(segment.largest_timestamp_ms - log.now_ms, 0)
         found.append(Outlook(segment, goes_ms, held_by, ahead_ms))
     return found
+
+
+explain.command()(offset)
 
 
 @explain.command()

@@ -42,22 +42,10 @@ from ..protocol.api.metadata import (
     MetadataTopic,
     MetadataTopicResult,
 )
-from ..protocol.api.offset_commit import (
-    OFFSET_COMMIT,
-    OffsetCommitPartition,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitTopic,
-)
-from ..protocol.api.offset_fetch import (
-    OFFSET_FETCH,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
 from .client import Client
 from .instants import epoch_ms
 from .lagging import PositionLag, lags_of, position_names
+from .positions import Position, commit, committed
 from .responses import check, partition_result, topic_result
 from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
 from .searching import By, find_offset, offsets_at
@@ -167,11 +155,16 @@ class Admin(Client):
                 epoch_ms(None, target, check_units=self._check_units)
         return await offsets_at(self._cluster, topic, partition, targets)
 
-    async def describe_log(self, topic: str, partition: int = 0) -> DescribeLogPartitionResult:
-        """Offsets, segments and what retention says of them."""
+    async def describe_log(
+        self, topic: str, partition: int = 0, *, at_ms: int | None = None
+    ) -> DescribeLogPartitionResult:
+        """Offsets, segments and what retention says of them; and how a search for `at_ms` goes."""
         response: DescribeLogResponse = await self._cluster.request(
             DESCRIBE_LOG,
-            DescribeLogRequest(topics=[DescribeLogTopic(name=topic, partitions=[partition])]),
+            DescribeLogRequest(
+                topics=[DescribeLogTopic(name=topic, partitions=[partition])],
+                at_ms=-1 if at_ms is None else at_ms,
+            ),
         )
         return partition_result(response.topics, topic, partition)
 
@@ -186,39 +179,13 @@ class Admin(Client):
         metadata: str = "",
     ) -> None:
         """Remember `offset` as the next one to read, under `name`; durable on return."""
-        position = OffsetCommitPartition(
-            partition=partition,
-            committed_offset=offset,
-            committed_metadata=metadata,
-            timestamp_ms=-1 if timestamp_ms is None else timestamp_ms,
-        )
-        response: OffsetCommitResponse = await self._cluster.request(
-            OFFSET_COMMIT,
-            OffsetCommitRequest(
-                group_id=name, topics=[OffsetCommitTopic(name=topic, partitions=[position])]
-            ),
-        )
-        partition_result(response.topics, topic, partition)
+        position = Position(topic, partition, offset, timestamp_ms, metadata)
+        await commit(self._cluster, name, [position])
 
     async def position(self, name: str, topic: str, partition: int = 0) -> CommittedPosition | None:
         """The position committed last under `name`; None when there is none."""
-        response: OffsetFetchResponse = await self._cluster.request(
-            OFFSET_FETCH,
-            OffsetFetchRequest(
-                group_id=name, topics=[OffsetFetchTopic(name=topic, partitions=[partition])]
-            ),
-        )
-        result = partition_result(response.topics, topic, partition)
-        if result.committed_offset == -1:
-            return None
-        return CommittedPosition(
-            topic,
-            partition,
-            result.committed_offset,
-            None if result.timestamp_ms == -1 else result.timestamp_ms,
-            result.commit_time_ms,
-            result.metadata or "",
-        )
+        found = await committed(self._cluster, name, [(topic, partition)])
+        return found[topic, partition]
 
     async def position_names(self) -> list[str]:
         """The names under which positions are stored, sorted."""

@@ -29,6 +29,9 @@ class DescribeLogTopic:
 @message
 class DescribeLogRequest:
     topics: list[DescribeLogTopic] = array(DescribeLogTopic, max_items=MAX_TOPICS)
+    at_ms: int = int64(
+        default=-1, doc="A time to search, to be told how that went; -1 searches nothing."
+    )
 
 
 @message
@@ -53,6 +56,30 @@ class DescribedSegment:
 
 
 @message
+class DescribedSearch:
+    offset: int = int64(
+        doc="First message of the time or later, in offset order; -1 when there is none."
+    )
+    timestamp_ms: int = int64(doc="Its timestamp; -1 when there is none.")
+    segments: int = int32(doc="How many segments the log has.")
+    ruled_out: int = int32(
+        doc="How many of them, the oldest, have no message of that time or later."
+    )
+    base_offset: int = int64(
+        default=-1, doc="The segment that has the message; -1 when there is none, as in all below."
+    )
+    entry_timestamp_ms: int = int64(
+        default=-1, doc="The entry of its time index that was used; -1 when none was."
+    )
+    entry_offset: int = int64(
+        default=-1, doc="No message below this offset is later than the entry's timestamp."
+    )
+    start_offset: int = int64(default=-1, doc="Where reading began.")
+    start_position: int = int64(default=-1, doc="The same as a byte of the log file.")
+    read_bytes: int = int64(default=-1, doc="Bytes from there to the message.")
+
+
+@message
 class DescribeLogPartitionResult:
     partition: int = int32(doc="Partition.")
     error_code: int = int16(default=0, doc="0 when the log could be described.")
@@ -68,6 +95,9 @@ class DescribeLogPartitionResult:
     now_ms: int = int64(default=-1, doc="The time that retention goes by.")
     check_interval_ms: int = int64(
         default=-1, doc="How often retention looks at the log (`log.retention.check.interval.ms`)."
+    )
+    search: list[DescribedSearch] = array(
+        DescribedSearch, max_items=1, default=(), doc="How the search for `at_ms` went, if asked."
     )
 
 

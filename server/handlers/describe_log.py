@@ -1,13 +1,20 @@
 """describe-log: the segments of partitions, and what retention says of each."""
 
+from collections.abc import Callable
+
 from ...protocol.api.describe_log import (
+    DescribedSearch,
     DescribedSegment,
     DescribeLogPartitionResult,
     DescribeLogRequest,
     DescribeLogResponse,
     DescribeLogTopicResult,
 )
+from ...protocol.errors import NO_ERROR
 from ...storage.description import LogDescription, SegmentDescription
+from ...storage.log import Log
+from ...storage.search import Found
+from ..work import Turns
 from .base import Call, Later, Services
 from .preparing import after_preparing
 
@@ -28,10 +35,55 @@ def handle(
             ]
         )
 
+    if request.at_ms >= 0:
+        task = services.work.start(_with_searches(services, request, answer))
+        return Later(task, task.result)
     unprepared = services.logs.unprepared(
         (topic.name, partition) for topic in request.topics for partition in topic.partitions
     )
     return after_preparing(services, unprepared, answer) if unprepared else answer()
+
+
+async def _with_searches(
+    services: Services, request: DescribeLogRequest, answer: Callable[[], DescribeLogResponse]
+) -> DescribeLogResponse:
+    """What `answer` gives, and how the search for a time went in each partition."""
+    partitions = [(topic.name, number) for topic in request.topics for number in topic.partitions]
+    await services.logs.prepare(services.logs.unprepared(partitions))
+    response = answer()
+    turns = Turns(services.work.time)
+    for topic in response.topics:
+        for result in topic.partitions:
+            if result.error_code != NO_ERROR:
+                continue
+            try:
+                log = services.logs.find(topic.name, result.partition)
+                search = log.find_time(request.at_ms)
+                while not search.step():
+                    await turns.give_way()
+                result.search = [_search(search.result, log, request.at_ms)]
+            except Exception as error:
+                outcome = services.outcomes.of(error, api="describe-log")
+                result.error_code, result.error_message = outcome
+    return response
+
+
+def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
+    trail = log.search_trail(at_ms, found)
+    searched = DescribedSearch(
+        offset=-1 if found is None else found.offset,
+        timestamp_ms=-1 if found is None else found.timestamp_ms,
+        segments=trail.segments,
+        ruled_out=trail.ruled_out,
+    )
+    if trail.segment is not None:
+        searched.base_offset = trail.segment.base_offset
+        searched.start_offset = trail.start_offset
+        searched.start_position = trail.start_position
+        searched.read_bytes = trail.read_bytes
+    if trail.entry is not None:
+        searched.entry_timestamp_ms, searched.entry_offset = trail.entry
+    return searched
 
 
 def _describe(services: Services, topic: str, partition: int) -> DescribeLogPartitionResult:

@@ -98,3 +98,31 @@ def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> Non
 
 def test_a_topic_that_does_not_exist(ask: Run) -> None:
     assert "nowhere" in ask("explain", "retention", "nowhere", code=1).err
+
+
+def test_how_an_offset_was_found(horolog_broker: BrokerThread, ask: Run) -> None:
+    horolog_broker.clock.freeze()
+    now_ms = horolog_broker.clock.now_ms()
+    ask("topic", "create", "clicks", "--set", "index.interval.bytes=0")
+    append(horolog_broker, 5 * HOUR_MS, 3 * HOUR_MS, 3 * HOUR_MS - 1, 3 * HOUR_MS - 2, HOUR_MS)
+    at_ms = now_ms - 3 * HOUR_MS + 2
+    (found,) = ask("explain", "offset", "clicks", "--at", str(at_ms), "--json").objects
+    assert (found["offset"], found["timestamp_ms"]) == (3, at_ms)
+    assert (found["segments"], found["ruled_out"], found["segment"]) == (3, 1, 1)
+    assert found["entry_timestamp_ms"] < at_ms
+    assert found["start_offset"] == found["entry_offset"]
+    assert found["read_bytes"] == 39 * (3 - found["start_offset"])
+    told = ask("explain", "offset", "clicks", "--at", str(at_ms)).out
+    assert "clicks-0: 1 of 3 segments have no message of" in told
+    assert "Offset 3, of" in told
+
+
+def test_an_offset_of_a_time_behind_all_messages(horolog_broker: BrokerThread, ask: Run) -> None:
+    append(horolog_broker, HOUR_MS)
+    (found,) = ask("explain", "offset", "clicks", "--at", "now", "--json").objects
+    assert (found["offset"], found["segment"], found["ruled_out"]) == (None, None, 1)
+    assert "the next offset is 1" in ask("explain", "offset", "clicks", "--at", "now").out
+
+
+def test_a_time_without_a_zone_is_wrong_usage(ask: Run) -> None:
+    assert "has no zone" in ask("explain", "offset", "a", "--at", "2016-11-14", code=2).err
