@@ -29,8 +29,9 @@ from .preparing import after_preparing
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
 
-STRETCH_BYTES = 32 * 1024
-"""From here on it is quicker to have the system send bytes from their file than to read them."""
+STRETCH_BYTES = 128 * 1024
+"""From here on it is quicker to have the system send bytes from their file than to read them: at 64
+KiB it takes 1.4 times the processor time of reading, at 1 MiB less than a fifth."""
 
 MAX_STRETCHES = 16
 """Record sets of one answer that are sent from their files: each needs a handle."""

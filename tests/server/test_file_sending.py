@@ -132,11 +132,11 @@ async def test_the_bytes_are_those_of_a_copy(
 
 async def test_several_partitions_and_what_stands_between_them(client: Wire) -> None:
     await client.call(create_topic("a", partitions=20))
-    sets = [message_set(NOW, value=bytes([number]) * 40_000) for number in range(20)]
+    sets = [message_set(NOW, value=bytes([number]) * 140_000) for number in range(20)]
     for number, record_set in enumerate(sets):
         await client.call(produce("a", record_set, partition=number))
     places = [(number, 0) for number in range(20)] + [(99, 0)]
-    *found, unknown = results(await client.call(fetch("a", *places)))
+    *found, unknown = results(await client.call(fetch("a", *places, max_bytes=1 << 24)))
     assert [each.records for each in found] == sets
     assert unknown.error_code
 
