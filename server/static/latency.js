@@ -6,7 +6,7 @@ import { count, span } from "/static/format.js";
 
 const COLUMNS = 150;
 const ROW = 10;
-const SHOWN_ROW = 17;
+const SHOWN_ROW = 18;
 
 const histories = new Map();
 

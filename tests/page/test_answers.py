@@ -1,0 +1,379 @@
+"""The JSON behind the page: true, bounded, and only for the page."""
+
+import asyncio
+import json
+
+import pytest
+
+from horolog.protocol.api.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from horolog.protocol.records.latency import latency_bucket
+from horolog.protocol.records.layout import Codec
+from horolog.server.broker import Broker
+from horolog.server.page.hosts import is_own_host
+from horolog.server.page.messages import LARGEST_READ_BYTES, OPENED_BYTES, show_bytes
+from horolog.server.page.routes import ANSWERS, AT_WORK
+from horolog.storage.log import Log
+from horolog.testing.clock import ManualClock
+from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
+from horolog.testing.wire import Wire
+
+from .conftest import Get
+
+NOW = ManualClock().now_ms()
+MESSAGE_BYTES = len(message_set(NOW))
+
+
+async def test_topics_are_what_the_broker_counts(
+    broker: Broker, client: Wire, get: Get, clock: ManualClock
+) -> None:
+    await client.call(create_topic("a", partitions=2, retention_ms=1000, segment_bytes=100))
+    for partition, latency in ((0, 3), (0, 700), (1, 700)):
+        record_set = message_set(NOW - latency)
+        await client.call(produce("a", record_set, partition=partition))
+    answer = (await get("/page/topics")).body
+    assert answer["now_ms"] == NOW
+    (topic,) = answer["topics"]
+    assert (topic["name"], topic["partitions"], topic["messages"]) == ("a", 2, 3)
+    assert (topic["size_bytes"], topic["segments"]) == (3 * MESSAGE_BYTES, 2)
+    assert (topic["timestamp_type"], topic["retention_ms"]) == ("CreateTime", 1000)
+    assert (topic["appended"], topic["largest_latency_ms"], topic["problem"]) == (3, 700, "")
+    counts = [0] * (len(answer["latency_buckets_ms"]) + 1)
+    counts[latency_bucket(3)] = 1
+    counts[latency_bucket(700)] = 2
+    assert topic["latency_counts"] == counts
+
+
+async def test_many_topics_come_page_by_page(broker: Broker, client: Wire, get: Get) -> None:
+    wanted = [f"t{number:03}" for number in range(230)]
+    for name in wanted:
+        broker.directory.create_topic(name, 1, {})
+    names: list[str] = []
+    sizes = []
+    after = ""
+    while after is not None:
+        answer = (await get("/page/topics", after=after)).body
+        sizes.append(len(answer["topics"]))
+        names += [topic["name"] for topic in answer["topics"]]
+        after = answer["next"]
+    assert (names, sizes) == (wanted, [100, 100, 30])
+    some = (await get("/page/topics", like="22", limit=5)).body
+    assert [topic["name"] for topic in some["topics"]] == ["t022", "t122", "t220", "t221", "t222"]
+    assert (some["matching"], some["topic_count"], some["next"]) == (12, 230, "t222")
+
+
+async def test_a_topic_of_many_partitions_ends_an_answer(
+    broker: Broker, client: Wire, get: Get
+) -> None:
+    for name in ("a", "b"):
+        broker.directory.create_topic(name, 1001, {})
+    answer = (await get("/page/topics")).body
+    assert [topic["name"] for topic in answer["topics"]] == ["a"]
+    assert answer["next"] == "a"
+
+
+async def test_a_log_that_takes_no_appends_is_told(get: Get, broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW)))
+    path = broker.directory.log("a", 0).segments[0].log_path
+    path.rename(path.with_suffix(".elsewhere"))
+    await client.call(produce("a", message_set(NOW), acks=-1))
+    (topic,) = (await get("/page/topics")).body["topics"]
+    assert "somebody removed the log's files" in topic["problem"]
+    await client.call(DeleteTopicsRequest(topic_names=["a"]))
+
+
+async def test_segments_are_those_of_describe_log(client: Wire, get: Get) -> None:
+    await client.call(create_topic("a", segment_bytes=MESSAGE_BYTES, retention_ms=10_000))
+    times = [NOW - 9000, NOW - 5000, NOW + 5000]
+    for time in times:
+        await client.call(produce("a", message_set(time)))
+    answer = (await get("/page/segments", topic="a", partition=0)).body
+    request = DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=[0])])
+    described = result(await client.call(request)).segments
+    assert len(described) == 3
+    for shown, segment in zip(answer["segments"], described, strict=True):
+        for name in ("base_offset", "next_offset", "verdict", "reason", "expires_ms", "active"):
+            assert shown[name] == getattr(segment, name)
+    assert [shown["largest_ms"] for shown in answer["segments"]] == times
+    assert [shown["first_ms"] for shown in answer["segments"]] == times
+
+
+async def test_segments_come_by_the_hundred(client: Wire, get: Get) -> None:
+    await client.call(create_topic("a", segment_bytes=MESSAGE_BYTES, retention_ms=-1))
+    for number in range(130):
+        await client.call(produce("a", message_set(NOW + number)))
+    newest = (await get("/page/segments", topic="a")).body
+    assert (newest["segment_count"], newest["older"], newest["newer"]) == (130, 30, 0)
+    assert [one["base_offset"] for one in newest["segments"]] == list(range(30, 130))
+    older = (await get("/page/segments", topic="a", before=30)).body
+    assert [one["base_offset"] for one in older["segments"]] == list(range(30))
+    assert (older["older"], older["newer"]) == (0, 100)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+async def test_messages_from_an_offset_and_the_latest(client: Wire, get: Get, codec: Codec) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(*range(NOW - 30, NOW), codec=codec)))
+    latest = (await get("/page/messages", topic="a", limit=3)).body
+    assert [one["offset"] for one in latest["messages"]] == [27, 28, 29]
+    assert latest["messages"][0] == {
+        "offset": 27,
+        "timestamp_ms": NOW - 3,
+        "timestamp_type": "CreateTime",
+        "append_time_ms": NOW,
+        "key": None,
+        "value": {"text": "hello", "bytes": 5, "cut": False},
+    }
+    assert (latest["next_offset"], latest["end_offset"]) == (30, 30)
+    some = (await get("/page/messages", topic="a", from_=4, limit=2)).body
+    assert [one["offset"] for one in some["messages"]] == [4, 5]
+    assert some["next_offset"] == 6
+    assert (await get("/page/messages", topic="a", from_=10**9)).body["messages"] == []
+
+
+async def test_what_is_too_large_is_passed_over(client: Wire, get: Get) -> None:
+    await client.call(create_topic("a", max_message_bytes=10 * OPENED_BYTES))
+    large = message_set(NOW, value=bytes(LARGEST_READ_BYTES))
+    unfolding = message_set(NOW, value=bytes(OPENED_BYTES), codec=Codec.GZIP)
+    for record_set in (large, unfolding, message_set(NOW)):
+        await client.call(produce("a", record_set))
+    first = (await get("/page/messages", topic="a", from_=0)).body
+    assert (first["messages"], first["next_offset"]) == ([], 1)
+    assert "too many to be shown" in first["problem"]
+    second = (await get("/page/messages", topic="a", from_=1)).body
+    assert (second["messages"], second["next_offset"]) == ([], 2)
+    assert "more than 4 MiB" in second["problem"]
+    third = (await get("/page/messages", topic="a", from_=2)).body
+    assert [one["offset"] for one in third["messages"]] == [2]
+
+
+async def test_a_damaged_message_stops_the_page_there(
+    broker: Broker, client: Wire, get: Get
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(3):
+        await client.call(produce("a", message_set(NOW)))
+    path = broker.directory.log("a", 0).segments[0].log_path
+    data = bytearray(path.read_bytes())
+    data[2 * MESSAGE_BYTES - 1] ^= 1
+    path.write_bytes(data)
+    answer = (await get("/page/messages", topic="a", from_=0)).body
+    assert ([one["offset"] for one in answer["messages"]], answer["next_offset"]) == ([0], None)
+    assert "CRC" in answer["problem"]
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (None, None),
+        (b"", {"text": "", "bytes": 0, "cut": False}),
+        (b"a\tb\n", {"text": "a\tb\n", "bytes": 4, "cut": False}),
+        ("Zürich".encode(), {"text": "Zürich", "bytes": 7, "cut": False}),
+        (b"\xff\x01", {"hex": "ff 01", "bytes": 2, "cut": False}),
+        (b"a\0b", {"hex": "61 00 62", "bytes": 3, "cut": False}),
+        (b"a\xc3", {"hex": "61 c3", "bytes": 2, "cut": False}),
+        (b"x" * 2001, {"text": "x" * 2000, "bytes": 2001, "cut": True}),
+        (("é" * 5000).encode(), {"text": "é" * 2000, "bytes": 10_000, "cut": True}),
+        (("€" * 5000).encode(), {"text": "€" * 2000, "bytes": 15_000, "cut": True}),
+        (b"\0" * 257, {"hex": " ".join(["00"] * 256), "bytes": 257, "cut": True}),
+    ],
+)
+def test_bytes_are_shown_as_text_or_hexadecimal(data: bytes | None, shown: object) -> None:
+    assert show_bytes(data) == shown
+
+
+async def test_a_time_is_found_as_by_list_offsets_and_explained(client: Wire, get: Get) -> None:
+    await client.call(create_topic("a", segment_bytes=40 * MESSAGE_BYTES, index_interval_bytes=100))
+    for number in range(100):
+        late = 5000 if number % 7 == 0 else 0
+        await client.call(produce("a", message_set(NOW + 1000 * number - late)))
+    for target in (NOW - 10_000, NOW + 3, NOW + 41_500, NOW + 98_000, NOW + 99_001):
+        wanted = result(await client.call(list_offsets("a", (0, target))))
+        answer = (await get("/page/find", topic="a", at=target)).body
+        offset = None if wanted.offset < 0 else wanted.offset
+        assert (answer["offset"], answer["target_ms"]) == (offset, target)
+        how = answer["how"]
+        assert how["segments"] == 3
+        if offset is None:
+            assert (how["ruled_out"], answer["message"]) == (3, None)
+            continue
+        assert answer["message"]["offset"] == offset
+        assert how["segment"] == offset // 40 * 40
+        assert how["ruled_out"] == offset // 40
+        assert how["start_offset"] <= offset
+        assert how["start_byte"] == (how["start_offset"] - how["segment"]) * MESSAGE_BYTES
+        assert how["read_bytes"] == (offset - how["start_offset"]) * MESSAGE_BYTES
+        if how["entry"] is not None:
+            assert how["entry"][0] < target
+            assert how["entry"][1] == how["start_offset"]
+
+
+async def test_a_search_by_append_time(client: Wire, get: Get, clock: ManualClock) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(3):
+        await client.call(produce("a", message_set(NOW - 10**6)))
+        clock.advance(1000)
+    answer = (await get("/page/find", topic="a", at=NOW + 1, by="append")).body
+    assert (answer["offset"], answer["timestamp_ms"], answer["how"]) == (1, NOW + 1000, None)
+
+
+async def test_consumers_with_their_lag(
+    broker: Broker, client: Wire, get: Get, clock: ManualClock
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(4):
+        await client.call(produce("a", message_set(NOW - 500)))
+        clock.advance(1000)
+    for name, offset in (("far", 1), ("near", 3), ("there", 4)):
+        position = OffsetCommitPartition(partition=0, committed_offset=offset)
+        topics = [OffsetCommitTopic(name="a", partitions=[position])]
+        await client.call(OffsetCommitRequest(group_id=name, topics=topics))
+    answer = (await get("/page/consumers")).body
+    assert [
+        (one["name"], one["offset"], one["messages"], one["seconds"], one["estimated"])
+        for one in answer["consumers"]
+    ] == [("far", 1, 3, 3.0, False), ("near", 3, 1, 1.0, False), ("there", 4, 0, 0.0, False)]
+    assert (answer["count"], answer["left_out"]) == (3, 0)
+    assert (await get("/page/consumers", topic="b")).body["consumers"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("/page/find", {"topic": "a", "at": "2016-11-14T17:24:00"}, "no zone"),
+        ("/page/find", {"topic": "a", "at": "1479144272"}, "looks like seconds"),
+        ("/page/find", {"topic": "a"}, "at is missing"),
+        ("/page/find", {"topic": "a", "at": "now", "by": "x"}, "by is 'x'"),
+        ("/page/messages", {"topic": "a", "limit": "51"}, "from 0 to 50"),
+        ("/page/messages", {"topic": "a", "from_": "-1"}, "'-1'"),
+        ("/page/messages", {"topic": "a", "from_": "1_0"}, "'1_0'"),
+        ("/page/messages", {"topic": "a", "from_": "٣"}, "from 0"),
+        ("/page/messages", {"topic": "a", "from_": str(2**63)}, "from 0"),
+        ("/page/segments", {}, "topic is missing"),
+        ("/page/topics", {"like": "x" * 301}, "301 characters"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_in_words(
+    client: Wire, get: Get, path: str, query: dict[str, str], said: str
+) -> None:
+    await client.call(create_topic("a"))
+    answer = await get(path, **query)
+    assert answer.status == 400
+    assert said in answer.body["error"]
+
+
+@pytest.mark.parametrize("name", ["segments", "messages", "find"])
+async def test_what_does_not_exist(client: Wire, get: Get, name: str) -> None:
+    await client.call(create_topic("a"))
+    for query in ({"topic": "b"}, {"topic": "a", "partition": 1}):
+        answer = await get(f"/page/{name}", at="now", **query)
+        assert answer.status == 404
+        assert "error" in answer.body
+    assert (await get("/page/topics")).body["topic_count"] == 1
+
+
+async def test_the_page_changes_nothing(get: Get) -> None:
+    for path in ("/", "/static/main.js", *(f"/page/{name}" for name in ANSWERS)):
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert (await get(path, method=method)).status == 405
+
+
+async def test_files_are_sent_with_strict_headers(get: Get) -> None:
+    page = await get("/")
+    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    for path in ("/static/main.js", "/static/style.css", "/page/topics"):
+        answer = await get(path)
+        assert answer.status == 200
+        assert answer.headers["Content-Security-Policy"] == policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+    again = await get("/", headers={"If-None-Match": page.headers["ETag"]})
+    assert (again.status, again.text) == (304, "")
+    for missing in ("/static/none.js", "/static/..%2fhttp.py", "/static/../broker.py"):
+        assert (await get(missing)).status == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/page/topics"])
+async def test_a_name_that_somebody_else_may_own_is_refused(get: Get, path: str) -> None:
+    refused = await get(path, headers={"Host": "evil.example:7071"})
+    assert refused.status == 403
+    assert "evil.example" in refused.text
+    assert (await get(path, headers={"Host": "localhost:7071"})).status == 200
+    # Those who scrape may use any name: they are no browsers.
+    assert (await get("/metrics", headers={"Host": "evil.example"})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1:7071", True),
+        ("[::1]:7071", True),
+        ("[::1]", True),
+        ("192.168.1.5", True),
+        ("localhost", True),
+        ("BROKER:7071", True),
+        ("broker.local.", True),
+        ("horolog.default.svc.cluster.local:7071", True),
+        ("example.com", False),
+        ("example.com:7071", False),
+        ("127.0.0.1.example.com", False),
+        ("local", True),
+        ("", False),
+        (":7071", False),
+        ("a:b:c.com", False),
+        ("[::1", True),
+    ],
+)
+def test_names_that_are_the_machines_own(host: str, own: bool) -> None:
+    assert is_own_host(host) is own
+
+
+async def test_other_sites_get_no_json(get: Get) -> None:
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        assert (await get("/page/topics", headers={"Sec-Fetch-Site": site})).status == status
+
+
+async def test_few_requests_are_worked_on_at_a_time(
+    broker: Broker, client: Wire, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW)))
+    gate, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(self: object, call: object) -> None:
+        arrived.release()
+        await gate.wait()
+
+    log = broker.directory.log("a", 0)
+    monkeypatch.setattr(Log, "prepared", property(lambda self: self is not log or gate.is_set()))
+    monkeypatch.setattr(broker.services.logs, "prepare", lambda logs: slow(broker, logs))
+    waiting = [asyncio.ensure_future(get("/page/messages", topic="a")) for _ in range(AT_WORK)]
+    for _ in waiting:
+        await arrived.acquire()
+    refused = await get("/page/topics")
+    assert (refused.status, str(AT_WORK) in refused.body["error"]) == (503, True)
+    gate.set()
+    assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+    assert (await get("/page/topics")).status == 200
+
+
+async def test_something_unexpected_is_told_without_its_details(
+    broker: Broker, client: Wire, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    monkeypatch.setattr(Log, "find_time", lambda *_: 1 // 0)
+    answer = await get("/page/find", topic="a", at="now")
+    assert answer.status == 500
+    assert json.loads(answer.text) == {
+        "error": "the broker met something unexpected; its log says what"
+    }
