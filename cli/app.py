@@ -7,6 +7,7 @@ import typer
 from .. import __version__
 from ..protocol.records.kernel import FORM
 from .consume import consume
+from .doctor import doctor
 from .explain import explain
 from .lag import lag
 from .offsets import offsets
@@ -70,6 +71,7 @@ app.command()(produce)
 app.command()(consume)
 app.command()(offsets)
 app.command()(lag)
+app.command()(doctor)
 app.command()(dump)
 app.command()(verify)
 app.command()(repair)

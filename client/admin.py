@@ -22,6 +22,11 @@ from ..protocol.api.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from ..protocol.api.describe_broker import (
+    DESCRIBE_BROKER,
+    DescribeBrokerRequest,
+    DescribeBrokerResponse,
+)
 from ..protocol.api.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -167,6 +172,13 @@ class Admin(Client):
             ),
         )
         return partition_result(response.topics, topic, partition)
+
+    async def describe_broker(self) -> DescribeBrokerResponse:
+        """What the broker knows of itself and of its machine."""
+        response: DescribeBrokerResponse = await self._cluster.request(
+            DESCRIBE_BROKER, DescribeBrokerRequest()
+        )
+        return response
 
     async def commit_position(
         self,

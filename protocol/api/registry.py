@@ -8,6 +8,7 @@ from .alter_configs import ALTER_CONFIGS
 from .api_versions import API_VERSIONS
 from .create_topics import CREATE_TOPICS
 from .delete_topics import DELETE_TOPICS
+from .describe_broker import DESCRIBE_BROKER
 from .describe_configs import DESCRIBE_CONFIGS
 from .describe_log import DESCRIBE_LOG
 from .fetch import FETCH
@@ -34,6 +35,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_CONFIGS,
             ALTER_CONFIGS,
             DESCRIBE_LOG,
+            DESCRIBE_BROKER,
         )
     }
 )

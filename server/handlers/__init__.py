@@ -8,6 +8,7 @@ from ...protocol.api.alter_configs import ALTER_CONFIGS
 from ...protocol.api.api_versions import API_VERSIONS
 from ...protocol.api.create_topics import CREATE_TOPICS
 from ...protocol.api.delete_topics import DELETE_TOPICS
+from ...protocol.api.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.describe_log import DESCRIBE_LOG
 from ...protocol.api.fetch import FETCH
@@ -18,6 +19,7 @@ from ...protocol.api.offset_fetch import OFFSET_FETCH
 from ...protocol.api.produce import PRODUCE
 from .api_versions import handle as answer_api_versions
 from .base import Handler, HandlerOfMany
+from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
 from .fetch import handle as fetch
 from .list_offsets import handle as list_offsets
@@ -45,6 +47,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         OFFSET_FETCH.key: fetch_positions,
         API_VERSIONS.key: answer_api_versions,
         DESCRIBE_LOG.key: describe_log,
+        DESCRIBE_BROKER.key: describe_broker,
     }
 )
 """Handlers by api key."""

@@ -1,0 +1,233 @@
+"""`horolog doctor`: looks for what is wrong around a broker, and says what to do about it."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from .. import __version__
+from ..client.admin import Admin
+from ..client.errors import ConnectionFailed
+from ..clock import SystemClock
+from ..protocol.api.describe_broker import DescribeBrokerResponse
+from ..protocol.errors import RequestTimedOut, UnsupportedVersion
+from ..storage.files import SystemFiles
+from ..storage.verify import verify
+from .errors import WrongUsage
+from .options import DEFAULT_ADDRESS, Json, Server
+from .output import emit, json_line, shown_size, shown_span, table
+
+CLOCK_PROBLEM_SECONDS: Final = 1.0
+"""Clocks further apart than this make times of messages useless for comparing machines."""
+
+DISK_PROBLEM_SHARE: Final = 0.02
+DISK_WARNING_SHARE: Final = 0.10
+"""Of the disk that is free."""
+
+_PROBES: Final = 5
+"""Questions about the clock; the one that was answered fastest tells most exactly."""
+
+
+class Verdict(StrEnum):
+    """How serious a finding is. Only a problem makes the exit code 1."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    verdict: Verdict
+    finding: str
+    fix: str = ""
+    """What to do; empty when there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the broker said, and how its clock compares with the one here."""
+
+    broker: DescribeBrokerResponse
+    clock_difference_seconds: float
+    """Its clock minus this one."""
+    uncertain_seconds: float
+
+
+def doctor(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Check the files of a data directory here too."),
+    ] = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Look for what is wrong, and say what to do about it.
+
+    Asks the broker for its version, clock, disk, limits and damage. Exit code 1 when there is a
+    problem; warnings leave it at 0.
+    """
+    if data_dir is not None and not data_dir.is_dir():
+        raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
+    findings = [*_server(server), *(_files(data_dir) if data_dir is not None else ())]
+    if as_json:
+        emit(json_line(asdict(finding)) for finding in findings)
+    else:
+        rows = [(one.check, one.verdict.value, one.finding) for one in findings]
+        emit(table(("check", "", "found"), rows))
+        emit(f"To do: {one.fix}." for one in findings if one.fix)
+    if any(one.verdict is Verdict.PROBLEM for one in findings):
+        raise typer.Exit(1)
+
+
+def _server(server: str) -> Iterator[Finding]:
+    try:
+        probe = asyncio.run(_ask(server))
+    except UnsupportedVersion:
+        yield Finding(
+            "server",
+            Verdict.WARNING,
+            f"{server} answers, but is too old to be asked about itself",
+            f"install horolog {__version__} there",
+        )
+        return
+    except (ConnectionFailed, RequestTimedOut, OSError) as error:
+        yield Finding(
+            "server",
+            Verdict.PROBLEM,
+            " ".join(str(error).split()),
+            "start a broker with `horolog serve`, or name another one with --server",
+        )
+        return
+    yield Finding("server", Verdict.GOOD, f"{server} answers")
+    yield from judge(probe)
+
+
+def judge(probe: Probe) -> Iterator[Finding]:
+    """What is to be said of a broker that answered."""
+    broker = probe.broker
+    yield _version(broker)
+    yield _kernel(broker)
+    yield from _clock(probe)
+    yield _disk(broker)
+    yield _limits(broker)
+    if broker.damaged_segments:
+        yield Finding(
+            "damage",
+            Verdict.PROBLEM,
+            f"{broker.damaged_segments} segments have damaged bytes",
+            f"stop the broker and run `horolog repair {broker.data_dir}`",
+        )
+    if broker.failed_partitions:
+        yield Finding(
+            "appends",
+            Verdict.PROBLEM,
+            f"{broker.failed_partitions} partitions take no messages since a write or sync failed",
+            "look for log_failed in the broker's log, mend the disk, and restart the broker",
+        )
+
+
+async def _ask(server: str) -> Probe:
+    clock = SystemClock()
+    best: Probe | None = None
+    async with Admin(server, request_timeout_ms=5_000) as admin:
+        for _ in range(_PROBES):
+            began = clock.monotonic()
+            broker = await admin.describe_broker()
+            half = (clock.monotonic() - began) / 2
+            difference = (broker.now_ms - clock.now_ms()) / 1000 + half
+            if best is None or half < best.uncertain_seconds:
+                best = Probe(broker, difference, half)
+    assert best is not None
+    return best
+
+
+def _version(broker: DescribeBrokerResponse) -> Finding:
+    if broker.broker_version == __version__:
+        return Finding("version", Verdict.GOOD, f"{__version__}, here and there")
+    return Finding(
+        "version",
+        Verdict.WARNING,
+        f"{__version__} here, {broker.broker_version} there",
+        "install the same version on both sides",
+    )
+
+
+def _kernel(broker: DescribeBrokerResponse) -> Finding:
+    if broker.kernel == "compiled":
+        return Finding("kernel", Verdict.GOOD, "compiled")
+    return Finding(
+        "kernel",
+        Verdict.WARNING,
+        f"{broker.kernel}, so every message costs the broker several times as much",
+        "install a C compiler on the broker's machine and install horolog again",
+    )
+
+
+def _clock(probe: Probe) -> Iterator[Finding]:
+    apart, unsure = abs(probe.clock_difference_seconds), probe.uncertain_seconds
+    direction = "ahead of" if probe.clock_difference_seconds > 0 else "behind"
+    said = f"the broker's is {shown_span(apart)} {direction} this one, +/- {shown_span(unsure)}"
+    if apart - unsure > CLOCK_PROBLEM_SECONDS:
+        yield Finding("clock", Verdict.PROBLEM, said, "let both machines take their time from NTP")
+    else:
+        yield Finding("clock", Verdict.GOOD, said)
+    if probe.broker.clock_caution:
+        yield Finding(
+            "retention",
+            Verdict.WARNING,
+            probe.broker.clock_caution,
+            "put the broker's clock right if it is wrong; if it is right, only wait",
+        )
+
+
+def _disk(broker: DescribeBrokerResponse) -> Finding:
+    if broker.disk_bytes <= 0:
+        return Finding(
+            "disk", Verdict.WARNING, f"nothing is known of the disk of {broker.data_dir}"
+        )
+    share = broker.disk_free_bytes / broker.disk_bytes
+    said = (
+        f"{shown_size(broker.disk_free_bytes)} of {shown_size(broker.disk_bytes)} are free "
+        f"({share:.0%}) at {broker.data_dir}"
+    )
+    if share >= DISK_WARNING_SHARE:
+        return Finding("disk", Verdict.GOOD, said)
+    verdict = Verdict.PROBLEM if share < DISK_PROBLEM_SHARE else Verdict.WARNING
+    fix = "make room, or set retention.bytes; `horolog explain retention` says what keeps messages"
+    return Finding("disk", verdict, said, fix)
+
+
+def _limits(broker: DescribeBrokerResponse) -> Finding:
+    said = (
+        f"the broker may open {broker.files_limit} files; max.connections and max.open.files take "
+        f"{broker.files_wanted}"
+    )
+    if not 0 <= broker.files_limit < broker.files_wanted:
+        return Finding("limits", Verdict.GOOD, said)
+    return Finding(
+        "limits",
+        Verdict.WARNING,
+        f"{said}, so both were lowered",
+        f"let it open more (`ulimit -n {2 * broker.files_wanted}`), or set the two lower",
+    )
+
+
+def _files(data_dir: Path) -> Iterator[Finding]:
+    wrong = 0
+    for found in verify(SystemFiles(), data_dir):
+        if found.error:
+            wrong += 1
+            place = str(found.path)
+            if found.position is not None:
+                place += f" at byte {found.position}"
+            yield Finding("files", Verdict.PROBLEM, f"{place}: {found.rule}", found.advice)
+    if not wrong:
+        yield Finding("files", Verdict.GOOD, f"nothing is wrong in {data_dir}")

@@ -1,0 +1,44 @@
+"""describe-broker: what a broker knows of itself and of its machine.
+
+Kafka has no such request.
+"""
+
+from typing import Final
+
+from .schema import Api, int32, int64, message, string
+
+
+@message
+class DescribeBrokerRequest:
+    """Nothing to say."""
+
+
+@message
+class DescribeBrokerResponse:
+    broker_version: str = string(doc="Version of the program.")
+    kernel: str = string(doc="How messages are scanned: `compiled` or `interpreted`.")
+    now_ms: int = int64(doc="The broker's wall clock.")
+    clock_caution: str = string(
+        default="", doc="Why retention does not go by that clock; empty when it does."
+    )
+    data_dir: str = string(doc="The data directory, on the broker's machine.")
+    disk_bytes: int = int64(default=-1, doc="Size of its file system; -1 when not known.")
+    disk_free_bytes: int = int64(default=-1, doc="Room in it; -1 when not known.")
+    files_limit: int = int32(doc="How many files the process may open.")
+    files_wanted: int = int32(doc="How many `max.connections` and `max.open.files` take together.")
+    damaged_segments: int = int32(doc="Segments found to be damaged since the start.")
+    failed_partitions: int = int32(
+        doc="Partitions that stopped taking messages since the start, because a write failed."
+    )
+
+
+DESCRIBE_BROKER: Final = Api(
+    key=1001,
+    name="describe-broker",
+    min_version=0,
+    max_version=0,
+    request=DescribeBrokerRequest,
+    response=DescribeBrokerResponse,
+    doc="What a broker knows of itself and of its machine.",
+    native=True,
+)

@@ -1,0 +1,36 @@
+"""describe-broker: what the broker knows of itself and of its machine."""
+
+import resource
+import shutil
+
+from ... import __version__
+from ...protocol.api.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
+from ...protocol.records.kernel import FORM
+from .base import Call, Later, Services
+
+
+def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> Later:
+    """Asks the file system, which may take its time, in a thread."""
+    data_dir = services.settings.data_dir.absolute()
+    ready = services.work.in_storage_thread(lambda: shutil.disk_usage(data_dir))
+
+    def make() -> DescribeBrokerResponse:
+        settings = services.settings
+        topics = list(services.figures.topics.values())
+        response = DescribeBrokerResponse(
+            broker_version=__version__,
+            kernel=FORM,
+            now_ms=services.clock.now_ms(),
+            clock_caution=services.trusted_time.caution() or "",
+            data_dir=str(data_dir),
+            files_limit=min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**31 - 1),
+            files_wanted=settings.max_connections + settings.max_open_files,
+            damaged_segments=sum(topic.damaged_segments for topic in topics),
+            failed_partitions=sum(topic.failures for topic in topics),
+        )
+        if ready.exception() is None:
+            usage = ready.result()
+            response.disk_bytes, response.disk_free_bytes = usage.total, usage.free
+        return response
+
+    return Later(ready, make)

@@ -1,0 +1,107 @@
+"""`horolog doctor`: each finding with what to do about it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from horolog import __version__
+from horolog.cli.doctor import Finding, Probe, Verdict, judge
+from horolog.protocol.api.describe_broker import DescribeBrokerResponse
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Result
+
+Run = Callable[..., Result]
+
+BROKER = DescribeBrokerResponse(
+    broker_version=__version__,
+    kernel="compiled",
+    now_ms=0,
+    data_dir="/data",
+    disk_bytes=1000,
+    disk_free_bytes=500,
+    files_limit=10_000,
+    files_wanted=5_000,
+    damaged_segments=0,
+    failed_partitions=0,
+)
+
+
+@pytest.fixture
+def ask(
+    run: Run, horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """As `run`, asking a broker of the test's own."""
+    monkeypatch.setenv("HOROLOG_SERVER", horolog_broker.address)
+    return run
+
+
+def found(
+    broker: DescribeBrokerResponse, apart: float = 0.0, unsure: float = 0.001
+) -> list[Finding]:
+    return [one for one in judge(Probe(broker, apart, unsure)) if one.verdict is not Verdict.GOOD]
+
+
+def test_a_broker_with_its_files(horolog_broker: BrokerThread, ask: Run, tmp_path: Path) -> None:
+    findings = ask("doctor", "--data-dir", horolog_broker.data_dir, "--json").objects
+    checks = [one["check"] for one in findings]
+    assert checks == ["server", "version", "kernel", "clock", "disk", "limits", "files"]
+    assert {
+        one["verdict"] for one in findings if one["check"] not in ("kernel", "disk", "limits")
+    } == {"good"}
+
+
+def test_a_clock_that_is_wrong_is_a_problem(horolog_broker: BrokerThread, ask: Run) -> None:
+    horolog_broker.clock.jump(-3600)
+    told = ask("doctor", code=1).out
+    assert "behind this one" in told
+    assert "NTP" in told
+
+
+def test_no_server(run: Run) -> None:
+    told = run("doctor", "--server", "127.0.0.1:1", code=1).out
+    assert "horolog serve" in told
+
+
+def test_damaged_files(horolog_broker: BrokerThread, ask: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "copy" / "a-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(b"\x01" * 100)
+    findings = ask("doctor", "--data-dir", folder.parent, "--json", code=1).objects
+    assert [one["verdict"] for one in findings if one["check"] == "files"] == ["problem"]
+
+
+def test_a_directory_that_is_none(run: Run, tmp_path: Path) -> None:
+    assert "not a directory" in run("doctor", "--data-dir", tmp_path / "none", code=2).err
+
+
+def test_nothing_is_wrong() -> None:
+    assert found(BROKER, apart=0.9) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "verdict", "fix"),
+    [
+        ({"broker_version": "9.9"}, "version", "warning", "same version"),
+        ({"kernel": "interpreted"}, "kernel", "warning", "C compiler"),
+        ({"disk_free_bytes": 99}, "disk", "warning", "retention.bytes"),
+        ({"disk_free_bytes": 19}, "disk", "problem", "retention.bytes"),
+        ({"disk_bytes": -1}, "disk", "warning", ""),
+        ({"files_limit": 4_999}, "limits", "warning", "ulimit -n 10000"),
+        ({"damaged_segments": 2}, "damage", "problem", "horolog repair /data"),
+        ({"failed_partitions": 1}, "appends", "problem", "restart"),
+        ({"clock_caution": "The clock is ahead."}, "retention", "warning", "put the broker's"),
+    ],
+)
+def test_each_finding_says_what_to_do(
+    changes: dict[str, object], check: str, verdict: str, fix: str
+) -> None:
+    (one,) = found(replace(BROKER, **changes))  # type: ignore[arg-type]
+    assert (one.check, one.verdict) == (check, verdict)
+    assert fix in one.fix
+
+
+@pytest.mark.parametrize(("apart", "unsure", "wrong"), [(1.1, 0.0, 1), (1.1, 0.2, 0), (-2, 0.1, 1)])
+def test_clocks_apart_by_more_than_can_be_measured(apart: float, unsure: float, wrong: int) -> None:
+    assert len(found(BROKER, apart, unsure)) == wrong
