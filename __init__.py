@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .client.producer import Producer
     from .client.results import (
         AfterEnd,
+        ColumnBatch,
         CommittedPosition,
         ConsumerRecord,
         Found,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
         UnsupportedForMessageFormat,
         UnsupportedVersion,
     )
+    from .protocol.lag import Lag
+    from .protocol.records.columns import BinaryColumn
     from .protocol.records.layout import TimestampType
     from .protocol.records.sets import NewRecord
     from .times import TimeError
@@ -71,7 +74,9 @@ __all__ = [
     "LATEST",
     "Admin",
     "AfterEnd",
+    "BinaryColumn",
     "ClientClosed",
+    "ColumnBatch",
     "CommittedPosition",
     "ConnectionFailed",
     "Consumer",
@@ -89,6 +94,7 @@ __all__ = [
     "InvalidRequiredAcks",
     "InvalidTimestamp",
     "InvalidTopic",
+    "Lag",
     "LeaderNotAvailable",
     "MessageTooLarge",
     "NewRecord",
@@ -124,6 +130,7 @@ _HOMES = {
     ".client.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
+        "ColumnBatch",
         "CommittedPosition",
         "ConsumerRecord",
         "Found",
@@ -137,6 +144,8 @@ _HOMES = {
     ),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
+    ".protocol.lag": ("Lag",),
+    ".protocol.records.columns": ("BinaryColumn",),
     ".protocol.records.layout": ("TimestampType",),
     ".protocol.records.sets": ("NewRecord",),
     ".times": ("TimeError",),

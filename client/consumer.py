@@ -1,59 +1,46 @@
 """Reading messages."""
 
 import asyncio
-from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
-from ..protocol.api.fetch import (
-    FETCH,
-    AppendTime,
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from ..clock import Clock, SystemClock
+from ..protocol.api.fetch import FETCH, FetchPartitionResult, FetchResponse
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
-from ..protocol.records.layout import NO_TIMESTAMP
-from ..protocol.records.message import Record, records
+from ..protocol.lag import Lag
+from .assigned import Assigned
 from .client import DEFAULT_ADDRESS, Client
 from .cluster import Cluster
+from .fetching import FetchOptions, TopicPartition
 from .instants import epoch_ms
+from .lagging import lags_at
+from .patience import patiently
+from .positions import Position, commit, committed
 from .responses import partition_result
-from .results import AfterEnd, ConsumerRecord, FindResult, Found
+from .results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from .searching import By, find_offset, offsets_at
 
 _MIB: Final = 1024 * 1024
 
-TopicPartition = tuple[str, int]
-
-
-@dataclass(slots=True)
-class _Assigned:
-    """A partition that is read, and the offset of the next message to give out."""
-
-    topic: str
-    partition: int
-    position: int | None = None
-    """None: the first one stored, whichever that is when reading begins."""
-
-    @property
-    def key(self) -> TopicPartition:
-        return self.topic, self.partition
+T = TypeVar("T")
 
 
 class Consumer(Client):
-    """Reads the partitions assigned to it, from positions that it can move by offset or time."""
+    """Reads the partitions assigned to it, from positions that it can move by offset or time.
+
+    A restart of the broker interrupts nothing: what fails for want of a connection is asked again
+    for `retry_timeout_ms`.
+    """
 
     def __init__(
         self,
         address: str = DEFAULT_ADDRESS,
         *,
+        name: str | None = None,
         max_wait_ms: int = 500,
         min_bytes: int = 1,
         partition_max_bytes: int = _MIB,
@@ -61,13 +48,16 @@ class Consumer(Client):
         max_decompressed_bytes: int = 64 * _MIB,
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
+        retry_timeout_ms: int = 120_000,
         check_units: bool = True,
         append_times: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
         at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
         than that comes anyway. A compressed message may hold `max_decompressed_bytes`.
-        `append_times` asks for when each message was appended.
+        `append_times` asks for when each message was appended. `name` is what `commit` stores
+        positions under.
         """
         super().__init__(
             address,
@@ -79,15 +69,18 @@ class Consumer(Client):
         self._questions = Cluster(
             address, client_id=client_id, request_timeout_ms=request_timeout_ms
         )
+        self._name = name
         self._max_wait_ms = max_wait_ms
-        self._min_bytes = min_bytes
-        self._partition_max_bytes = partition_max_bytes
-        self._max_bytes = max_bytes
-        self._max_decompressed_bytes = max_decompressed_bytes
-        self._append_times = append_times
-        self._assigned: dict[TopicPartition, _Assigned] = {}
+        self._retry_timeout_ms = retry_timeout_ms
+        self._options = FetchOptions(
+            min_bytes, partition_max_bytes, max_bytes, max_decompressed_bytes, append_times
+        )
+        self._clock = clock or SystemClock()
+        self._assigned: dict[TopicPartition, Assigned] = {}
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
+        self._changed = asyncio.Event()
+        """Set when there may be more to read than before."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -99,7 +92,8 @@ class Consumer(Client):
         key = (topic, partition)
         if key in self._assigned:
             raise ValueError(f"{topic}-{partition} is assigned already; move it with seek()")
-        self._assigned[key] = _Assigned(topic, partition)
+        self._assigned[key] = Assigned(topic, partition)
+        self._changed.set()
         if offset is not None:
             self.seek(topic, partition, offset)
 
@@ -112,6 +106,16 @@ class Consumer(Client):
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
         return list(self._assigned)
+
+    def pause(self, topic: str, partition: int = 0) -> None:
+        """Give out nothing of a partition until `resume`; it keeps its position."""
+        self._find(topic, partition).paused = True
+        self._drop_ready((topic, partition))
+
+    def resume(self, topic: str, partition: int = 0) -> None:
+        """Read a paused partition again."""
+        self._find(topic, partition).paused = False
+        self._changed.set()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on from `offset`."""
@@ -132,29 +136,88 @@ class Consumer(Client):
         when: datetime | None = None,
         *,
         timestamp_ms: int | None = None,
+        margin_ms: int = 0,
         by: By = "timestamp",
     ) -> dict[TopicPartition, FindResult]:
         """Go to the first message at or after a time, in every partition; says what was found.
 
-        Where every message is older (`AfterEnd`), that is the end. A partition in which no
-        message has a time (`NoTimestamps`) stays where it is. `by="append"` goes by the times at
-        which the broker appended the messages.
+        `margin_ms` earlier: on another broker, the largest latency of the messages there
+        (`horolog_max_latency_seconds`) makes sure that none is missed. Where every message is
+        older (`AfterEnd`), that is the end. A partition in which no message has a time
+        (`NoTimestamps`) stays where it is. `by="append"` goes by the times at which the broker
+        appended the messages.
         """
         target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
         if target_ms is None:
             raise TypeError("seek_to_time needs a datetime or timestamp_ms")
+        if not isinstance(margin_ms, int) or margin_ms < 0:
+            raise ValueError(f"margin_ms is an integer from 0 on, not {margin_ms!r}")
+        target_ms = max(target_ms - margin_ms, 0)
         results: dict[TopicPartition, FindResult] = {}
         for assigned in list(self._assigned.values()):
-            found = await find_offset(self._questions, *assigned.key, target_ms, by=by)
+            found = await self._ask(
+                partial(find_offset, self._questions, *assigned.key, target_ms, by=by)
+            )
             results[assigned.key] = found
             match found:
                 case Found(offset=offset) | AfterEnd(end_offset=offset):
                     self._move(assigned, offset)
         return results
 
+    async def commit(self, name: str | None = None) -> None:
+        """Store on the broker that everything given out so far is done with, under `name`, or that
+        of the consumer; durable on return."""
+        positions = [
+            Position(*assigned.key, assigned.position, assigned.timestamp_ms)
+            for assigned in self._assigned.values()
+            if assigned.position is not None
+        ]
+        if positions:
+            await self._ask(partial(commit, self._questions, self._named(name), positions))
+
+    async def seek_to_committed(
+        self, name: str | None = None
+    ) -> dict[TopicPartition, CommittedPosition | None]:
+        """Go to the positions stored under `name`; says which there were. A partition that has
+        none stays where it is."""
+        found = await self._ask(
+            partial(committed, self._questions, self._named(name), self.assignment)
+        )
+        for key, position in found.items():
+            assigned = self._assigned.get(key)
+            if position is not None and assigned is not None:
+                self._move(assigned, position.offset)
+        return found
+
     def position(self, topic: str, partition: int = 0) -> int | None:
         """Offset of the next message to be given out; None until reading has begun."""
         return self._find(topic, partition).position
+
+    async def lag(self) -> dict[TopicPartition, Lag]:
+        """How far each position is behind the end of its partition, in messages and seconds.
+
+        `seconds` is how long ago the first message that was not given out yet was appended, by the
+        broker's clock. Where the broker does not know that, it goes by the message's own time,
+        and is marked as `estimated`. Raises what the broker reports of a partition.
+        """
+        await self._find_beginnings()
+        offsets = {key: assigned.position or 0 for key, assigned in self._assigned.items()}
+        lags: dict[TopicPartition, Lag] = {}
+        if not offsets:
+            return lags
+        for found in await self._ask(partial(lags_at, self._questions, offsets)):
+            if found.error is not None or found.lag is None:
+                raise found.error or ValueError(f"no lag of {found.topic}-{found.partition}")
+            key = (found.topic, found.partition)
+            lags[key] = replace(found.lag, catch_up_seconds=self._catch_up(key, found.lag))
+        return lags
+
+    async def catch_up_s(self) -> float | None:
+        """In how many seconds all partitions are read to their ends, at the pace of the last
+        minute; None while it does not get less, or while the pace is not known yet."""
+        times = [lag.catch_up_seconds for lag in (await self.lag()).values()]
+        known = [time_s for time_s in times if time_s is not None]
+        return max(known, default=0.0) if len(known) == len(times) else None
 
     async def fetch(self, *, max_wait_ms: int | None = None) -> list[ConsumerRecord]:
         """The next messages there are, of any partition; empty when none came in time.
@@ -163,168 +226,151 @@ class Consumer(Client):
         a message that is damaged, MessageTooLarge; the positions stay then as they are.
         """
         if not self._ready:
-            await self._fill(self._max_wait_ms if max_wait_ms is None else max_wait_ms)
+            await self.fill(max_wait_ms=max_wait_ms)
         batch = list(self._ready)
         self._ready.clear()
         for record in batch:
-            self._assigned[record.topic, record.partition].position = record.offset + 1
+            self._assigned[record.topic, record.partition].given_out(record)
         return batch
+
+    async def fetch_columns(self, *, max_wait_ms: int | None = None) -> list[ColumnBatch]:
+        """As `fetch`, with the messages in columns instead of one object for each: for reading
+        millions a second, or into a table. A compressed set is a batch of its own."""
+        async with self._filling:
+            self._ready.clear()  # they come again, in columns
+            found = await self._fetch_once(
+                self._max_wait_ms if max_wait_ms is None else max_wait_ms
+            )
+            batches: list[ColumnBatch] = []
+            for assigned, offset, result in found:
+                read = self._options.columns(assigned.topic, result, offset)
+                if read:
+                    last_ms = int(read[-1].timestamps_ms[-1])
+                    assigned.position = read[-1].next_offset
+                    assigned.timestamp_ms = None if last_ms < 0 else last_ms
+                    batches += read
+            return batches
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
         """The next message; waits for it as long as it takes."""
-        while not self._ready:
-            await self._fill(self._max_wait_ms)
-        record = self._ready.popleft()
-        self._assigned[record.topic, record.partition].position = record.offset + 1
+        while (record := self.take()) is None:
+            await self.fill()
         return record
 
-    def _find(self, topic: str, partition: int) -> _Assigned:
+    def take(self) -> ConsumerRecord | None:
+        """The next message, if one has been fetched already. Never waits."""
+        if not self._ready:
+            return None
+        record = self._ready.popleft()
+        self._assigned[record.topic, record.partition].given_out(record)
+        return record
+
+    async def fill(self, *, max_wait_ms: int | None = None) -> None:
+        """Fetch the next messages for `take`, unless there are some; none may come in time.
+
+        One at a time: a second caller gets its share of what the first one's fetch brings.
+        """
+        async with self._filling:
+            if self._ready:
+                return
+            wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
+            ready: list[ConsumerRecord] = []
+            for assigned, offset, result in await self._fetch_once(wait_ms):
+                ready += self._options.records(assigned.topic, result, offset)
+            self._ready.extend(ready)
+
+    def _named(self, name: str | None) -> str:
+        chosen = self._name if name is None else name
+        if chosen is None:
+            raise ValueError("positions are stored under a name: give one, or Consumer(name=...)")
+        return chosen
+
+    def _find(self, topic: str, partition: int) -> Assigned:
         assigned = self._assigned.get((topic, partition))
         if assigned is None:
             raise ValueError(f"{topic}-{partition} is not assigned; call assign() first")
         return assigned
 
-    def _move(self, assigned: _Assigned, offset: int) -> None:
-        assigned.position = offset
+    def _move(self, assigned: Assigned, offset: int) -> None:
+        assigned.move(offset)
         self._drop_ready(assigned.key)
 
     def _drop_ready(self, key: TopicPartition) -> None:
         kept = [record for record in self._ready if (record.topic, record.partition) != key]
         self._ready = deque(kept)
 
+    def _catch_up(self, key: TopicPartition, lag: Lag) -> float | None:
+        assigned = self._assigned.get(key)
+        if assigned is None or assigned.position is None:
+            return None
+        now, position = self._clock.monotonic(), assigned.position
+        end_offset = position + lag.messages
+        assigned.pace.note(now, position, end_offset)
+        return assigned.pace.catch_up_seconds(now, position, end_offset)
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        return await patiently(
+            question, timeout_ms=self._retry_timeout_ms, setting="retry_timeout_ms"
+        )
+
     async def _seek_to(self, sentinel: int) -> None:
         for assigned in list(self._assigned.values()):
-            (found,) = await offsets_at(self._questions, *assigned.key, [sentinel])
-            self._move(assigned, found.offset or 0)
-
-    async def _fill(self, max_wait_ms: int) -> None:
-        """One fetch; what it brings is ready to be given out.
-
-        One at a time: a second caller gets its share of what the first one's fetch brings.
-        """
-        async with self._filling:
-            if not self._ready:
-                await self._fetch_once(max_wait_ms)
-
-    async def _fetch_once(self, max_wait_ms: int) -> None:
-        if not self._assigned:
-            raise ValueError("nothing is assigned; call assign() first")
-        await self._find_beginnings()
-        asked = {key: assigned.position or 0 for key, assigned in self._assigned.items()}
-        response: FetchResponse = await self._cluster.request(
-            FETCH, self._request(asked, max_wait_ms), wait_ms=max_wait_ms
-        )
-        ready: list[ConsumerRecord] = []
-        for (topic, partition), offset in asked.items():
-            result = partition_result(response.topics, topic, partition)
-            ready += self._read(topic, result, offset)
-        # A partition that was moved or dropped meanwhile is read again from where it is now.
-        self._ready.extend(
-            record
-            for record in ready
-            if (assigned := self._assigned.get((record.topic, record.partition)))
-            and assigned.position == asked[assigned.key]
-        )
-        self._take_turns()
+            found = await self._ask(partial(offsets_at, self._questions, *assigned.key, [sentinel]))
+            self._move(assigned, found[0].offset or 0)
 
     async def _find_beginnings(self) -> None:
         for assigned in list(self._assigned.values()):
             if assigned.position is None:
-                (found,) = await offsets_at(self._questions, *assigned.key, [EARLIEST])
-                if assigned.position is None:
-                    assigned.position = found.offset or 0
-
-    def _request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
-        return FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            include_append_times=self._append_times,
-            topics=[
-                FetchTopic(
-                    name=topic,
-                    partitions=[
-                        FetchPartition(
-                            partition=partition,
-                            fetch_offset=offset,
-                            partition_max_bytes=self._partition_max_bytes,
-                        )
-                    ],
+                found = await self._ask(
+                    partial(offsets_at, self._questions, *assigned.key, [EARLIEST])
                 )
-                for (topic, partition), offset in offsets.items()
-            ],
+                if assigned.position is None:
+                    assigned.position = found[0].offset or 0
+
+    async def _fetch_once(
+        self, max_wait_ms: int
+    ) -> list[tuple[Assigned, int, FetchPartitionResult]]:
+        """The answer to one fetch, for the partitions that are still where they were, and the
+        offset that was asked for."""
+        if not self._assigned:
+            raise ValueError("nothing is assigned; call assign() first")
+        await self._find_beginnings()
+        self._changed.clear()
+        asked = {
+            key: assigned.position or 0
+            for key, assigned in self._assigned.items()
+            if not assigned.paused
+        }
+        if not asked:
+            await self._wait_for_a_change(max_wait_ms)
+            return []
+        request = self._options.request(asked, max_wait_ms)
+        response: FetchResponse = await self._ask(
+            partial(self._cluster.request_or_drop, FETCH, request, wait_ms=max_wait_ms)
         )
+        now = self._clock.monotonic()
+        found = []
+        for key, offset in asked.items():
+            result = partition_result(response.topics, *key)
+            assigned = self._assigned.get(key)
+            # What was moved or dropped meanwhile is read again from where it is now.
+            if assigned is not None and assigned.position == offset and not assigned.paused:
+                assigned.pace.note(now, offset, max(result.high_watermark, offset))
+                found.append((assigned, offset, result))
+        self._take_turns()
+        return found
+
+    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
+        try:
+            async with asyncio.timeout(max_wait_ms / 1000):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
 
     def _take_turns(self) -> None:
         """The broker fills a response in order: next time another partition is the first."""
         for first in list(self._assigned)[:1]:
             self._assigned[first] = self._assigned.pop(first)
-
-    def _read(self, topic: str, result: FetchPartitionResult, offset: int) -> list[ConsumerRecord]:
-        """The messages of one partition from `offset` on.
-
-        Those before a damaged one are given out first: the next fetch begins at the damaged one,
-        and raises.
-        """
-        read: list[ConsumerRecord] = []
-        data = result.records or b""
-        append_times = _AppendTimes(result.append_times)
-        try:
-            read.extend(  # keeps what came before an error
-                _consumer_record(topic, result.partition, record, append_times.of(record.offset))
-                for record in self._decoded(data, offset)
-            )
-        except CorruptMessage as error:
-            if not read:
-                raise CorruptMessage(
-                    f"{topic}-{result.partition} cannot be read at offset {offset} or soon after "
-                    f"it: {error.message}. If that stays so, what the broker stores is damaged: "
-                    "`horolog verify` on its data directory tells where"
-                ) from error
-        except HorologError:
-            if not read:
-                raise
-        if data and not read:
-            raise MessageTooLarge(
-                f"the message at offset {offset} of {topic}-{result.partition} is larger than "
-                f"partition_max_bytes={self._partition_max_bytes}"
-            )
-        return read
-
-    def _decoded(self, data: bytes, offset: int) -> Iterator[Record]:
-        return records(
-            data, max_decompressed_bytes=self._max_decompressed_bytes, from_offset=offset
-        )
-
-
-class _AppendTimes:
-    """What a response tells of when messages were appended."""
-
-    def __init__(self, told: Sequence[AppendTime]) -> None:
-        self._offsets = [item.offset for item in told]
-        self._times_ms = [item.append_time_ms for item in told]
-
-    def of(self, offset: int) -> int | None:
-        number = bisect_right(self._offsets, offset) - 1
-        if number < 0 or self._times_ms[number] == NO_TIMESTAMP:
-            return None
-        return self._times_ms[number]
-
-
-def _consumer_record(
-    topic: str, partition: int, record: Record, append_time_ms: int | None
-) -> ConsumerRecord:
-    return ConsumerRecord(
-        topic,
-        partition,
-        record.offset,
-        None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        record.headers,
-        append_time_ms,
-    )

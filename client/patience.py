@@ -27,9 +27,9 @@ async def patiently(
 ) -> T:
     """What `attempt` gives. After an error that may pass it is made again, with longer waits.
 
-    That goes on for `timeout_ms` (the value of `setting`) after the first failure. With `until`,
-    a time of the loop's clock, it ends then, and an attempt that is under way too. The last error
-    is raised, and says so.
+    That goes on for `timeout_ms` (the value of `setting`; 0: one attempt) after the first failure.
+    With `until`, a time of the loop's clock, it ends then, and an attempt that is under way too.
+    The last error is raised, and says so.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -41,6 +41,8 @@ async def patiently(
             async with limit:
                 return await attempt()
         except passing as error:
+            if not timeout_ms:
+                raise
             last = error
             if end is None:
                 end = loop.time() + timeout_ms / 1000

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..protocol.records.columns import BinaryColumn
 from ..protocol.records.layout import TimestampType
 
 
@@ -61,6 +62,35 @@ class ConsumerRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     append_time_ms: int | None = None
     """When the broker appended it; None when that is not known, or was not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """Messages of one partition in columns, in the order of their offsets.
+
+    The buffers are laid out as Apache Arrow lays out such columns, in this machine's byte order,
+    and are nobody else's: they may be kept and written to.
+    """
+
+    topic: str
+    partition: int
+    count: int
+    """How many messages; at least one."""
+    offsets: memoryview
+    """int64."""
+    timestamps_ms: memoryview
+    """int64; -1 for a message without a time."""
+    timestamp_types: memoryview
+    """int8: 0 create time, 1 append time, -1 for messages in format v0, which knows no time."""
+    keys: BinaryColumn
+    values: BinaryColumn
+    append_times_ms: memoryview | None
+    """int64: when each was appended, -1 where that is not known; None unless it was asked for."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last message."""
+        return int(self.offsets[-1]) + 1
 
 
 @dataclass(frozen=True, slots=True)

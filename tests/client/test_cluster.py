@@ -56,7 +56,7 @@ async def test_a_topic_without_partitions_is_not_ready(scripted_broker: Any) -> 
         scripted_broker(topics) as broker,
         Producer(broker.address, delivery_timeout_ms=0) as producer,
     ):
-        with pytest.raises(LeaderNotAvailable, match=r"no partitions yet.*delivery_timeout_ms=0"):
+        with pytest.raises(LeaderNotAvailable, match="a has no partitions yet"):
             await producer.partition_for("a", b"k")
         with pytest.raises(ProtocolError, match="a response without b"):
             await producer.partition_for("b", b"k")

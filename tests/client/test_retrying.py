@@ -180,8 +180,8 @@ class TestPatience:
             raise StorageError("disk full")
 
         with pytest.raises(HorologError) as caught:
-            await patiently(full, timeout_ms=0, setting="x_ms", passing=(StorageError,))
-        assert caught.value.message == "disk full; given up after x_ms=0"
+            await patiently(full, timeout_ms=1, setting="x_ms", passing=(StorageError,))
+        assert caught.value.message == "disk full; given up after x_ms=1"
 
 
 async def test_one_attempt_to_connect_answers_all_who_wait() -> None:

@@ -1,0 +1,36 @@
+"""A partition that a consumer reads."""
+
+from dataclasses import dataclass, field
+
+from ..protocol.lag import Pace
+from .fetching import TopicPartition
+from .results import ConsumerRecord
+
+
+@dataclass(slots=True)
+class Assigned:
+    """A partition that is read, and the offset of the next message to give out."""
+
+    topic: str
+    partition: int
+    position: int | None = None
+    """None: the first one stored, whichever that is when reading begins."""
+    timestamp_ms: int | None = None
+    """Of the last message that was given out."""
+    paused: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    def move(self, offset: int) -> None:
+        """Go on from another offset."""
+        self.position = offset
+        self.timestamp_ms = None
+        self.pace = Pace()
+
+    def given_out(self, record: ConsumerRecord) -> None:
+        """The position is behind this message."""
+        self.position = record.offset + 1
+        self.timestamp_ms = record.timestamp_ms

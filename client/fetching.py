@@ -1,0 +1,172 @@
+"""What a fetch asks for, and the messages in its answer."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..protocol.api.fetch import (
+    AppendTime,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchTopic,
+)
+from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ..protocol.records.columns import read_columns
+from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.message import Record, records
+from .results import ColumnBatch, ConsumerRecord
+
+TopicPartition = tuple[str, int]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """What every fetch of a consumer has in common; see `Consumer`."""
+
+    min_bytes: int
+    partition_max_bytes: int
+    max_bytes: int
+    max_decompressed_bytes: int
+    append_times: bool
+
+    def request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
+        """Asks for the messages from these offsets on."""
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            include_append_times=self.append_times,
+            topics=[
+                FetchTopic(
+                    name=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=partition,
+                            fetch_offset=offset,
+                            partition_max_bytes=self.partition_max_bytes,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+
+    def records(
+        self, topic: str, result: FetchPartitionResult, offset: int
+    ) -> list[ConsumerRecord]:
+        """The messages of one partition from `offset` on.
+
+        Those before a damaged one are given; the next fetch begins at the damaged one, and raises.
+        """
+        data = result.records or b""
+        found = records(
+            data, max_decompressed_bytes=self.max_decompressed_bytes, from_offset=offset
+        )
+        append_times = _AppendTimes(result.append_times)
+        return self._sound(
+            (
+                _consumer_record(topic, result.partition, record, append_times.of(record.offset))
+                for record in found
+            ),
+            topic,
+            result,
+            offset,
+        )
+
+    def columns(self, topic: str, result: FetchPartitionResult, offset: int) -> list[ColumnBatch]:
+        """As `records`, in columns."""
+        data = result.records or b""
+        append_times = _AppendTimes(result.append_times) if self.append_times else None
+        return self._sound(
+            (
+                ColumnBatch(
+                    topic,
+                    result.partition,
+                    columns.count,
+                    offsets := memoryview(columns.offsets).cast("q"),
+                    memoryview(columns.timestamps).cast("q"),
+                    memoryview(columns.timestamp_types).cast("b"),
+                    columns.keys,
+                    columns.values,
+                    None if append_times is None else append_times.column(offsets),
+                )
+                for columns in read_columns(
+                    data, max_decompressed_bytes=self.max_decompressed_bytes, from_offset=offset
+                )
+            ),
+            topic,
+            result,
+            offset,
+        )
+
+    def _sound(
+        self, found: Iterable[T], topic: str, result: FetchPartitionResult, offset: int
+    ) -> list[T]:
+        read: list[T] = []
+        try:
+            read.extend(found)  # keeps what came before an error
+        except CorruptMessage as error:
+            if not read:
+                raise CorruptMessage(
+                    f"{topic}-{result.partition} cannot be read at offset {offset} or soon after "
+                    f"it: {error.message}. If that stays so, what the broker stores is damaged: "
+                    "`horolog verify` on its data directory tells where"
+                ) from error
+        except HorologError:
+            if not read:
+                raise
+        if result.records and not read:
+            raise MessageTooLarge(
+                f"the message at offset {offset} of {topic}-{result.partition} is larger than "
+                f"partition_max_bytes={self.partition_max_bytes}"
+            )
+        return read
+
+
+class _AppendTimes:
+    """What a response tells of when messages were appended."""
+
+    def __init__(self, told: Sequence[AppendTime]) -> None:
+        self._offsets = [item.offset for item in told]
+        self._times_ms = [item.append_time_ms for item in told]
+
+    def of(self, offset: int) -> int | None:
+        number = bisect_right(self._offsets, offset) - 1
+        if number < 0 or self._times_ms[number] == NO_TIMESTAMP:
+            return None
+        return self._times_ms[number]
+
+    def column(self, offsets: memoryview) -> memoryview:
+        """One for each of these ascending offsets, int64; -1 where it is not known."""
+        return memoryview(array("q", b"".join(self._runs(offsets)))).cast("B").cast("q")
+
+    def _runs(self, offsets: memoryview) -> Iterator[bytes]:
+        number, row = -1, 0
+        while row < len(offsets):
+            number = max(bisect_right(self._offsets, offsets[row]) - 1, number)
+            time_ms = self._times_ms[number] if number >= 0 else NO_TIMESTAMP
+            last = number + 1 == len(self._offsets)
+            end = len(offsets) if last else bisect_left(offsets, self._offsets[number + 1], row)
+            yield array("q", [time_ms]).tobytes() * (end - row)
+            row = end
+
+
+def _consumer_record(
+    topic: str, partition: int, record: Record, append_time_ms: int | None
+) -> ConsumerRecord:
+    return ConsumerRecord(
+        topic,
+        partition,
+        record.offset,
+        None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        append_time_ms,
+    )
