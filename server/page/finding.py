@@ -12,14 +12,17 @@ BY_TIME, BY_APPEND = "timestamp", "append"
 
 
 async def find(services: Services, query: Query) -> dict[str, object]:
-    """The first message of time `at` or later; `by` is `timestamp` or `append`."""
+    """The first message of time `at` or later; `by` is `timestamp` or `append`.
+
+    What people write and is no time is no error of the page's: then `refused` says what to write.
+    """
     by = query.text("by", BY_TIME)
     if by not in (BY_TIME, BY_APPEND):
         raise Refusal(400, f"by is {by!r}; it must be {BY_TIME!r} or {BY_APPEND!r}")
     try:
         target_ms = parse_time(query.text("at").strip(), services.clock.now_ms())
     except TimeError as error:
-        raise Refusal(400, str(error)) from None
+        return {"refused": str(error)}
     log = await asked_log(services, query)
     turns = Turns(services.work.time)
     search = log.find_time(target_ms) if by == BY_TIME else log.find_append_time(target_ms)

@@ -62,23 +62,41 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
 
 
 async def read_messages(services: Services, log: Log, start: int, limit: int) -> Decoded:
-    """Up to `limit` messages from `start` on: as many as a bounded read gives."""
-    decoded = Decoded([], start)
-    for size in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
-        found = log.read(start, size)
-        if not found.size:
+    """Up to `limit` messages from `start` on, in reads of bounded size; each ends with its
+    segment. The first of them that gives nothing is the last."""
+    read: list[Record] = []
+    next_offset: int | None = start
+    problem = ""
+    left_bytes = LARGEST_READ_BYTES
+    while next_offset is not None and len(read) < limit and left_bytes > 0 and not problem:
+        decoded, size = await _read_once(services, log, next_offset, limit - len(read))
+        read += decoded.messages
+        next_offset, problem = decoded.next_offset, decoded.problem
+        left_bytes -= size
+        if not decoded.messages:
+            break
+    return Decoded(read, next_offset, problem)
+
+
+async def _read_once(services: Services, log: Log, start: int, limit: int) -> tuple[Decoded, int]:
+    """What one read gives, and how many bytes that were."""
+    decoded, size = Decoded([], start), 0
+    for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
+        found = log.read(start, wanted)
+        size = found.size
+        if not size:
             break
         data: Buffer | None = found.read_now()
         if data is None:
             stretch = found.stretch()
             if stretch is None:
-                return Decoded([], start, "the broker is busy")
+                return Decoded([], start, "the broker is busy"), 0
             read = partial(stretch.file.pread, len(stretch), stretch.position)
             data = await services.work.in_reading_thread(read)
         decoded = await services.work.in_reading_thread(_decoding(data, start, limit))
-        if decoded.messages or decoded.problem or found.size < size:
+        if decoded.messages or decoded.problem or size < wanted:
             break
-    return decoded
+    return decoded, size
 
 
 def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:

@@ -45,11 +45,17 @@ async function submit() {
   }
   try {
     const answer = await ask("find", { ...asked, at, by: byId("by").value });
-    if (asked === place) show(answer);
+    if (asked !== place) return;
+    if (answer.refused) refuse(answer.refused);
+    else show(answer);
   } catch (error) {
-    const text = error instanceof Refused ? error.message : "The broker did not answer.";
-    replace(byId("found"), html("div", { class: "answer refused" }, text));
+    refuse(error instanceof Refused ? error.message : "The broker did not answer.");
   }
+}
+
+function refuse(text) {
+  mark(null);
+  replace(byId("found"), html("div", { class: "answer refused" }, text));
 }
 
 function show(answer) {

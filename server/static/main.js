@@ -113,7 +113,7 @@ function limit(value, format) {
 function showHead() {
   const { topic, place } = state;
   setText("detail-title", topic.name);
-  document.title = `${topic.name} – Horolog`;
+  document.title = `${topic.name} - Horolog`;
   const select = byId("partition");
   if (select.options.length !== topic.partitions) {
     select.replaceChildren(...Array.from({ length: topic.partitions }, (_, number) => html("option", { value: number }, String(number))));

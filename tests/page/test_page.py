@@ -1,0 +1,381 @@
+"""The page in a real browser: true, live, and usable by keyboard, in the dark and on a phone."""
+
+import asyncio
+import os
+import re
+import shutil
+import urllib.request
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+
+from horolog import Admin, Consumer, Producer
+from horolog.client.results import ConsumerRecord
+from horolog.testing.broker_thread import BrokerThread
+
+T = TypeVar("T")
+
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
+BINARY = bytes(range(200, 232))
+LATENCIES_MS = (3, 40, 40, 700, 20_000)
+MESSAGES = 60
+SEGMENT_BYTES = 1200
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a client in a loop of its own: this thread's belongs to Playwright."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    settings = {"http.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("horolog"), settings) as started:
+        run(fill(started))
+        yield started
+
+
+async def fill(broker: BrokerThread) -> None:
+    """A topic over two hours, with a message from the future, a script and bytes that are no text;
+    a second one, with two partitions."""
+    clock = broker.clock
+    async with Admin(broker.address) as admin, Producer(broker.address) as producer:
+        settings = {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "86400000"}
+        await admin.create_topic("sensors", settings=settings)
+        for number in range(MESSAGES):
+            time_ms = clock.now_ms() - LATENCIES_MS[number % len(LATENCIES_MS)]
+            value = b'{"celsius": %d}' % number
+            await producer.send("sensors", value, key=b"kitchen", timestamp_ms=time_ms)
+            clock.step(120)
+        await producer.send("sensors", SCRIPT.encode(), timestamp_ms=clock.now_ms())
+        await producer.send("sensors", BINARY, key=b"", timestamp_ms=clock.now_ms())
+        future_ms = clock.now_ms() + 10 * 86_400_000
+        await producer.send("sensors", b"early", timestamp_ms=future_ms)
+        await admin.create_topic("other", partitions=2)
+        await producer.send("other", b"in partition one", partition=1)
+        await admin.commit_position("billing", "sensors", 0, MESSAGES - 10)
+
+
+@pytest.fixture(scope="module")
+def browser(broker: BrokerThread) -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("HOROLOG_REQUIRE") == "all":
+            pytest.fail("chromium is not installed, and HOROLOG_REQUIRE=all asks for it")
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        # As root, as in containers, Chromium has no sandbox.
+        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, broker: BrokerThread) -> Iterator[Open]:
+    """`open_page("#sensors/0", color_scheme="dark")`: a page that is loaded.
+
+    In the end there must have been no errors and no requests to anywhere else.
+    """
+    wrong: list[str] = []
+    contexts = []
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(message.text)
+
+    def elsewhere(route: Route) -> None:
+        wrong.append(f"a request to {route.request.url}")
+        route.abort()
+
+    def open_it(place: str = "#sensors/0", **options: Any) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", console)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.route(lambda url: not url.startswith(f"http://{broker.http_address}/"), elsewhere)
+        page.goto(f"http://{broker.http_address}/{place}")
+        expect(page.locator("#messages tbody tr").first).to_be_visible()
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def number_in(page: Page, selector: str) -> int:
+    return int((page.locator(selector).text_content() or "").replace(",", ""))
+
+
+async def stored(broker: BrokerThread) -> list[ConsumerRecord]:
+    read: list[ConsumerRecord] = []
+    async with Consumer(broker.address, append_times=True) as consumer:
+        consumer.assign("sensors", 0, offset=0)
+        while len(read) < MESSAGES + 3:
+            read += await consumer.fetch()
+    return read
+
+
+def test_it_shows_what_the_broker_says(open_page: Open, broker: BrokerThread) -> None:
+    page = open_page()
+
+    async def ask() -> tuple[Any, list[ConsumerRecord]]:
+        async with Admin(broker.address) as admin:
+            return await admin.describe_log("sensors"), await stored(broker)
+
+    log, records = run(ask())
+    assert number_in(page, "#tile-topics") == 2
+    assert number_in(page, "#tile-messages") == len(records) + 1
+    drawn = page.locator("#chart .segment")
+    expect(drawn).to_have_count(len(log.segments))
+    assert [element.get_attribute("data-key") for element in drawn.all()] == [
+        str(segment.base_offset) for segment in log.segments
+    ]
+    kinds = [element.get_attribute("data-kind") for element in drawn.all()]
+    assert kinds == ["closed"] * (len(kinds) - 1) + ["pinned"]
+    facts = page.locator("#segment")
+    expect(facts).to_contain_text(log.segments[-1].reason)
+    expect(facts).to_contain_text(f"at offset {MESSAGES + 2}")
+    rows = page.locator("#messages tbody tr").all()
+    newest = list(reversed(records[-20:]))
+    assert [row.get_attribute("data-offset") for row in rows] == [str(r.offset) for r in newest]
+    for row, record in list(zip(rows, newest, strict=True))[3:]:
+        cells = row.locator("td").all_text_contents()
+        assert record.value is not None
+        assert cells[3:] == ["kitchen", record.value.decode()]
+        assert cells[2].endswith((" ms", " s"))
+
+
+def test_latency_is_that_of_the_metrics(open_page: Open, broker: BrokerThread) -> None:
+    page = open_page()
+    shown = {
+        int(bar.get_attribute("data-bucket") or ""): int(bar.get_attribute("data-count") or "")
+        for bar in page.locator("#latency .total").all()
+    }
+    with urllib.request.urlopen(f"http://{broker.http_address}/metrics", timeout=10) as response:
+        text = response.read().decode()
+    buckets = [
+        int(float(line.rpartition(" ")[2]))
+        for line in text.splitlines()
+        if line.startswith("horolog_latency_seconds_bucket") and 'topic="sensors"' in line
+    ]
+    counts = [later - sooner for sooner, later in zip([0, *buckets], buckets, strict=False)]
+    assert shown == {place: count for place, count in enumerate(counts) if count}
+    expect(page.locator("#latency")).to_contain_text("1 from the future")
+
+
+def test_new_messages_come_by_themselves(open_page: Open, broker: BrokerThread) -> None:
+    page = open_page("#other/1")
+    expect(page.locator("#messages tbody tr")).to_have_count(1)
+
+    async def send() -> None:
+        async with Producer(broker.address) as producer:
+            now_ms = broker.clock.now_ms()
+            await producer.send("other", b"news", partition=1, timestamp_ms=now_ms - 150)
+
+    run(send())
+    newest = page.locator("#messages tbody tr").first
+    expect(newest).to_contain_text("news")
+    expect(page.locator("#latency .cell")).to_have_count(1)
+    expect(page.locator("#latency-note")).to_contain_text("1 while this page looked")
+
+
+def test_which_offset_was_it_by_keyboard(open_page: Open, broker: BrokerThread) -> None:
+    page = open_page()
+    target_ms = broker.clock.now_ms() - 3_600_000
+
+    async def ask() -> Any:
+        async with Admin(broker.address) as admin:
+            return await admin.find_offset("sensors", 0, timestamp_ms=target_ms)
+
+    page.keyboard.press("t")
+    expect(page.get_by_role("textbox", name="Time")).to_be_focused()
+    page.keyboard.type(str(target_ms))
+    page.keyboard.press("Enter")
+    found = page.locator("#found-offset")
+    expect(found).to_have_text(f"Offset {run(ask()).offset}")
+    steps = page.get_by_role("list", name="How it was found")
+    expect(steps).to_contain_text("segments ruled out by their largest times")
+    expect(page.locator("#chart .mark")).to_have_count(1)
+    page.get_by_role("button", name="Show the messages from here").press("Enter")
+    first = page.locator("#messages tbody tr").first
+    expect(first).to_have_attribute("data-offset", str(run(ask()).offset))
+    expect(first).to_have_class("wanted")
+    page.get_by_role("button", name="Latest").press("Enter")
+    expect(first).to_have_attribute("data-offset", str(MESSAGES + 2))
+
+
+def test_a_time_that_is_refused_says_what_to_write(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_role("textbox", name="Time").fill("2026-11-14T17:24:00")
+    page.keyboard.press("Enter")
+    expect(page.locator(".refused")).to_contain_text("has no zone")
+
+
+def test_segments_by_keyboard(open_page: Open) -> None:
+    page = open_page()
+    segments = page.locator("#chart .segment")
+    count = segments.count()
+    segments.nth(count - 1).focus()
+    page.keyboard.press("ArrowUp")
+    expect(segments.nth(count - 2)).to_be_focused()
+    expect(segments.nth(count - 2)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Home")
+    expect(segments.nth(0)).to_be_focused()
+    expect(page.locator("#segment")).to_contain_text("0 to ")
+    assert page.locator('#chart .segment[tabindex="0"]').count() == 1
+
+
+def test_topics_by_keyboard(open_page: Open) -> None:
+    page = open_page()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Filter topics by name")).to_be_focused()
+    page.keyboard.type("oth")
+    links = page.locator("#topics a")
+    expect(links).to_have_count(1)
+    page.keyboard.press("Tab")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="other", exact=True)).to_be_visible()
+    page.get_by_label("Partition").select_option("1")
+    expect(page.locator("#messages")).to_contain_text("in partition one")
+    assert page.url.endswith("#other/1")
+
+
+def test_every_control_has_a_name(open_page: Open) -> None:
+    page = open_page()
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll(
+            "button, input, select, a, [role=button], [role=img]")]
+        .filter((element) => element.offsetParent !== null || element.ownerSVGElement)
+        .filter((element) => !(element.textContent.trim() || element.ariaLabel
+            || element.labels?.length)).map((element) => element.outerHTML)"""
+    )
+    assert unnamed == []
+
+
+def test_what_messages_hold_is_never_more_than_text(open_page: Open) -> None:
+    page = open_page()
+    table = page.locator("#messages")
+    expect(table.locator("bdi", has_text="<script>")).to_have_text(SCRIPT)
+    expect(table.locator(".hex")).to_have_text(BINARY.hex(" "))
+    assert page.locator("#messages script, #messages img").count() == 0
+    assert page.title() == "sensors - Horolog"
+
+
+def test_nothing_but_its_own_files_may_run(browser: Browser, broker: BrokerThread) -> None:
+    page = browser.new_page()
+    page.goto(f"http://{broker.http_address}/")
+    tried = page.evaluate(
+        """async () => {
+            const blocked = [];
+            const told = new Promise((resolve) => document.addEventListener(
+                "securitypolicyviolation",
+                (event) => event.effectiveDirective === "connect-src" && resolve()));
+            const script = document.createElement("script");
+            try { script.textContent = "window.ran = 1"; } catch { blocked.push("trusted-types"); }
+            document.head.append(script);
+            try { document.body.insertAdjacentHTML("beforeend", "<b>x</b>"); }
+            catch { blocked.push("trusted-types"); }
+            await fetch("http://127.0.0.1:9/").catch(() => blocked.push("fetch"));
+            await told;
+            const bold = document.querySelectorAll("body > b").length;
+            return { blocked, ran: window.ran ?? 0, bold };
+        }"""
+    )
+    page.close()
+    assert (tried["ran"], tried["bold"]) == (0, 0)
+    assert set(tried["blocked"]) == {"trusted-types", "fetch"}
+
+
+def luminance(page: Page, selector: str, what: str) -> float:
+    channels: list[float] = page.evaluate(
+        """([selector, what]) => getComputedStyle(document.querySelector(selector))[what]
+        .match(/[\\d.]+/g).slice(0, 3).map(Number)""",
+        [selector, what],
+    )
+    linear = [
+        (c / 255 / 12.92) if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in channels
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_it_is_readable_in_the_light_and_in_the_dark(open_page: Open) -> None:
+    page = open_page()
+    for dark in (False, True):
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        card = luminance(page, ".card", "backgroundColor")
+        assert (card < 0.1) == dark
+        for selector, what, least in (
+            ("#detail-title", "color", 7),
+            (".note", "color", 4.5),
+            ("th", "color", 4.5),
+            ("#topics .line", "color", 4.5),
+            (".hex", "color", 4.5),
+            (".chart .segment.closed .bar", "fill", 3),
+            (".chart .segment.pinned .bar", "fill", 3),
+        ):
+            text = luminance(page, selector, what)
+            brighter, darker = max(text, card), min(text, card)
+            assert (brighter + 0.05) / (darker + 0.05) >= least, (selector, dark)
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: Open) -> None:
+    page = open_page(viewport={"width": 400, "height": 800})
+    page.get_by_role("textbox", name="Time").fill("@-1h")
+    page.keyboard.press("Enter")
+    expect(page.locator("#found-offset")).to_be_visible()
+    for width in (400, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        redrawn = re.compile(f"^0 0 {page.locator('#chart').evaluate('e => e.clientWidth')} ")
+        expect(page.locator("#chart svg")).to_have_attribute("viewBox", redrawn)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        box = page.get_by_role("button", name="Find").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+        assert box["height"] >= 32
+
+
+def test_less_motion_for_those_who_ask(open_page: Open) -> None:
+    page = open_page()
+    beat = "getComputedStyle(document.getElementById('state'), '::before').animationName"
+    assert page.evaluate(beat) == "beat"
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(beat) == "none"
+
+
+def test_pausing_and_a_broker_that_does_not_answer(browser: Browser, broker: BrokerThread) -> None:
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(f"http://{broker.http_address}/#sensors/0")
+    state = page.get_by_role("status")
+    expect(state).to_have_class("live")
+    page.keyboard.press("p")
+    expect(state).to_contain_text("paused at")
+    expect(page.get_by_role("button", name="Pause")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("p")
+    expect(state).to_have_class("live")
+    page.context.set_offline(True)
+    page.clock.run_for(3000)
+    expect(state).to_have_class("lost")
+    expect(state).to_contain_text("no answer")
+    page.context.set_offline(False)
+    page.clock.run_for(10_000)
+    expect(state).to_have_class("live")
+    page.close()
+
+
+def test_consumers_and_their_lag(open_page: Open) -> None:
+    page = open_page()
+    row = page.locator('#lags tr[data-name="billing"]')
+    expect(row).to_contain_text("sensors-0")
+    expect(row).to_contain_text("13 messages")
+    expect(row.locator(".behind")).to_contain_text("20 min")
