@@ -19,7 +19,6 @@ from .topics import topics
 
 app = typer.Typer(
     help="Horolog, the log that knows what time it is.",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -71,7 +70,7 @@ app.command()(produce)
 app.command()(consume)
 app.command()(offsets)
 app.command()(lag)
-app.command()(doctor)
 app.command()(dump)
 app.command()(verify)
 app.command()(repair)
+app.command()(doctor)

@@ -1,6 +1,7 @@
 """`horolog consume`: read messages, from and until an offset or a time."""
 
 import asyncio
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .errors import CommandFailed
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
 from .output import emit, json_bytes, json_line, json_time, note, shown_bytes, shown_time
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
+from .progress import Advance, progress
 
 _FOLLOW_WAIT_MS: Final = 10_000
 """How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
@@ -101,6 +103,7 @@ class _Reading:
         self._line = _as_json if as_json else _as_text
         self._follow = follow
         self._append_time = append_time
+        self._advance: Advance = lambda amount: None
 
     async def run(
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
@@ -117,7 +120,10 @@ class _Reading:
             windows = [await self._window(admin, number, *bounds) for number in partitions]
             if self._follow:
                 await self._read(consumer, windows)
-            else:
+                return
+            total = sum(max((window.end or 0) - window.start, 0) for window in windows)
+            # On a terminal the messages themselves show how far it is.
+            with progress("reading", 0 if sys.stdout.isatty() else total) as self._advance:
                 for window in windows:
                     await self._read(consumer, [window])
 
@@ -169,6 +175,7 @@ class _Reading:
                 consumer.assign(self._topic, window.partition, offset=window.start)
         while left:
             batch = await consumer.fetch()
+            self._advance(len(batch))
             emit(self._inside(batch, left, consumer))
             for partition, window in list(left.items()):
                 position = consumer.position(self._topic, partition)

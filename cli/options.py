@@ -7,6 +7,7 @@ import typer
 
 from ..client.client import DEFAULT_ADDRESS
 from ..config.address import split_address
+from .completion import complete_topic
 from .errors import WrongUsage
 
 __all__ = ["DEFAULT_ADDRESS", "AnyUnit", "Json", "Partition", "Server", "TopicName", "name_values"]
@@ -34,7 +35,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line
 Partition = Annotated[
     int | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition.")
 ]
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+TopicName = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
+]
 AnyUnit = Annotated[
     bool,
     typer.Option("--any-unit", help="Take a number as a time even if it looks like seconds."),

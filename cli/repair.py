@@ -8,12 +8,12 @@ import typer
 
 from ..clock import SystemClock
 from ..storage.events import ignore_events
-from ..storage.files import SystemFiles
 from ..storage.repair import Repair, RepairPlan
 from ..storage.repair_plan import Step
 from .errors import CommandFailed, WrongUsage
 from .options import Json
 from .output import emit, json_line
+from .progress import CountedFiles, log_bytes, progress
 
 
 def repair(
@@ -29,17 +29,19 @@ def repair(
     everything that is taken away is kept beside it as .broken. The broker has to be stopped. Exit
     code 1 when something cannot be repaired.
     """
-    files = SystemFiles()
+    files = CountedFiles()
     try:
         repairing = Repair(files, directory, clock=SystemClock(), observe=ignore_events)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     try:
-        plan = repairing.plan()
+        with progress("looking", log_bytes([directory]), in_bytes=True) as files.advance:
+            plan = repairing.plan()
         _show(plan, directory, as_json)
         if plan.possible:
             _ask(yes)
-            repairing.carry_out(plan)
+            with progress("repairing", log_bytes([directory]), in_bytes=True) as files.advance:
+                repairing.carry_out(plan)
     finally:
         repairing.release()
     left = sum(not step.done for step in plan.steps)

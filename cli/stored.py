@@ -21,6 +21,7 @@ from ..storage.verify import verify as verify_directory
 from .errors import WrongUsage
 from .options import Json
 from .output import emit, json_bytes, json_line, json_time, shown_bytes, shown_time
+from .progress import CountedFiles, log_bytes, progress
 
 _LINES_AT_ONCE: Final = 1000
 
@@ -69,14 +70,16 @@ def verify(
 
     Needs no broker, and only reads. Exit code 1 when something is wrong.
     """
+    files = CountedFiles()
     try:
-        findings = verify_directory(SystemFiles(), directory)
+        findings = verify_directory(files, directory)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     wrong = 0
-    for finding in findings:
-        wrong += finding.error
-        emit([json_line(_finding_fields(finding)) if as_json else _finding_text(finding)])
+    with progress("checking", log_bytes([directory]), in_bytes=True) as files.advance:
+        for finding in findings:
+            wrong += finding.error
+            emit([json_line(_finding_fields(finding)) if as_json else _finding_text(finding)])
     if not as_json:
         emit([f"{directory}: {f'{wrong} found to be wrong' if wrong else 'nothing is wrong'}"])
     if wrong:

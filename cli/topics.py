@@ -9,6 +9,7 @@ import typer
 from ..client.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.describe_log import DescribeLogPartitionResult
+from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_ADDRESS, Json, Server, name_values
 from .output import emit, json_line, shown_size, table
@@ -20,6 +21,9 @@ topics = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.")]
+Existing = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the topic.", autocompletion=complete_topic)
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic; may be repeated."),
@@ -68,7 +72,7 @@ def list_(server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
 
 
 @topics.command()
-def describe(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+def describe(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
     """Show a topic's partitions and settings.
 
     Of each setting: where it comes from, the topic, the broker or the default.
@@ -79,7 +83,7 @@ def describe(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False
 
 @topics.command()
 def alter(
-    name: Name,
+    name: Existing,
     settings: Settings = None,
     unset: Annotated[
         list[str] | None,
@@ -116,7 +120,7 @@ def alter(
 
 
 @topics.command()
-def delete(name: Name, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+def delete(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
     """Delete a topic and its messages."""
 
     async def run() -> None:

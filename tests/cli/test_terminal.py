@@ -1,0 +1,85 @@
+"""What is different on a terminal: completion, and progress on standard error."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.directories import DataDirectory
+from horolog.testing.program import Program
+
+
+def completed(words: str, server: str) -> list[str]:
+    """What bash would offer behind these words."""
+    env = {
+        "_HOROLOG_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "HOROLOG_SERVER": server,
+    }
+    return Program(env=env).ok().out.split()
+
+
+def test_commands_and_topics_are_completed(horolog_broker: BrokerThread) -> None:
+    program = Program(horolog_broker.address)
+    for topic in ("clicks", "clocks", "views"):
+        program.ok("topic", "create", topic)
+    assert completed("horolog exp", horolog_broker.address) == ["explain"]
+    assert completed("horolog consume cl", horolog_broker.address) == ["clicks", "clocks"]
+    assert completed("horolog topic describe v", horolog_broker.address) == ["views"]
+
+
+def test_without_a_broker_nothing_is_completed() -> None:
+    assert completed("horolog consume cl", "127.0.0.1:1") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_for_a_shell(shell: str) -> None:
+    # The name of the shell is taken as an argument only where it is not looked for.
+    program = Program(env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert "_HOROLOG_COMPLETE" in program.ok("--show-completion", shell).out
+
+
+def on_terminal(*arguments: str | Path) -> tuple[str, str]:
+    """Standard output, a pipe, and what is shown on standard error, a terminal."""
+    master, slave = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "horolog", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+            check=True,
+        )
+    finally:
+        os.close(slave)
+    with os.fdopen(master, "rb") as shown:
+        try:
+            text = shown.read1(1 << 16).decode()
+        except OSError:  # nothing was written
+            text = ""
+    return done.stdout.decode(), text
+
+
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("a", 1, {})
+    data.append("a", *range(10))
+    data.close()
+    out, err = on_terminal("verify", data.path)
+    assert "checking" in err
+    assert out.endswith("nothing is wrong\n")
+    assert Program().ok("verify", data.path).err == ""
+
+
+def test_progress_of_reading(horolog_broker: BrokerThread) -> None:
+    program = Program(horolog_broker.address)
+    program.ok("produce", "a", stdin="x\n" * 100)
+    out, err = on_terminal("consume", "a", "--server", horolog_broker.address)
+    assert len(out.splitlines()) == 100
+    assert "reading" in err
+    assert program.ok("consume", "a").err == ""
