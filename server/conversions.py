@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..protocol.errors import HorologError
 from ..protocol.records.downconversion import Call, Downconverted, downconversion
 from ..protocol.records.layout import Buffer
-from .work import Turns, Work
+from .work import Work
 
 CONCURRENT = 2
 """Requests at a time: two, so that a small one need not wait for a large one."""
@@ -51,7 +51,7 @@ class Conversions:
         To be called in a `place`. Raises what `downconversion` raises.
         """
         clock = self._work.time
-        turns = Turns(clock)
+        turns = self._work.turns()
         seconds = 0.0
         began = clock()
         steps = downconversion(

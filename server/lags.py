@@ -21,7 +21,7 @@ from ..protocol.records.message import records
 from ..storage.log import Log
 from ..storage.positions import Position, Positions
 from .logs import Logs
-from .work import Turns, Work
+from .work import Work
 
 MAX_FOLLOWED: Final = 1000
 """Positions whose lag is a metric and whose pace is known: those committed last. Each takes about
@@ -95,7 +95,7 @@ class Lags:
         """Look at all followed positions again."""
         await self._follow_stored()
         found: dict[Key, Lag] = {}
-        turns = Turns(self._work.time)
+        turns = self._work.turns()
         for key in list(self._paces):
             position = self._positions.get(*key)
             if position is None:
@@ -140,7 +140,7 @@ class Lags:
 
     async def _look_up(self, log: Log, offset: int) -> _FirstTime:
         unknown = _FirstTime(log, None, False)
-        turns = Turns(self._work.time)
+        turns = self._work.turns()
         with suppress(OSError):
             while not log.append_times_loaded(offset):
                 await turns.give_way()

@@ -95,7 +95,7 @@ class Maintenance:
     async def open_logs(self) -> None:
         """Open every log, so that the metrics have them all and what is wrong with one is told
         early. Takes turns with the requests, which open what they need themselves."""
-        turns = Turns(self._work.time)
+        turns = self._work.turns()
         for topic, partition in list(self._directory.partitions()):
             with contextlib.suppress(HorologError, OSError):  # told by the directory
                 self._logs.find(topic, partition)
@@ -120,7 +120,7 @@ class Maintenance:
 
     async def _retain(self, partitions: Iterable[Partition]) -> None:
         now_ms = self._trusted_time.now_ms()
-        turns = Turns(self._work.time)
+        turns = self._work.turns()
         expired: list[tuple[Log, RetentionPlan]] = []
         failed = 0
         for topic, partition in list(partitions):

@@ -1,6 +1,7 @@
 """Work that does not fit into a callback: long computations in turns, and calls in threads."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -9,8 +10,9 @@ from ..clock import SystemClock
 
 T = TypeVar("T")
 
-TURN_SECONDS = 0.002
-"""How long one request may compute before the loop serves the others."""
+TURN_SECONDS = 0.0005
+"""How long one request may compute before the loop serves the others: what a small request takes,
+about, so that none waits for much longer than it takes itself."""
 
 STORAGE_THREADS = 2
 """Threads that prepare logs: two, so that one large log does not hold up the small ones."""
@@ -30,6 +32,7 @@ class Work:
         self._loop = loop
         self._stopwatch = SystemClock()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
         self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
         self._positions = ThreadPoolExecutor(1, "positions")
@@ -64,6 +67,31 @@ class Work:
         done.set_result(None)
         return done
 
+    def turns(self) -> "Turns":
+        """For a long computation that begins now."""
+        return Turns(self.time, self.next_turn)
+
+    def next_turn(self) -> asyncio.Future[None]:
+        """Done once the loop has served what there was, and those who asked before got a turn.
+
+        One computation has a turn in each pass of the loop: of two hundred that are under way, all
+        together would hold up the others two hundred times as long as one.
+        """
+        turn = self._loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._give_turn)
+        return turn
+
+    def _give_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        if self._waiting:
+            self._loop.call_soon(self._give_turn)
+
     def time(self) -> float:
         """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
         real ones whatever clock the broker is given."""
@@ -87,10 +115,13 @@ class Turns:
     does.
     """
 
-    __slots__ = ("_clock", "_until")
+    __slots__ = ("_clock", "_next", "_until")
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, monotonic: Callable[[], float], next_turn: Callable[[], asyncio.Future[None]]
+    ) -> None:
         self._clock = monotonic
+        self._next = next_turn
         self._until = monotonic() + TURN_SECONDS
 
     @property
@@ -99,5 +130,5 @@ class Turns:
 
     async def give_way(self) -> None:
         if self.over:
-            await asyncio.sleep(0)
+            await self._next()
             self._until = self._clock() + TURN_SECONDS

@@ -14,7 +14,6 @@ from ...protocol.errors import NO_ERROR
 from ...storage.description import LogDescription, SegmentDescription
 from ...storage.log import Log
 from ...storage.search import Found
-from ..work import Turns
 from .base import Call, Later, Services
 from .preparing import after_preparing
 
@@ -51,7 +50,7 @@ async def _with_searches(
     partitions = [(topic.name, number) for topic in request.topics for number in topic.partitions]
     await services.logs.prepare(services.logs.unprepared(partitions))
     response = answer()
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     for topic in response.topics:
         for result in topic.partitions:
             if result.error_code != NO_ERROR:

@@ -22,7 +22,6 @@ from ...storage.reading import Slice
 from ...storage.stretch import Stretch
 from ..conversions import Limits
 from ..parking import Partition
-from ..work import Turns
 from .base import Call, Later, Services
 from .preparing import after_preparing
 
@@ -97,7 +96,7 @@ def _new_append_times(services: Services, request: FetchRequest) -> list[tuple[L
 
 
 async def _look_at(services: Services, new: list[tuple[Log, int]]) -> None:
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     for log, offset in new:
         with suppress(OSError):
             while not log.append_times_loaded(offset):

@@ -19,7 +19,6 @@ from ...protocol.api.list_offsets import (
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from ...storage.log import Log
 from ..parking import Partition
-from ..work import Turns
 from .base import Call, Later, Services
 
 CONSUMER = -1
@@ -36,7 +35,7 @@ def handle(
     than one turn of the loop goes on as a task that lets the others through between its steps."""
     listing = _Listing(services, request, call.version)
     steps = listing.steps()
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     waits_for = None
     while waits_for is None and not turns.over:
         try:
@@ -50,7 +49,7 @@ def handle(
 async def _finish(
     services: Services, listing: "_Listing", steps: Steps, waits_for: Log | None
 ) -> ListOffsetsResponse:
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     for log in chain((waits_for,), steps):
         if log is not None:
             await services.logs.prepare([log])

@@ -22,7 +22,6 @@ from ...protocol.api.offset_fetch import (
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
 from ...storage.positions import Position
-from ..work import Turns
 from .base import Call, Later, Services
 
 
@@ -164,7 +163,7 @@ def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchT
 async def _add_lags(
     services: Services, name: str, topics: Iterable[OffsetFetchTopicResult]
 ) -> None:
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     for topic in topics:
         for result in topic.partitions:
             if result.committed_offset < 0:

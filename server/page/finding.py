@@ -4,7 +4,6 @@ from ...storage.log import Log
 from ...storage.search import Found
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
-from ..work import Turns
 from .asking import Query, Refusal, asked_log
 from .messages import read_messages, show_message
 
@@ -24,7 +23,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     except TimeError as error:
         return {"refused": str(error)}
     log = await asked_log(services, query)
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     search = log.find_time(target_ms) if by == BY_TIME else log.find_append_time(target_ms)
     while not search.step():
         await turns.give_way()

@@ -13,7 +13,6 @@ from ...protocol.records.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log import Log
 from ..handlers.base import Services
-from ..work import Turns
 from .asking import Query, asked_log
 
 MESSAGES_AT_ONCE: Final = 50
@@ -44,7 +43,7 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
     start = query.integer("from", max(log.high_watermark - limit, 0))
     start = min(max(start, log.log_start_offset), log.high_watermark)
     decoded = await read_messages(services, log, start, limit)
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     shown = []
     for record in decoded.messages:
         while not log.append_times_loaded(record.offset):

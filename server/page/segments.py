@@ -5,7 +5,6 @@ from typing import Final
 
 from ...storage.description import SegmentDescription
 from ..handlers.base import Services
-from ..work import Turns
 from .asking import OFFSET_MAX, Query, asked_log
 
 SEGMENTS_AT_ONCE: Final = 100
@@ -21,7 +20,7 @@ async def segments(services: Services, query: Query) -> dict[str, object]:
     all_of_them = log.segments
     end = bisect_left(all_of_them, before, key=lambda segment: segment.base_offset)
     start = max(end - SEGMENTS_AT_ONCE, 0)
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     shown: list[dict[str, object]] = []
     for first in range(start, end, SEGMENTS_A_STEP):
         numbers = range(first, min(first + SEGMENTS_A_STEP, end))

@@ -23,7 +23,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     entries = services.directory.topics()
     names = sorted(name for name in entries if like in name)
     start = bisect_right(names, after)
-    turns = Turns(services.work.time)
+    turns = services.work.turns()
     shown: list[dict[str, object]] = []
     partitions = 0
     for name in names[start:]:

@@ -1,0 +1,92 @@
+"""Long computations take turns on the loop, one turn in each of its passes."""
+
+import asyncio
+
+from horolog.server.work import TURN_SECONDS, Turns, Work
+
+
+def _ends_at_once(work: Work) -> Turns:
+    """Turns on a clock on which each look takes longer than a turn."""
+    now = iter(number * TURN_SECONDS * 2 for number in range(1_000_000))
+    return Turns(lambda: next(now), work.next_turn)
+
+
+def test_each_pass_of_the_loop_gives_one_turn_however_many_compute() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        work = Work(loop)
+        passes = 0
+        turns_in: list[int] = []
+        done = False
+
+        def count_passes() -> None:
+            nonlocal passes
+            passes += 1
+            if not done:
+                loop.call_soon(count_passes)
+
+        async def compute() -> None:
+            turns = _ends_at_once(work)
+            for _ in range(5):
+                await turns.give_way()
+                turns_in.append(passes)
+
+        count_passes()
+        await asyncio.gather(*(work.start(compute()) for _ in range(20)))
+        done = True
+        await work.stop()
+        assert len(turns_in) == 100
+        assert len(set(turns_in)) == 100
+
+    asyncio.run(scenario())
+
+
+def test_turns_go_round() -> None:
+    async def scenario() -> None:
+        work = Work(asyncio.get_running_loop())
+        order: list[int] = []
+
+        async def compute(number: int) -> None:
+            turns = _ends_at_once(work)
+            for _ in range(3):
+                await turns.give_way()
+                order.append(number)
+
+        await asyncio.gather(*(work.start(compute(number)) for number in range(4)))
+        await work.stop()
+        assert order == [0, 1, 2, 3] * 3
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cancelled_while_waiting_takes_no_turn_from_the_others() -> None:
+    async def scenario() -> None:
+        work = Work(asyncio.get_running_loop())
+
+        async def compute() -> str:
+            await _ends_at_once(work).give_way()
+            return "done"
+
+        first, second, third = (work.start(compute()) for _ in range(3))
+        await asyncio.sleep(0)
+        first.cancel()
+        second.cancel()
+        assert await third == "done"
+        assert await work.start(compute()) == "done"
+        await work.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_short_computation_never_gives_way() -> None:
+    async def scenario() -> None:
+        work = Work(asyncio.get_running_loop())
+        turns = Turns(lambda: 0.0, work.next_turn)
+        others: list[None] = []
+        asyncio.get_running_loop().call_soon(others.append, None)
+        for _ in range(100):
+            await turns.give_way()
+        assert not others
+        await work.stop()
+
+    asyncio.run(scenario())
