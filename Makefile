@@ -22,7 +22,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test check bench soak docs lock clean
+.PHONY: help setup run test check bench soak docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -54,6 +54,9 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done
+
+pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures of the page anew, with chromium: docs/page*.png
+	@$(BIN)/python docs/pictures.py
 
 lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
 	@.ci/lock $(BIN)/python

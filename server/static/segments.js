@@ -9,12 +9,14 @@ const LABEL = 74;
 
 let shown = null;
 let chosen = null;
+let picked = false; // by hand; else the newest one is chosen
 let markMs = null;
 let lastDrawn = "";
 
 export function reset() {
   shown = null;
   chosen = null;
+  picked = false;
   markMs = null;
   lastDrawn = "";
   replace(byId("chart"));
@@ -37,7 +39,7 @@ export function show(answer) {
     + (answer.caution ? ` ${answer.caution}` : ""));
   byId("older-segments").hidden = !older;
   byId("newest-segments").hidden = !newer;
-  if (!segments.some((segment) => segment.base_offset === chosen)) {
+  if (!picked || !segments.some((segment) => segment.base_offset === chosen)) {
     chosen = segments.length ? segments[segments.length - 1].base_offset : null;
   }
   draw();
@@ -151,6 +153,7 @@ function nameOf(segment, kind) {
 
 function choose(baseOffset) {
   chosen = baseOffset;
+  picked = true;
   draw();
 }
 
