@@ -7,6 +7,7 @@ compressed wrapper that is its last message's.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .index_file import IndexFile, bytes_of, numbers_of
@@ -27,14 +28,22 @@ class OffsetIndex(IndexFile):
         return len(self._offsets)
 
     @property
-    def full(self) -> bool:
-        return len(self) >= self.max_entries
+    def room(self) -> int:
+        """How many entries more there may be."""
+        return self.max_entries - len(self._offsets)
 
     def add(self, offset: int, position: int) -> None:
         """Add an entry in memory; the offset must be above the last one's."""
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
+
+    def add_all(self, offsets: Sequence[int], positions: Iterable[int]) -> None:
+        """As `add` for each; there must be room for all of them."""
+        base_offset = self.base_offset
+        assert not self._offsets or offsets[0] - base_offset > self._offsets[-1]
+        self._offsets.extend([offset - base_offset for offset in offsets])
+        self._positions.extend(positions)
 
     def entry(self, number: int) -> tuple[int, int]:
         """`(offset, position)` of an entry, by its number from 0."""

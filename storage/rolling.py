@@ -24,4 +24,4 @@ def roll_reason(
     waited_ms = found.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
     if waited_ms > settings.segment_ms - active.jitter_ms:
         return "time"
-    return "index full" if active.indexes_full else None
+    return "index full" if active.index_room <= 0 else None

@@ -134,8 +134,9 @@ class Segment(ReadableSegment):
         return others[:-1] if self.append_times.sync_failed else others
 
     @property
-    def indexes_full(self) -> bool:
-        return self.offset_index.full or self.time_index.full
+    def index_room(self) -> int:
+        """How many places in the log can still be indexed."""
+        return min(self.offset_index.room, self.time_index.room)
 
     def fits(self, last_offset: int) -> bool:
         """Whether index entries can hold `last_offset` and the offset after it."""
@@ -214,8 +215,14 @@ class Segment(ReadableSegment):
         self._cut_back(staged.size_bytes, staged.offset_entries, staged.time_entries)
 
     def _add_marks(self, marks: list[tuple[int, int, int, int]], position: int) -> None:
+        if len(marks) <= self.index_room:
+            self.offset_index.add_all(
+                [offset for _, offset, _, _ in marks], [position + at for at, _, _, _ in marks]
+            )
+            self.time_index.add_all([(mark[3], mark[2]) for mark in marks])
+            return
         for at, offset, following, largest_ms in marks:
-            if self.indexes_full:
+            if self.index_room <= 0:
                 return
             self.offset_index.add(offset, position + at)
             self.time_index.add(largest_ms, following)

@@ -13,6 +13,7 @@ truncation rule (`count_below`) are right for both meanings.
 import sys
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from pathlib import Path
 
 from .index_file import IndexFile, bytes_of, numbers_of
@@ -36,9 +37,9 @@ class TimeIndex(IndexFile):
         return len(self._timestamps)
 
     @property
-    def full(self) -> bool:
-        """Whether only the place kept for the closing entry is left."""
-        return len(self) >= self.max_entries - 1
+    def room(self) -> int:
+        """How many entries more there may be; a place is kept for the closing entry."""
+        return self.max_entries - 1 - len(self._timestamps)
 
     @property
     def last_timestamp_ms(self) -> int:
@@ -53,6 +54,16 @@ class TimeIndex(IndexFile):
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)
         return True
+
+    def add_all(self, entries: Iterable[tuple[int, int]]) -> None:
+        """As `add` for each `(timestamp_ms, offset)`; there must be room for all of them."""
+        last_ms, base_offset = self.last_timestamp_ms, self.base_offset
+        timestamps, offsets = self._timestamps, self._offsets
+        for timestamp_ms, offset in entries:
+            if timestamp_ms > last_ms:
+                last_ms = timestamp_ms
+                timestamps.append(timestamp_ms)
+                offsets.append(offset - base_offset)
 
     def finish(self, timestamp_ms: int, next_offset: int) -> int:
         """Make the last entry `(timestamp_ms, next_offset)`, in memory.

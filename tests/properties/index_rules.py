@@ -64,7 +64,7 @@ def assert_known_of_log(segment: Segment, log: bytes) -> None:
         for (position, magic), previous in zip(formats, before, strict=False)
         if magic != previous
     ]
-    if not segment.indexes_full:
+    if segment.index_room > 0:
         last = offset_entries(segment.offset_index.encoded(), 0)[-1:]
         assert segment.since_bytes == len(log) - (last[0][1] if last else 0)
 
@@ -81,7 +81,7 @@ def state_of(segment: Segment) -> dict[str, object]:
         "offset_index": offset_entries(segment.offset_index.encoded(), segment.base_offset),
         "time_index": time_entries(segment.time_index.encoded(), segment.base_offset),
     }
-    if not segment.indexes_full:
+    if segment.index_room > 0:
         state["since_bytes"] = segment.since_bytes
     if segment.first_timestamp_ms < 0:
         state["created_ms"] = segment.created_ms

@@ -202,11 +202,21 @@ def test_capacity(tmp_path: Path, max_bytes: int, offset_entries: int, time_entr
     offsets = OffsetIndex(tmp_path / "x", 0, max_bytes, open_files)
     times = TimeIndex(tmp_path / "x", 0, max_bytes, open_files)
     for number in range(1, 100):
-        if not offsets.full:
+        if offsets.room:
             offsets.add(number, number)
-        if not times.full:
+        if times.room:
             times.add(number, number)
     assert (len(offsets), len(times)) == (offset_entries, time_entries - 1)
+
+
+def test_entries_added_together_are_as_if_added_one_by_one(
+    time_index: TimeIndex, offset_index: OffsetIndex
+) -> None:
+    offset_index.add_all([61, 70], [5100, 6000])
+    time_index.add_all([(40, 66), (41, 70), (39, 71), (50, 80)])
+    assert [offset_index.entry(n) for n in (3, 4)] == [(61, 5100), (70, 6000)]
+    assert [time_index.entry(n) for n in range(2, 5)] == [(40, 65), (41, 70), (50, 80)]
+    assert (len(offset_index), len(time_index)) == (5, 5)
 
 
 SEALS = {
