@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .compiled import choose
 
 if TYPE_CHECKING:
+    from . import blocking
     from .client.admin import Admin
     from .client.consumer import Consumer
     from .client.errors import ClientClosed, ConnectionFailed, PartlySent
@@ -121,6 +122,7 @@ __all__ = [
     "UnknownTopicOrPartition",
     "UnsupportedForMessageFormat",
     "UnsupportedVersion",
+    "blocking",
 ]
 
 _HOMES = {
@@ -157,6 +159,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name from its module. Those not listed above are the error classes."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "blocking":
+        return import_module(".blocking", __name__)
     value = getattr(import_module(_MODULES.get(name, ".protocol.errors"), __name__), name)
     globals()[name] = value
     return value

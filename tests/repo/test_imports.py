@@ -14,11 +14,12 @@ MAY_IMPORT = {
     "config": {"protocol"},
     "storage": BASE,
     "client": BASE,
+    "blocking": BASE | {"client"},
     "server": BASE | {"storage"},
     "testing": BASE | {"storage", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server"},
     "cli": BASE | {"storage", "client", "server", "testing", "bench"},
-    "__init__": {"client", "compiled", "protocol", "times"},
+    "__init__": {"blocking", "client", "compiled", "protocol", "times"},
     "__main__": {"cli"},
 }  # fmt: skip
 """Part of the package -> the other parts it may import. Nobody imports `cli`."""

@@ -1,0 +1,244 @@
+"""Producer, consumer and admin without `await`, for programs that have no event loop.
+
+The names and arguments are those of `horolog.Producer`, `horolog.Consumer` and `horolog.Admin`.
+Calls wait, in whatever thread makes them, while one thread in the background does the work of all
+blocking clients. Ctrl-C ends a wait, and leaves the client usable.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import datetime
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+
+from .client.admin import Admin as _Admin
+from .client.background import BackgroundLoop
+from .client.consumer import Consumer as _Consumer
+from .client.errors import ClientClosed
+from .client.fetching import TopicPartition
+from .client.producer import Producer as _Producer
+from .client.results import ConsumerRecord, SentRecord
+
+__all__ = ["Admin", "Consumer", "Producer"]
+
+P = ParamSpec("P")
+C = TypeVar("C")
+T = TypeVar("T")
+S = TypeVar("S", bound="_Blocking")
+
+_LOOP: Final = BackgroundLoop()
+"""Shared on purpose: a thread for each client would only cost."""
+
+
+def _waits(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The method of a client, waited for."""
+
+    @wraps(method)
+    def call(self: "_Blocking", /, *args: P.args, **options: P.kwargs) -> T:
+        return self._run(partial(method, self._client, *args, **options))
+
+    return call
+
+
+def _calls(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method that does not wait, called where the client lives."""
+
+    @wraps(method)
+    def call(self: "_Blocking", /, *args: P.args, **options: P.kwargs) -> T:
+        async def in_loop() -> T:
+            return method(self._client, *args, **options)
+
+        return self._run(in_loop)
+
+    return call
+
+
+def _makes(
+    make: Callable[P, Any],
+) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], None]]:
+    """For a constructor: it takes the arguments of `make`, and keeps what that makes."""
+
+    def taking(begin: Callable[[S], None]) -> Callable[Concatenate[S, P], None]:
+        @wraps(make.__init__)
+        def init(self: S, /, *args: P.args, **options: P.kwargs) -> None:
+            self._client = make(*args, **options)
+            begin(self)
+
+        return init
+
+    return taking
+
+
+class _Blocking:
+    """What the blocking clients have in common."""
+
+    _client: Any
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        _LOOP.enter()
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        return _LOOP.run(work())
+
+    def __enter__(self) -> Self:
+        try:
+            self._run(self._client.__aenter__)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end(partial(self._client.__aexit__, exc_type, exc, traceback))
+
+    def close(self) -> None:
+        """Close the client; a producer flushes first."""
+        self._end(self._client.close)
+
+    def _end(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            _LOOP.run(closing())
+        finally:
+            _LOOP.leave()
+
+
+class Producer(_Blocking):
+    """`horolog.Producer`, waited for."""
+
+    @_makes(_Producer)
+    def __init__(self) -> None:
+        self._begin()
+
+    send = _waits(_Producer.send)
+    send_batch = _waits(_Producer.send_batch)
+    send_many = _waits(_Producer.send_many)
+    partition_for = _waits(_Producer.partition_for)
+    flush = _waits(_Producer.flush)
+
+    def enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> "concurrent.futures.Future[SentRecord]":
+        """As `send`, but returns as soon as the message is in the buffer; the future gets its
+        place, or the error."""
+        client: _Producer = self._client
+        told: concurrent.futures.Future[SentRecord] = concurrent.futures.Future()
+
+        async def enqueue() -> None:
+            waiter = await client.enqueue(
+                topic,
+                value,
+                key=key,
+                timestamp_ms=timestamp_ms,
+                timestamp=timestamp,
+                partition=partition,
+            )
+            waiter.add_done_callback(partial(_tell, told))
+
+        self._run(enqueue)
+        return told
+
+
+def _tell(
+    told: "concurrent.futures.Future[SentRecord]", waiter: "asyncio.Future[SentRecord]"
+) -> None:
+    error = waiter.exception()
+    if not told.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        told.set_exception(error)
+    else:
+        told.set_result(waiter.result())
+
+
+class Consumer(_Blocking):
+    """`horolog.Consumer`, waited for. One thread at a time reads; others may ask and move it."""
+
+    @_makes(_Consumer)
+    def __init__(self) -> None:
+        self._begin()
+
+    assign = _calls(_Consumer.assign)
+    unassign = _calls(_Consumer.unassign)
+    pause = _calls(_Consumer.pause)
+    resume = _calls(_Consumer.resume)
+    seek = _calls(_Consumer.seek)
+    position = _calls(_Consumer.position)
+    seek_to_beginning = _waits(_Consumer.seek_to_beginning)
+    seek_to_end = _waits(_Consumer.seek_to_end)
+    seek_to_time = _waits(_Consumer.seek_to_time)
+    seek_to_committed = _waits(_Consumer.seek_to_committed)
+    commit = _waits(_Consumer.commit)
+    lag = _waits(_Consumer.lag)
+    catch_up_s = _waits(_Consumer.catch_up_s)
+    fetch = _waits(_Consumer.fetch)
+    fetch_columns = _waits(_Consumer.fetch_columns)
+    fill = _waits(_Consumer.fill)
+    take = _calls(_Consumer.take)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        client: _Consumer = self._client
+        return client.assignment
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next message; waits for it as long as it takes."""
+        client: _Consumer = self._client
+        while True:
+            if self._closed:
+                raise ClientClosed("the client is closed")
+            # Straight from the client: a turn through its thread costs more than the message.
+            record = client.take()
+            if record is not None:
+                return record
+            self._run(client.fill)
+
+
+class Admin(_Blocking):
+    """`horolog.Admin`, waited for."""
+
+    @_makes(_Admin)
+    def __init__(self) -> None:
+        self._begin()
+
+    create_topic = _waits(_Admin.create_topic)
+    list_topics = _waits(_Admin.list_topics)
+    describe_topic = _waits(_Admin.describe_topic)
+    alter_topic = _waits(_Admin.alter_topic)
+    delete_topic = _waits(_Admin.delete_topic)
+    find_offset = _waits(_Admin.find_offset)
+    list_offsets = _waits(_Admin.list_offsets)
+    describe_log = _waits(_Admin.describe_log)
+    describe_broker = _waits(_Admin.describe_broker)
+    commit_position = _waits(_Admin.commit_position)
+    position = _waits(_Admin.position)
+    position_names = _waits(_Admin.position_names)
+    lag = _waits(_Admin.lag)

@@ -1,0 +1,85 @@
+"""An event loop in a thread of its own, for callers that have none."""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """One loop for all who use it; its thread lives while there is a user.
+
+    A process that was forked begins with no users.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process_id = os.getpid()
+
+    def enter(self) -> None:
+        """One user more."""
+        if self._process_id != os.getpid():
+            self._forget()  # threads do not come along into a fork
+        with self._lock:
+            if self._loop is None:
+                self._loop = uvloop.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run, args=(self._loop,), name="horolog-blocking", daemon=True
+                )
+                self._thread.start()
+            self._users += 1
+
+    def leave(self) -> None:
+        """One user less; the last one ends the thread."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        assert loop is not None
+        assert thread is not None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` in the loop and wait for it. An interrupt of the wait cancels the work.
+
+        Raises RuntimeError in the loop's own thread, which would wait for itself.
+        """
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is threading.current_thread():
+            work.close()
+            raise RuntimeError("a blocking client cannot be used here: its own loop would stand")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise
+        except BaseException:
+            future.cancel()  # without effect when it is the work's own error
+            raise
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    finally:
+        loop.close()
