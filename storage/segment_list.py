@@ -286,6 +286,9 @@ class SegmentList:
         else:
             self.segments = (*self.segments[:-1], opened)
             self._set_aside([closing], settings)
+        for previous in self.segments[-2:-1]:
+            # Offsets that are missing between the two belong to it, as after a restart.
+            previous.next_offset = base_offset
         self._observe("segment_rolled", base_offset=base_offset, reason=reason)
 
     def drop_below(self, offset: int, settings: TopicSettings, reasons: Mapping[int, str]) -> None:

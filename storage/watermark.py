@@ -28,8 +28,10 @@ class Watermark:
             self.offset = min(self.offset, offset)
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """The log ends at `offset` now; what comes in place of the rest is held back, if that was."""
         self.offset = min(self.offset, offset)
+        if self._held_at is not None:
+            self._held_at = min(self._held_at, offset)
         self._waiting = deque(first for first in self._waiting if first < offset)
 
     def advance(self, log_end_offset: int) -> bool:

@@ -207,6 +207,8 @@ class LogMachine(RuleBasedStateMachine):
         self.end_offset = offset
         self.synced_offset = min(self.synced_offset, offset)
         self.waiting = [first for first in self.waiting if first < offset]
+        if self.held_at is not None:
+            self.held_at = min(self.held_at, offset)
         if self.sync is not None:
             self.sync = (self.sync[0], min(self.sync[1], offset))
 

@@ -317,3 +317,17 @@ def test_an_offset_index_in_kafka_s_way_leads_to_the_same_entries(
     assert (log.size_bytes, folder.offset_entries()) == (5 * 39, [])
     assert folder.append(9) == [6]
     assert log.read(6, 100).position == 5 * 39
+
+
+def test_retention_stops_at_the_high_watermark_in_front_of_a_jump(folder: LogFolder) -> None:
+    """The offsets that are missing belong to the segment before them."""
+    log = folder.open(retention_ms=10)
+    folder.append(1000)
+    log.roll()
+    log.hold_high_watermark(1)
+    log.append_stored(timed_set(2000, base_offset=2**31 + 20))
+    log.maintain(folder.clock.now_ms())
+    assert (log.log_start_offset, log.segments[0].next_offset) == (0, log.segments[1].base_offset)
+    log.hold_high_watermark(None)
+    log.maintain(folder.clock.now_ms())
+    assert log.log_start_offset == log.log_end_offset
