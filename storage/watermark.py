@@ -28,7 +28,7 @@ class Watermark:
             self.offset = min(self.offset, offset)
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset` now; what comes in place of the rest is held back, if that was."""
+        """The log ends at `offset` now. What comes instead is held back if that was."""
         self.offset = min(self.offset, offset)
         if self._held_at is not None:
             self._held_at = min(self._held_at, offset)
