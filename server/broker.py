@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
@@ -27,7 +28,7 @@ from .events import Events
 from .figures import Figures
 from .handlers import HANDLERS
 from .handlers.base import Services
-from .http import HttpServer
+from .http import HttpServer, State
 from .lags import Lags
 from .listener import Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
@@ -40,7 +41,6 @@ from .work import Work
 
 if TYPE_CHECKING:
     from aiohttp import web
-    from prometheus_client import CollectorRegistry
 
 MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
@@ -51,6 +51,9 @@ MAX_PARKED_PARTITIONS = 500_000
 
 PAGE = f"{__package__}.page.routes"
 """Module that brings aiohttp along."""
+
+LINES_AT_ONCE = 50
+"""Lines of metrics that are made without a look at the time."""
 
 STOP_SECONDS = 5.0
 """How long clients may take for their last answers when the broker stops."""
@@ -95,7 +98,8 @@ class Broker:
         self._files = files or SystemFiles()
         self._cleanups = AsyncExitStack()
         self._serving = False
-        self._registry: CollectorRegistry | None = None
+        self._all_open = False
+        """Whether every log was opened, or found to be one that cannot be."""
 
     async def start(self) -> None:
         """Open the data and serve.
@@ -132,18 +136,26 @@ class Broker:
 
     def metrics_text(self) -> bytes:
         """What `/metrics` shows, as it is now."""
+        return "".join(self._metrics_lines()).encode()
+
+    async def _scrape(self) -> bytes:
+        """As `metrics_text`, in turns with the requests, however much there is to tell."""
+        await self.services.lags.refresh()
+        turns = self.services.work.turns()
+        lines = self._metrics_lines()
+        made: list[str] = []
+        while some := list(islice(lines, LINES_AT_ONCE)):
+            made += some
+            await turns.give_way()
+        return "".join(made).encode()
+
+    def _metrics_lines(self) -> Iterator[str]:
         # A topic may have been counted once more while it was being deleted.
         for name in self.figures.topics.keys() - self.directory.topics().keys():
             self.figures.forget(name)
-        from .metrics import build_registry, metrics_text
+        from .metrics import metrics_lines
 
-        if self._registry is None:
-            self._registry = build_registry(self.figures, self)
-        return metrics_text(self._registry)
-
-    async def _scrape(self) -> bytes:
-        await self.services.lags.refresh()
-        return self.metrics_text()
+        return metrics_lines(self.figures, self)
 
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         """Exception handler for the event loop: what nobody caught becomes an event."""
@@ -153,6 +165,9 @@ class Broker:
 
     def logs(self) -> Iterable[Log]:
         return self.directory.open_logs()
+
+    def retention_now_ms(self) -> int:
+        return self.trusted_time.now_ms()
 
     def clock_ahead_seconds(self) -> float:
         return self.trusted_time.ahead_ms / 1000
@@ -280,15 +295,21 @@ class Broker:
         """Take connections on the HTTP port at once, and answer them as soon as may be."""
         if listening is not None:
             listening.listen()
-        server = HttpServer(self._scrape, lambda: self._serving, self._add_page)
+        server = HttpServer(self._scrape, self._state, self._add_page)
         cleanups.push_async_callback(server.stop)
         late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
         cleanups.push_async_callback(asyncio.wait, [late])
 
     async def _open_logs(self) -> None:
         await self.maintenance.open_logs()
+        self._all_open = True
         if self._settled is not None:
             self._settled()
+
+    def _state(self) -> State:
+        if not self._serving:
+            return State.STOPPED
+        return State.READY if self._all_open else State.OPENING
 
     def _add_page(self, application: "web.Application") -> None:
         from .page.routes import Page

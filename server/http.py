@@ -1,11 +1,13 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever starts and stops the broker, `/`
-for people.
+"""The HTTP port: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever starts and stops
+the broker, `/` for people.
 
 aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
 """
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
@@ -17,27 +19,39 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 CACHE_FACTOR = 50
 CACHE_SECONDS = 1.0
-"""Making the text blocks the loop, for milliseconds with many topics. It is kept for fifty times
-as long as that took, so that scrapes take at most 2 % of the loop, but never longer than this."""
+"""Making the text takes a good part of a second with a thousand topics, in turns with everything
+else. It is kept for fifty times as long as that took, so that scrapes take little of the loop, but
+never longer than this."""
+
+
+class State(StrEnum):
+    """What `/healthz` and `/readyz` say."""
+
+    STOPPED = "not serving"
+    OPENING = "serving, and still opening logs"
+    """Requests are answered; some may wait for the recovery of their log."""
+    READY = "ok"
 
 
 class HttpServer:
     """Serves until `stop`.
 
-    `render` makes the text of `/metrics`, `healthy` answers `/healthz`, `add_page` adds more.
+    `render` makes the text of `/metrics`, `state` answers `/healthz` (unless stopped) and `/readyz`
+    (only when ready), `add_page` adds more.
     """
 
     def __init__(
         self,
         render: Callable[[], Awaitable[bytes]],
-        healthy: Callable[[], bool],
+        state: Callable[[], State],
         add_page: "Callable[[web.Application], None]" = lambda application: None,
     ) -> None:
         self._render = render
-        self._healthy = healthy
+        self._state = state
         self._add_page = add_page
         # How long the text took to make is real time, whatever clock the broker is given.
         self._stopwatch = SystemClock()
+        self._rendering = asyncio.Lock()
         self._text = b""
         self._good_until = -1.0
         self._runner: web.AppRunner | None = None
@@ -49,6 +63,7 @@ class HttpServer:
         application = web.Application(client_max_size=1024)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
+        application.router.add_get("/readyz", self._ready)
         self._add_page(application)
         self._runner = web.AppRunner(
             application, access_log=None, handle_signals=False, shutdown_timeout=1.0
@@ -63,16 +78,23 @@ class HttpServer:
     async def _metrics(self, _: "web.Request") -> "web.Response":
         from aiohttp import web
 
-        now = self._stopwatch.monotonic()
-        if now > self._good_until:
-            self._text = await self._render()
-            made_at = self._stopwatch.monotonic()
-            self._good_until = made_at + min(CACHE_FACTOR * (made_at - now), CACHE_SECONDS)
-        return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
+        async with self._rendering:
+            now = self._stopwatch.monotonic()
+            if now > self._good_until:
+                self._text = await self._render()
+                made_at = self._stopwatch.monotonic()
+                self._good_until = made_at + min(CACHE_FACTOR * (made_at - now), CACHE_SECONDS)
+            return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _health(self, _: "web.Request") -> "web.Response":
-        from aiohttp import web
+        state = self._state()
+        return _answer(State.READY if state is State.OPENING else state)
 
-        if self._healthy():
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="not serving\n")
+    async def _ready(self, _: "web.Request") -> "web.Response":
+        return _answer(self._state())
+
+
+def _answer(state: State) -> "web.Response":
+    from aiohttp import web
+
+    return web.Response(status=200 if state is State.READY else 503, text=f"{state}\n")

@@ -1,25 +1,16 @@
 """The names under which Prometheus sees the broker's figures.
 
-A registry of the broker's own, never the library's global one, with one collector that reads the
-figures when it is asked. Topic is the only label that grows, and it goes when the topic does;
-only the end offset has a line for each partition.
+Topic is the only label that grows, and it goes when the topic does; only the end offset and the
+lag of named positions have a line for each partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
-
 from ..protocol.lag import Lag
 from ..protocol.records.latency import LATENCY_BUCKETS_MS
+from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 
 if TYPE_CHECKING:
@@ -33,6 +24,10 @@ class Gauges(Protocol):
 
     def logs(self) -> Iterable["Log"]:
         """The open logs."""
+        ...
+
+    def retention_now_ms(self) -> int:
+        """The time that retention goes by."""
         ...
 
     def clock_ahead_seconds(self) -> float: ...
@@ -52,208 +47,227 @@ class Gauges(Protocol):
     def lags_left_out(self) -> int: ...
 
 
-def metrics_text(registry: CollectorRegistry) -> bytes:
-    """Every metric in Prometheus' text format."""
-    return generate_latest(registry)
+def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
+    """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
+    the later pieces. Those of the process come last."""
+    yield from text_lines(families(figures, gauges))
+    # It takes a tenth of a second to import, which the start of a broker need not wait for.
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-
-def build_registry(figures: Figures, gauges: Gauges) -> CollectorRegistry:
-    """A registry with the broker's metrics and those of its process."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(figures, gauges))
     ProcessCollector(registry=registry)
-    return registry
+    yield generate_latest(registry).decode()
 
 
-class BrokerCollector(Collector):
-    """Turns figures into metric families."""
+def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    """Every metric but those of the process."""
+    yield from _requests(figures, gauges)
+    yield from _connections(figures, gauges)
+    yield from _topics(figures)
+    yield from _latency(figures)
+    yield from _logs(gauges)
+    yield from _lags(gauges)
+    yield from _background(figures, gauges)
 
-    def __init__(self, figures: Figures, gauges: Gauges) -> None:
-        self._figures = figures
-        self._gauges = gauges
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._requests()
-        yield from self._connections()
-        yield from self._topics()
-        yield from self._latency()
-        yield from self._logs()
-        yield from self._lags()
-        yield from self._background()
+def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    yield Family(
+        "horolog_requests_total",
+        "counter",
+        "Requests by api and by the first error in the answer.",
+        ("api", "error"),
+        [
+            Sample((("api", api), ("error", error)), number)
+            for (api, error), number in figures.requests.items()
+        ],
+    )
+    yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
+    yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
+    yield Family(
+        "horolog_parked_requests",
+        "gauge",
+        "Requests that wait for data or a sync.",
+        ("api",),
+        [Sample((("api", api),), number) for api, number in gauges.parked().items()],
+    )
+    yield _counter(
+        "horolog_parked_refused",
+        "Requests answered early because too many were waiting.",
+        figures.parked_refused,
+    )
 
-    def _requests(self) -> Iterator[Metric]:
-        figures = self._figures
-        requests = CounterMetricFamily(
-            "horolog_requests",
-            "Requests by api and by the first error in the answer.",
-            labels=("api", "error"),
-        )
-        for (api, error), number in figures.requests.items():
-            requests.add_metric((api, error), number)
-        yield requests
-        yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
-        yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
-        parked = GaugeMetricFamily(
-            "horolog_parked_requests", "Requests that wait for data or a sync.", labels=("api",)
-        )
-        for api, number in self._gauges.parked().items():
-            parked.add_metric((api,), number)
-        yield parked
-        yield _counter(
-            "horolog_parked_refused",
-            "Requests answered early because too many were waiting.",
-            figures.parked_refused,
-        )
 
-    def _connections(self) -> Iterator[Metric]:
-        figures = self._figures
-        yield GaugeMetricFamily(
-            "horolog_connections", "Open connections.", self._gauges.connections()
-        )
-        yield GaugeMetricFamily(
-            "horolog_buffered_bytes",
-            "Unread answers and large unfinished requests of all connections, as last looked at.",
-            self._gauges.held_bytes(),
-        )
-        yield _counter(
-            "horolog_connections_opened", "Connections taken.", figures.connections_opened
-        )
-        yield _by_label(
-            "horolog_connections_refused",
-            "Connections closed at once.",
-            "reason",
-            figures.connections_refused,
-        )
-        yield _by_label(
-            "horolog_connections_dropped",
-            "Connections closed by the broker because of what the client did.",
-            "reason",
-            figures.connections_dropped,
-        )
+def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    yield _gauge("horolog_connections", "Open connections.", gauges.connections())
+    yield _gauge(
+        "horolog_buffered_bytes",
+        "Unread answers and large unfinished requests of all connections, as last looked at.",
+        gauges.held_bytes(),
+    )
+    yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)
+    yield _by_label(
+        "horolog_connections_refused",
+        "Connections closed at once.",
+        "reason",
+        figures.connections_refused,
+    )
+    yield _by_label(
+        "horolog_connections_dropped",
+        "Connections closed by the broker because of what the client did.",
+        "reason",
+        figures.connections_dropped,
+    )
 
-    def _topics(self) -> Iterator[Metric]:
-        topics = self._figures.topics
-        for name, text, value in _TOPIC_COUNTERS:
-            family = CounterMetricFamily(name, text, labels=("topic",))
-            for topic, figures in topics.items():
-                family.add_metric((topic,), value(figures))
-            yield family
-        for name, text, label, values in _TOPIC_COUNTERS_BY:
-            family = CounterMetricFamily(name, text, labels=("topic", label))
-            for topic, figures in topics.items():
-                for key, number in values(figures).items():
-                    family.add_metric((topic, key), number)
-            yield family
 
-    def _latency(self) -> Iterator[Metric]:
-        latency = HistogramMetricFamily(
-            "horolog_latency_seconds",
-            "Append time minus create time of appended messages; below 0 counts as 0.",
-            labels=("topic",),
+def _topics(figures: Figures) -> Iterator[Family]:
+    # Copies, because topics come and go while the text is made.
+    for name, text, value in _TOPIC_COUNTERS:
+        samples = (
+            Sample(_of(topic), value(counted)) for topic, counted in list(figures.topics.items())
         )
-        window_seconds = self._figures.latency_window_ms / 1000
-        largest = GaugeMetricFamily(
-            "horolog_max_latency_seconds",
-            f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
-            labels=("topic",),
+        yield Family(f"{name}_total", "counter", text, ("topic",), samples)
+    for name, text, label, values in _TOPIC_COUNTERS_BY:
+        samples = (
+            Sample((*_of(topic), (label, key)), number)
+            for topic, counted in list(figures.topics.items())
+            for key, number in list(values(counted).items())
         )
-        for topic, figures in self._figures.topics.items():
-            latency.add_metric(
-                (topic,),
-                _cumulative(LATENCY_BUCKETS_SECONDS, figures.latency_counts),
-                figures.latency_sum_ms / 1000,
+        yield Family(f"{name}_total", "counter", text, ("topic", label), samples)
+
+
+def _latency(figures: Figures) -> Iterator[Family]:
+    yield Family(
+        "horolog_latency_seconds",
+        "histogram",
+        "Append time minus create time of appended messages; below 0 counts as 0.",
+        ("topic",),
+        (
+            sample
+            for topic, counted in list(figures.topics.items())
+            for sample in _histogram(
+                _of(topic),
+                LATENCY_BUCKETS_SECONDS,
+                counted.latency_counts,
+                counted.latency_sum_ms / 1000,
             )
-            largest_ms = figures.largest_latency.largest()
-            largest.add_metric((topic,), float("nan") if largest_ms is None else largest_ms / 1000)
-        yield latency
-        yield largest
+        ),
+    )
+    window_seconds = figures.latency_window_ms / 1000
+    yield Family(
+        "horolog_max_latency_seconds",
+        "gauge",
+        f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
+        ("topic",),
+        (
+            Sample(_of(topic), _seconds(counted.largest_latency.largest()))
+            for topic, counted in list(figures.topics.items())
+        ),
+    )
 
-    def _logs(self) -> Iterator[Metric]:
-        end = GaugeMetricFamily(
-            "horolog_log_end_offset",
-            "Offset that the next message of the partition gets.",
-            labels=("topic", "partition"),
-        )
-        sizes: dict[str, int] = {}
-        segments: dict[str, int] = {}
-        unflushed: dict[str, int] = {}
-        for log in self._gauges.logs():
+
+def _logs(gauges: Gauges) -> Iterator[Family]:
+    sizes: dict[str, int] = {}
+    segments: dict[str, int] = {}
+    unflushed: dict[str, int] = {}
+    pinned: dict[str, int] = {}
+
+    def ends() -> Iterator[Sample]:
+        now_ms = gauges.retention_now_ms()
+        for log in list(gauges.logs()):
             topic = log.topic
-            end.add_metric((topic, str(log.partition)), log.log_end_offset)
-            sizes[topic] = sizes.get(topic, 0) + log.size_bytes
-            segments[topic] = segments.get(topic, 0) + log.segment_count
-            unflushed[topic] = unflushed.get(topic, 0) + log.unflushed_messages
-        yield end
-        for name, text, values in (
-            ("horolog_log_size_bytes", "Bytes of messages on disk.", sizes),
-            ("horolog_log_segments", "Segments.", segments),
-            ("horolog_log_unflushed_messages", "Messages not known to be synced.", unflushed),
-        ):
-            family = GaugeMetricFamily(name, text, labels=("topic",))
-            for topic, number in values.items():
-                family.add_metric((topic,), number)
-            yield family
+            for values, number in (
+                (sizes, log.size_bytes),
+                (segments, log.segment_count),
+                (unflushed, log.unflushed_messages),
+                (pinned, log.pinned_segments(now_ms)),
+            ):
+                values[topic] = values.get(topic, 0) + number
+            yield Sample((*_of(topic), ("partition", str(log.partition))), log.log_end_offset)
 
-    def _lags(self) -> Iterator[Metric]:
-        labels = ("name", "topic", "partition")
-        messages = GaugeMetricFamily(
-            "horolog_consumer_lag",
-            "Messages from a named position to the end of its partition.",
-            labels=labels,
-        )
-        seconds = GaugeMetricFamily(
-            "horolog_consumer_lag_seconds",
-            "How long ago the first message behind a named position was appended, or created where "
-            "its append time is not known; 0 at the end, absent when no time is known.",
-            labels=labels,
-        )
-        for (name, topic, partition), lag in self._gauges.lags().items():
-            values = (name, topic, str(partition))
-            messages.add_metric(values, lag.messages)
-            if lag.seconds is not None:
-                seconds.add_metric(values, lag.seconds)
-        yield messages
-        yield seconds
-        yield GaugeMetricFamily(
-            "horolog_consumer_lag_left_out",
-            "Named positions without these two: there are more than can be followed, and others "
-            "were committed later.",
-            self._gauges.lags_left_out(),
-        )
+    yield Family(
+        "horolog_log_end_offset",
+        "gauge",
+        "Offset that the next message of the partition gets.",
+        ("topic", "partition"),
+        ends(),
+    )
+    for name, text, values in (
+        ("horolog_log_size_bytes", "Bytes of messages on disk.", sizes),
+        ("horolog_log_segments", "Segments.", segments),
+        ("horolog_log_unflushed_messages", "Messages not known to be synced.", unflushed),
+        (
+            "horolog_pinned_segments",
+            "Segments that retention.ms cannot delete yet because a message in them, or in an "
+            "older one, has a time more than a minute in the future.",
+            pinned,
+        ),
+    ):
+        samples = (Sample(_of(topic), number) for topic, number in values.items())
+        yield Family(name, "gauge", text, ("topic",), samples)
 
-    def _background(self) -> Iterator[Metric]:
-        figures = self._figures
-        fsync = HistogramMetricFamily(
-            "horolog_fsync_seconds", "Time of one sync of a log's files.", labels=()
-        )
-        fsync.add_metric(
-            (), _cumulative(FSYNC_BUCKETS_SECONDS, figures.fsync.counts), figures.fsync.sum_seconds
-        )
-        yield fsync
-        yield _by_label(
-            "horolog_clock_steps",
-            "Times the wall clock moved otherwise than the monotonic one by more than "
-            "clock.step.max.ms; forward_while_stopped may be the time that the broker was stopped.",
-            "direction",
-            figures.clock_steps,
-        )
-        yield GaugeMetricFamily(
-            "horolog_clock_ahead_seconds",
-            "How far the wall clock is ahead of the time that retention trusts.",
-            self._gauges.clock_ahead_seconds(),
-        )
-        yield _by_label(
-            "horolog_failed_task_passes",
-            "Passes of background tasks that failed and are tried again.",
-            "task",
-            figures.failed_passes,
-        )
-        yield _by_label(
-            "horolog_suppressed_log_lines",
-            "Log lines not written because there were too many like them.",
-            "event",
-            figures.suppressed_lines,
-        )
+
+def _lags(gauges: Gauges) -> Iterator[Family]:
+    labels = ("name", "topic", "partition")
+    lags = [
+        ((("name", name), ("topic", topic), ("partition", str(partition))), lag)
+        for (name, topic, partition), lag in gauges.lags().items()
+    ]
+    yield Family(
+        "horolog_consumer_lag",
+        "gauge",
+        "Messages from a named position to the end of its partition.",
+        labels,
+        [Sample(values, lag.messages) for values, lag in lags],
+    )
+    yield Family(
+        "horolog_consumer_lag_seconds",
+        "gauge",
+        "How long ago the first message behind a named position was appended, or created where "
+        "its append time is not known; 0 at the end, absent when no time is known.",
+        labels,
+        [Sample(values, lag.seconds) for values, lag in lags if lag.seconds is not None],
+    )
+    yield _gauge(
+        "horolog_consumer_lag_left_out",
+        "Named positions without these two: there are more than can be followed, and others "
+        "were committed later.",
+        gauges.lags_left_out(),
+    )
+
+
+def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    fsync = figures.fsync
+    yield Family(
+        "horolog_fsync_seconds",
+        "histogram",
+        "Time of one sync of a log's files.",
+        (),
+        list(_histogram((), FSYNC_BUCKETS_SECONDS, fsync.counts, fsync.sum_seconds)),
+    )
+    yield _by_label(
+        "horolog_clock_steps",
+        "Times the wall clock moved otherwise than the monotonic one by more than "
+        "clock.step.max.ms; forward_while_stopped may be the time that the broker was stopped.",
+        "direction",
+        figures.clock_steps,
+    )
+    yield _gauge(
+        "horolog_clock_ahead_seconds",
+        "How far the wall clock is ahead of the time that retention trusts.",
+        gauges.clock_ahead_seconds(),
+    )
+    yield _by_label(
+        "horolog_failed_task_passes",
+        "Passes of background tasks that failed and are tried again.",
+        "task",
+        figures.failed_passes,
+    )
+    yield _by_label(
+        "horolog_suppressed_log_lines",
+        "Log lines not written because there were too many like them.",
+        "event",
+        figures.suppressed_lines,
+    )
 
 
 _TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
@@ -344,18 +358,34 @@ _TOPIC_COUNTERS_BY: tuple[
 )
 
 
-def _counter(name: str, text: str, value: int) -> CounterMetricFamily:
-    return CounterMetricFamily(name, text, value=value)
+def _of(topic: str) -> Labels:
+    return (("topic", topic),)
 
 
-def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=(label,))
-    for key, number in counts.items():
-        family.add_metric((key,), number)
-    return family
+def _seconds(ms: int | None) -> float:
+    return float("nan") if ms is None else ms / 1000
 
 
-def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+def _counter(name: str, text: str, value: int) -> Family:
+    return Family(f"{name}_total", "counter", text, (), [Sample((), value)])
+
+
+def _gauge(name: str, text: str, value: float) -> Family:
+    return Family(name, "gauge", text, (), [Sample((), value)])
+
+
+def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> Family:
+    samples = [Sample(((label, key),), number) for key, number in counts.items()]
+    return Family(f"{name}_total", "counter", text, (label,), samples)
+
+
+def _histogram(
+    labels: Labels, bounds: Sequence[float], counts: Sequence[int], total: float
+) -> Iterator[Sample]:
     """Prometheus' buckets: each counts everything at or below its bound."""
-    names = [str(float(bound)) for bound in bounds] + ["+Inf"]
-    return list(zip(names, accumulate(counts), strict=True))
+    running = list(accumulate(counts))
+    for bound, number in zip(bounds, running, strict=False):
+        yield Sample((*labels, ("le", str(float(bound)))), number, "_bucket")
+    yield Sample((*labels, ("le", "+Inf")), running[-1], "_bucket")
+    yield Sample(labels, running[-1], "_count")
+    yield Sample(labels, total, "_sum")

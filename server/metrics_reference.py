@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..clock import SystemClock
 from ..protocol.lag import Lag
 from .figures import Figures
-from .metrics import BrokerCollector
+from .metrics import families
 
 if TYPE_CHECKING:
     from ..storage.log import Log
@@ -33,6 +33,9 @@ class _NothingOpen:
     def logs(self) -> Iterable["Log"]:
         return ()
 
+    def retention_now_ms(self) -> int:
+        return 0
+
     def clock_ahead_seconds(self) -> float:
         return 0.0
 
@@ -55,12 +58,11 @@ class _NothingOpen:
 def lines() -> Iterator[str]:
     """The lines of the page."""
     yield from _INTRODUCTION.splitlines()
-    collector = BrokerCollector(Figures(SystemClock(), _WINDOW_MS), _NothingOpen())
-    for family in sorted(collector.collect(), key=lambda family: family.name):
-        name = family.name + ("_total" if family.type == "counter" else "")
-        labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ()))
-        meaning = family.documentation.replace("last 60 s", "last `max.latency.window.ms`")
-        yield f"| `{name}` | {family.type} | {labels} | {meaning} |"
+    figures = Figures(SystemClock(), _WINDOW_MS)
+    for family in sorted(families(figures, _NothingOpen()), key=lambda family: family.name):
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        meaning = family.meaning.replace("last 60 s", "last `max.latency.window.ms`")
+        yield f"| `{family.name}` | {family.kind} | {labels} | {meaning} |"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
+from bisect import bisect_right
 from pathlib import Path
+from typing import Final
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import OffsetOutOfRange
@@ -17,6 +19,9 @@ from .search_trail import SearchTrail, trail_of
 from .segment import Segment
 from .segment_list import SegmentList
 from .watermark import Watermark
+
+FUTURE_MS: Final = 60_000
+"""Clocks of machines differ; only a time further ahead than this is one from the future."""
 
 
 class ReadableLog:
@@ -221,6 +226,17 @@ class ReadableLog:
             describe_segment(segments[number], verdict, active=number == len(segments) - 1)
             for number, verdict in zip(some, verdicts, strict=True)
         ]
+
+    def pinned_segments(self, now_ms: int) -> int:
+        """How many segments `retention.ms` cannot delete yet because of a message in them, or in an
+        older one, whose time is more than a minute after `now_ms`; 0 when nothing is known."""
+        if self.settings.retention_ms < 0 or not self.prepared:
+            return 0
+        closed, limit_ms = self._list.closed_max_ms, now_ms + FUTURE_MS
+        first = bisect_right(closed, limit_ms)
+        if first < len(closed):
+            return self.segment_count - first
+        return int(self._list.active.largest_possible_ms > limit_ms)
 
     def describe(self, now_ms: int) -> LogDescription:
         """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""

@@ -41,6 +41,12 @@ def append(broker: BrokerThread, *ages_ms: int) -> None:
     asyncio.run(run())
 
 
+def pinned(broker: BrokerThread) -> int:
+    """What the metrics say of the topic's pinned segments."""
+    text = broker._broker.metrics_text().decode()
+    return int(float(text.partition('horolog_pinned_segments{topic="clicks"} ')[2].split()[0]))
+
+
 def test_each_segment_with_what_pins_it_and_when_it_goes(
     horolog_broker: BrokerThread, ask: Run
 ) -> None:
@@ -62,9 +68,11 @@ def test_each_segment_with_what_pins_it_and_when_it_goes(
 def test_a_time_in_the_future_is_told_in_words(horolog_broker: BrokerThread, ask: Run) -> None:
     horolog_broker.clock.freeze()
     append(horolog_broker, 0, -10 * DAY_MS, 0, -DAY_MS)
+    assert pinned(horolog_broker) == 1
     objects = ask("explain", "retention", "clicks", "--json").objects
     assert [one["ahead_of_clock_ms"] for one in objects] == [0, 10 * DAY_MS]
     append(horolog_broker, -12 * DAY_MS, 0)
+    assert pinned(horolog_broker) == 2
     told = ask("explain", "retention", "clicks").out
     assert (
         "The message at offset 1 has a time 10 d in the future, so segment 1 and 1 behind it "

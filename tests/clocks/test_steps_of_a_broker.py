@@ -123,7 +123,7 @@ async def test_a_wrong_step_forward_that_is_taken_back_costs_nothing(
         assert now.steps == {"forward": 1}
         metrics = now.broker.metrics_text().decode()
         assert 'horolog_clock_steps_total{direction="forward"} 1.0' in metrics
-        assert "horolog_clock_ahead_seconds 3.1536e+07" in metrics
+        assert "horolog_clock_ahead_seconds 31536000.0" in metrics
         clock.step(-YEAR_MS)
         await now.pass_time(2 * SETTLE_MS)
         assert now.nothing_deleted

@@ -14,7 +14,7 @@ from horolog.protocol.api.produce import PRODUCE
 from horolog.protocol.errors import InvalidTimestamp, StorageError
 from horolog.protocol.records.message import records
 from horolog.server.broker import Broker
-from horolog.server.http import HttpServer
+from horolog.server.http import HttpServer, State
 from horolog.server.listener import CannotListen, address_of, bind
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -191,7 +191,7 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
             pass
         return b"made %d" % made
 
-    server = HttpServer(render, lambda: False)
+    server = HttpServer(render, lambda: State.STOPPED)
     with bind("127.0.0.1:0", "http.listen") as listening:
         await server.start(listening)
         url = f"http://{address_of(listening)}"
@@ -203,6 +203,47 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
                 assert response.status == 503
         await server.stop()
     assert made < 20
+
+
+@pytest.mark.parametrize(
+    ("state", "health", "ready"),
+    [(State.STOPPED, 503, 503), (State.OPENING, 200, 503), (State.READY, 200, 200)],
+)
+async def test_health_and_readiness(state: State, health: int, ready: int) -> None:
+    async def render() -> bytes:
+        return b""
+
+    server = HttpServer(render, lambda: state)
+    with bind("127.0.0.1:0", "http.listen") as listening:
+        await server.start(listening)
+        url = f"http://{address_of(listening)}"
+        async with aiohttp.ClientSession() as session:
+            for path, status in (("/healthz", health), ("/readyz", ready)):
+                async with session.get(url + path) as response:
+                    assert response.status == status
+                    assert (await response.text() == "ok\n") == (status == 200)
+        await server.stop()
+
+
+async def test_a_broker_is_ready_once_its_logs_are_open(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, aiohttp.ClientSession() as session:
+        while (await get(session, broker, "/readyz"))[0] != 200:
+            pass
+        assert broker._all_open
+
+
+async def test_a_scrape_with_many_topics_lets_others_through(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, http_listen="off", log_retention_ms=-1) as broker:
+        for number in range(300):
+            broker.directory.create_topic(f"t{number}", 1, {})
+            broker.figures.topic(f"t{number}")
+        scrape = asyncio.ensure_future(broker._scrape())
+        turns = 0
+        while not scrape.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert scrape.result().count(b"horolog_latency_seconds_count{") == 300
+        assert turns > 5
 
 
 async def test_all_logs_are_in_the_metrics_soon_after_a_start(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from horolog.protocol.lag import Lag
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
 from horolog.server.figures import Figures, count
-from horolog.server.metrics import build_registry, metrics_text
+from horolog.server.metrics import metrics_lines
 from horolog.testing.clock import ManualClock
 
 WINDOW_MS = 60_000
@@ -25,6 +25,9 @@ class SomeLog:
     segment_count: int
     unflushed_messages: int = 0
 
+    def pinned_segments(self, now_ms: int) -> int:
+        return self.segment_count - 1
+
 
 class SomeGauges:
     def __init__(self) -> None:
@@ -32,6 +35,9 @@ class SomeGauges:
 
     def logs(self) -> Iterable[SomeLog]:
         return self.found
+
+    def retention_now_ms(self) -> int:
+        return 0
 
     def clock_ahead_seconds(self) -> float:
         return 0.25
@@ -85,8 +91,12 @@ def gauges() -> SomeGauges:
     return SomeGauges()
 
 
+def text(figures: Figures, gauges: SomeGauges) -> bytes:
+    return "".join(metrics_lines(figures, gauges)).encode()  # type: ignore[arg-type]
+
+
 def scrape(figures: Figures, gauges: SomeGauges) -> Scrape:
-    return Scrape(metrics_text(build_registry(figures, gauges)))  # type: ignore[arg-type]
+    return Scrape(text(figures, gauges))
 
 
 def latencies(*values_ms: int, skewed: int = 0, untimed: int = 0) -> LatencyCounts:
@@ -155,6 +165,7 @@ def test_logs_by_topic_and_end_offsets_by_partition(figures: Figures, gauges: So
     assert found("horolog_log_end_offset", topic="a", partition="1") == 5
     assert found("horolog_log_size_bytes", topic="a") == 1500
     assert found("horolog_log_segments", topic="a") == 3
+    assert found("horolog_pinned_segments", topic="a") == 1
 
 
 def test_a_deleted_topic_vanishes(figures: Figures, gauges: SomeGauges) -> None:
@@ -163,7 +174,7 @@ def test_a_deleted_topic_vanishes(figures: Figures, gauges: SomeGauges) -> None:
     figures.forget("gone")
     found = scrape(figures, gauges)
     assert found.labels("horolog_max_latency_seconds", "topic") == {"kept"}
-    assert b"gone" not in metrics_text(build_registry(figures, gauges))  # type: ignore[arg-type]
+    assert b"gone" not in text(figures, gauges)
 
 
 def test_fsync_seconds(figures: Figures, gauges: SomeGauges) -> None:
@@ -182,3 +193,32 @@ def test_the_process_is_there_but_nothing_of_the_global_registry(
     names = {name for name, _ in scrape(figures, gauges).samples}
     assert "process_open_fds" in names
     assert all(name.startswith(("horolog_", "process_")) for name in names)
+
+
+def test_labels_are_escaped(figures: Figures, gauges: SomeGauges) -> None:
+    awkward = 'a "quoted" \\ name\nof two lines'
+    count(figures.clock_steps, awkward)
+    assert scrape(figures, gauges)("horolog_clock_steps_total", direction=awkward) == 1
+
+
+def test_topics_may_come_and_go_while_the_text_is_made(
+    figures: Figures, gauges: SomeGauges
+) -> None:
+    for number in range(10):
+        figures.topic(f"t{number}").appended(1, 100, latencies(5))
+    lines = metrics_lines(figures, gauges)  # type: ignore[arg-type]
+    for step, _ in enumerate(lines):
+        figures.topic(f"new{step}").appended(1, 100, latencies(5))
+        figures.forget(f"t{step % 10}")
+        count(figures.topic("t0").rolls, f"reason {step}")
+        if step > 300:
+            break
+
+
+def test_the_text_is_made_piece_by_piece(figures: Figures, gauges: SomeGauges) -> None:
+    """So that a scrape with many topics can let requests through."""
+    for number in range(100):
+        figures.topic(f"t{number}").appended(1, 100, latencies(5))
+    pieces = [piece.count("\n") for piece in metrics_lines(figures, gauges)]  # type: ignore[arg-type]
+    assert max(pieces[:-1]) <= 2
+    assert len(pieces) > 100 * len(LATENCY_BUCKETS_MS)
