@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 
-from ..compiled import source_form
-from ..protocol.records import kernel, packing, scans
+from ..compiled import MODULES, source_form
+from ..protocol.records import kernel, packing, rewriting, scans
 from ..protocol.records.kernel import Offsets
 from ..protocol.records.sets import NewRecord, build_set
 
@@ -54,7 +54,8 @@ def main() -> int:
 
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
-    sources = {module: source_form(module) for module in ("kernel", "packing", "scans")}
+    forms = dict(zip(MODULES, (kernel, packing, rewriting, scans), strict=True))
+    sources = {module: source_form(module) for module in MODULES}
     for value_bytes in (100, 1024):
         count = SET_BYTES // (value_bytes + 34)
         for what, messages, work in (
@@ -65,9 +66,10 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("encode", count, _encode(value_bytes, count)),
             ("columns", count, _columns(value_bytes, count)),
             ("append times", count, _stamp(value_bytes, count)),
+            ("v1 to v0", count, _rewrite(value_bytes, count)),
         ):
             module, run = work
-            own = {"kernel": kernel, "packing": packing, "scans": scans}[module]
+            own = forms[module]
             best = _best([partial(run, own), partial(run, sources[module])], tries)
             yield Cost(what, value_bytes, best[0] / messages, best[1] / messages)
 
@@ -123,6 +125,16 @@ def _columns(value_bytes: int, count: int) -> OfForm:
 def _stamp(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
     return "packing", lambda module: module.stamp(data, 0, len(data), NOW_MS)
+
+
+def _rewrite(value_bytes: int, count: int) -> OfForm:
+    data = build_set(_records(value_bytes, count, 0))
+    own = rewriting.OWN
+
+    def run(module: ModuleType) -> object:
+        return module.rewrite(bytearray(), data, 0, len(data), 0, own, 0, own)
+
+    return "rewriting", run
 
 
 def _best(works: list[Work], tries: int) -> list[float]:

@@ -6,35 +6,9 @@ so do the offsets inside.
 """
 
 from collections.abc import Iterator
-from struct import Struct
-from typing import Final
 
-from .kernel import crc32
-from .layout import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    ENTRY_OVERHEAD,
-    LOG_APPEND_TIME_BIT,
-    NO_TIMESTAMP,
-    RESERVED_MASK,
-    TIMESTAMP_AT,
-    Buffer,
-    Codec,
-)
-
-_HEAD: Final = Struct(">qi4xBB")
-"""Offset, size, magic and attributes of an entry."""
-_NEW_HEAD: Final = Struct(">qiI")
-"""Offset, size and CRC."""
-_OFFSET: Final = Struct(">q")
-_SIZE: Final = Struct(">i")
-_TIMESTAMP: Final = Struct(">q")
-_V0_HEAD: Final = Struct(">BB")
-_V1_HEAD: Final = Struct(">BBq")
-_CRC_BYTES: Final = 4
-_OFFSET_BYTES: Final = 8
-_V0_KEY_AT: Final = TIMESTAMP_AT
-_V1_KEY_AT: Final = TIMESTAMP_AT + 8
+from .layout import ATTRIBUTES_AT, CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Buffer, Codec
+from .rewriting import OWN, plain_end, rewrite
 
 
 def convert_entries(
@@ -55,40 +29,16 @@ def convert_entries(
     keeps its time, as a create time, and has none if it was v0; with `stamp_ms` all have that
     time, as an append time. Returns how many messages changed their format.
     """
-    converted = 0
-    position = start
-    while position < end:
-        offset, size, own_magic, attributes = _HEAD.unpack_from(buffer, position)
-        stop = position + ENTRY_OVERHEAD + size
-        if first_offset is None:
-            offset += offset_shift
-        else:
-            offset = first_offset
-            first_offset += 1
-        wanted = own_magic if magic is None else magic
-        changed = wanted != own_magic
-        if changed:
-            converted += 1
-        elif wanted == 0 or (stamp_ms is None and not attributes & LOG_APPEND_TIME_BIT):
-            target += _OFFSET.pack(offset)
-            target += buffer[position + _OFFSET_BYTES : stop]
-            position = stop
-            continue
-        attributes &= RESERVED_MASK
-        if wanted == 0:
-            head = _V0_HEAD.pack(0, attributes)
-        elif stamp_ms is not None:
-            head = _V1_HEAD.pack(1, attributes | LOG_APPEND_TIME_BIT, stamp_ms)
-        elif own_magic == 0:
-            head = _V1_HEAD.pack(1, attributes, NO_TIMESTAMP)
-        else:
-            (timestamp_ms,) = _TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_AT)
-            head = _V1_HEAD.pack(1, attributes, timestamp_ms)
-        body = head + buffer[position + (_V1_KEY_AT if own_magic else _V0_KEY_AT) : stop]
-        target += _NEW_HEAD.pack(offset, len(body) + _CRC_BYTES, crc32(body))
-        target += body
-        position = stop
-    return converted
+    return rewrite(
+        target,
+        buffer,
+        start,
+        end,
+        OWN if magic is None else magic,
+        OWN if first_offset is None else first_offset,
+        offset_shift,
+        OWN if stamp_ms is None else stamp_ms,
+    )
 
 
 def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec]]:
@@ -97,16 +47,14 @@ def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec
     Plain entries that follow each other are one run with `Codec.NONE`, a wrapper is one by
     itself. The entries must be good.
     """
-    run_start = position = start
+    position = start
     while position < end:
-        (size,) = _SIZE.unpack_from(buffer, position + _OFFSET_BYTES)
-        codec = buffer[position + ATTRIBUTES_AT] & CODEC_MASK
-        stop = position + ENTRY_OVERHEAD + size
-        if codec:
-            if run_start < position:
-                yield run_start, position, Codec.NONE
-            yield position, stop, Codec(codec)
-            run_start = stop
-        position = stop
-    if run_start < end:
-        yield run_start, end, Codec.NONE
+        run_end = plain_end(buffer, position, end)
+        if run_end > position:
+            yield position, run_end, Codec.NONE
+            position = run_end
+        else:
+            size = int.from_bytes(buffer[position + SIZE_AT : position + SIZE_AT + 4], "big")
+            stop = position + ENTRY_OVERHEAD + size
+            yield position, stop, Codec(buffer[position + ATTRIBUTES_AT] & CODEC_MASK)
+            position = stop

@@ -20,8 +20,9 @@ from .message import Entry, entries
 from .problems import problem_error
 from .sets import build_wrapper
 
-PIECE_BYTES: Final = 32 * 1024
-"""Bytes of messages between two pauses: about a millisecond's work when they are small."""
+PIECE_BYTES: Final = 16 * 1024
+"""Bytes of messages between two pauses: when they are small and nothing is compiled, half a
+millisecond's work."""
 
 Call = Callable[[], Buffer]
 """Work on a whole buffer; the generator is sent what it returns, or has raised what it raises."""

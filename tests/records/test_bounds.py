@@ -12,6 +12,7 @@ import ctypes, mmap, random
 from contextlib import suppress
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.packing import gather
+from horolog.protocol.records.rewriting import plain_end, rewrite
 from horolog.protocol.records.scans import scan_offset, scan_timestamp
 from horolog.protocol.records.sets import NewRecord, build_set
 
@@ -38,6 +39,10 @@ for _ in range(5000):
     scan_timestamp(view, start, page, 2**60)
     with suppress(ValueError):
         gather(view, start, page, max(found.count, 1))
+    with suppress(ValueError):
+        plain_end(view, start, page)
+    with suppress(ValueError):
+        rewrite(bytearray(), view, start, page, chance.choice([-1, 0, 1]), -1, 0, -1)
 print(good)
 """
 
