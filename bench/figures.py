@@ -6,6 +6,7 @@ from typing import Final
 
 from .beside import fast_beside_slow
 from .brokers import MIB
+from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
 from .durable import durable_acks
 from .fetching import fetch_rate
@@ -55,6 +56,9 @@ MEASUREMENTS: Final = (
     Measurement(("start_empty", "rss_idle"), empty),
     Measurement(("start_3500", "rss_3500"), of_3500),
     Measurement(("fast_beside_slow",), fast_beside_slow),
+    Measurement(("client_send",), client_send),
+    Measurement(("client_send_batch",), client_send_batch),
+    Measurement(("client_columns",), client_columns),
 )
 
 NAMES: Final = tuple(name for measurement in MEASUREMENTS for name in measurement.names)
