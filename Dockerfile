@@ -34,7 +34,7 @@ ENV HOROLOG_DATA_DIR=/data \
 VOLUME /data
 EXPOSE 7070 7071
 HEALTHCHECK --interval=10s --start-period=5s CMD ["python", "-c", \
-    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7071/metrics', timeout=3)"]
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7071/healthz', timeout=3)"]
 
 ENTRYPOINT ["horolog"]
 CMD ["serve"]
