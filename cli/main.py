@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ..protocol.api.framing import ProtocolError
-from ..protocol.errors import HorologError
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .errors import CommandFailed, OutputClosed, WrongUsage
 
 WRONG_USAGE = 2
@@ -68,4 +68,6 @@ def _explained(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error.__cause__, ConnectionRefusedError):
         return f"{text}. Start a broker with `horolog serve`, or name another one with --server"
+    if isinstance(error, UnknownTopicOrPartition):
+        return f"{text}. `horolog topic list` shows what there is"
     return text

@@ -105,7 +105,9 @@ def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> Non
 
 
 def test_a_topic_that_does_not_exist(ask: Run) -> None:
-    assert "nowhere" in ask("explain", "retention", "nowhere", code=1).err
+    told = ask("explain", "retention", "nowhere", code=1).err
+    assert "nowhere" in told
+    assert "horolog topic list" in told
 
 
 def test_how_an_offset_was_found(horolog_broker: BrokerThread, ask: Run) -> None:
