@@ -127,7 +127,12 @@ class _Sending:
     async def run(self, server: str) -> bool:
         """Send all of standard input; returns whether anything was refused."""
         async with Producer(
-            server, compression=self._compression.value, check_units=False, stamp_missing=False
+            server,
+            compression=self._compression.value,
+            check_units=False,
+            stamp_missing=False,
+            # Whoever pipes into this decides what is sent again; a lost broker is told at once.
+            delivery_timeout_ms=0,
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
             reading = asyncio.create_task(self._send_all())
