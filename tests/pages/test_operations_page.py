@@ -8,10 +8,11 @@ import pytest
 
 from horolog.tests.faults.disks.conftest import not_here
 
-from .page import Shell, blocks, commands, comparable
-from .scenarios import SCENARIOS
+from .shell import Shell, blocks, commands, comparable
+from .broken_directories import SCENARIOS
 
 FAILING_SYNC = Path(__file__).parents[1] / "faults" / "disks" / "failing_sync.c"
+PAGE = "operations.md"
 NEEDS = {"full": "disk", "failed-sync": "library"}
 
 
@@ -43,7 +44,7 @@ def library(tmp_path: Path, require_program: Callable[[str], str]) -> dict[str, 
 
 
 def test_the_page_has_every_scenario_once() -> None:
-    assert sorted(blocks()) == sorted(SCENARIOS)
+    assert sorted(blocks(PAGE)) == sorted(SCENARIOS)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -52,6 +53,7 @@ def test_the_page_shows_what_happens(
 ) -> None:
     env: Mapping[str, str] = request.getfixturevalue(NEEDS[name]) if name in NEEDS else {}
     SCENARIOS[name](tmp_path)
-    written = blocks()[name]
+    written = blocks(PAGE)[name]
     assert commands(written)
-    assert comparable(Shell(tmp_path, env).run(written)) == comparable(written)
+    with Shell(tmp_path, env) as shell:
+        assert comparable(shell.run(written)) == comparable(written)
