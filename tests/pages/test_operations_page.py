@@ -8,8 +8,8 @@ import pytest
 
 from horolog.tests.faults.disks.conftest import not_here
 
-from .shell import Shell, blocks, commands, comparable
 from .broken_directories import SCENARIOS
+from .shell import Shell, blocks, commands, comparable
 
 FAILING_SYNC = Path(__file__).parents[1] / "faults" / "disks" / "failing_sync.c"
 PAGE = "operations.md"
