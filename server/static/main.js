@@ -22,19 +22,23 @@ const state = {
 
 async function poll() {
   await loadTopics();
-  if (state.polls % CONSUMERS_EVERY === 0) await consumers.load();
-  state.polls += 1;
   const { topic, place } = state;
-  if (!topic) return;
-  latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);
-  if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) {
-    const answer = await ask("segments", { ...place, before: state.before });
-    if (place !== state.place) return;
-    state.segmentsPoll = state.polls;
-    segments.show(answer);
-    finding.suggest();
+  const work = state.polls % CONSUMERS_EVERY === 0 ? [consumers.load()] : [];
+  state.polls += 1;
+  if (topic) {
+    latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);
+    work.push(messages.follow(`${topic.messages} ${topic.appended}`));
+    if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) work.push(loadSegments(place));
   }
-  await messages.follow(`${topic.messages} ${topic.appended}`);
+  await Promise.all(work);
+}
+
+async function loadSegments(place) {
+  state.segmentsPoll = state.polls;
+  const answer = await ask("segments", { ...place, before: state.before });
+  if (place !== state.place) return;
+  segments.show(answer);
+  finding.suggest();
 }
 
 async function loadTopics() {
