@@ -1,0 +1,126 @@
+"""A real Prometheus beside a real broker: it scrapes, and every query finds something."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog import Admin, Consumer, Producer
+from horolog.protocol.errors import HorologError
+from horolog.testing.broker_thread import BrokerThread
+
+from .queries import dashboard_queries, rule_queries
+
+DEADLINE_SECONDS = 30
+
+
+class Prometheus:
+    """A Prometheus that runs."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def ask(self, path: str, **query: str) -> Any:
+        """The data of an answer. Raises `OSError` while nobody answers."""
+        url = f"http://{self._address}{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as response:
+            return json.load(response)["data"]
+
+    def query(self, text: str) -> list[Any]:
+        found: list[Any] = self.ask("/api/v1/query", query=text)["result"]
+        return found
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Ask again until it holds, for as long as the test may take."""
+        pause = threading.Event()
+        while True:
+            try:
+                if condition():
+                    return
+            except (urllib.error.URLError, ConnectionError):
+                pass  # it is still starting
+            pause.wait(0.05)
+
+
+@contextmanager
+def running_prometheus(program: str, root: Path, folder: Path, target: str) -> Iterator[Prometheus]:
+    """With the configuration that is shipped, but for its target and its intervals."""
+    text = (root / "docker" / "prometheus.yaml").read_text("utf-8")
+    text = text.replace("broker:7071", target).replace(": 15s", ": 1s").replace(": 5s", ": 1s")
+    (folder / "prometheus.yaml").write_text(text)
+    (folder / "alerts.yaml").write_text((root / "docker" / "alerts.yaml").read_text("utf-8"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        program,
+        f"--config.file={folder / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+        "--log.level=error",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield Prometheus(address)
+        finally:
+            process.kill()
+
+
+async def use(broker: BrokerThread) -> None:
+    """A little of everything that is counted: late messages and early ones, a refusal, a consumer
+    that is behind, segments that roll."""
+    async with (
+        Admin(broker.address) as admin,
+        Producer(broker.address) as producer,
+        Consumer(broker.address) as consumer,
+    ):
+        now_ms = broker.clock.now_ms()
+        if "clicks" not in await admin.list_topics():
+            settings = {"segment.bytes": "500", "max.message.time.difference.ms": "86400000"}
+            await admin.create_topic("clicks", settings=settings)
+        for latency_ms in (3, 40, 900, 70_000, -600_000) * 4:
+            await producer.send("clicks", b"value", timestamp_ms=now_ms - latency_ms)
+        with pytest.raises(HorologError):
+            await producer.send("clicks", b"value", timestamp_ms=now_ms - 10 * 86_400_000)
+        await admin.commit_position("billing", "clicks", 0, 3)
+        consumer.assign("clicks", 0, offset=0)
+        await consumer.fetch()
+
+
+def test_every_query_of_the_dashboard_and_the_rules_finds_something(
+    root: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    program = require_program("prometheus")
+    docker = root / "docker"
+    settings = {"http.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path / "data", settings) as broker:
+        assert broker.http_address is not None
+        asyncio.run(use(broker))
+        with running_prometheus(program, root, tmp_path, broker.http_address) as prometheus:
+            prometheus.until(lambda: prometheus.query("horolog_appended_messages_total > 0"))
+            # Rates need two scrapes, and something that happened between them.
+            asyncio.run(use(broker))
+            prometheus.until(lambda: prometheus.query("increase(horolog_clock_skew_total[1m]) > 0"))
+            (target,) = prometheus.ask("/api/v1/targets")["activeTargets"]
+            assert (target["health"], target["lastError"]) == ("up", "")
+            queries = [*dashboard_queries(docker), *rule_queries(docker)]
+            assert [query for query in queries if not prometheus.query(query)] == []
+            expected = {"HorologRetentionPinned", "HorologProducerClockSkew"}
+            prometheus.until(lambda: expected <= alerts_of(prometheus))
+            assert not alerts_of(prometheus) & {"HorologDown", "HorologDamage", "HorologLogFailed"}
+            rules = prometheus.ask("/api/v1/rules")["groups"][0]["rules"]
+            assert {rule["health"] for rule in rules} == {"ok"}
+
+
+def alerts_of(prometheus: Prometheus) -> set[str]:
+    """The names of the alerts that wait for their time or have come."""
+    return {alert["labels"]["alertname"] for alert in prometheus.ask("/api/v1/alerts")["alerts"]}
