@@ -52,7 +52,7 @@ class Outlook:
 
     segment: DescribedSegment
     goes_ms: int | None
-    """From when on the next check drops it for its age; None when age does not."""
+    """From when on the next check drops it for its age; None when age does not, or it is empty."""
     held_by: int | None
     """Base offset of the older segment that it has to wait for, if it does."""
     ahead_ms: int
@@ -66,7 +66,7 @@ def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
     for segment in log.segments:
         held_by = None
         goes_ms: int | None = None
-        if limits.retention_ms != _OFF:
+        if limits.retention_ms != _OFF and segment.size_bytes:
             goes_ms = segment.expires_ms
             if goes_ms < latest:
                 goes_ms, held_by = latest, latest_base
@@ -210,7 +210,7 @@ def _warnings(seen: Sequence[Outlook]) -> Iterator[str]:
 def _goes(log: DescribeLogPartitionResult, outlook: Outlook) -> str:
     if outlook.segment.verdict == "expired":
         return "at the next check"
-    if outlook.goes_ms is None or (outlook.segment.active and not outlook.segment.size_bytes):
+    if outlook.goes_ms is None:
         return NOTHING
     if outlook.goes_ms <= log.now_ms:
         return "at the next check"

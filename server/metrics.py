@@ -12,6 +12,7 @@ from ..protocol.lag import Lag
 from ..protocol.records.latency import LATENCY_BUCKETS_MS
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
 if TYPE_CHECKING:
     from ..storage.log import Log
@@ -120,19 +121,26 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
 
 
 def _topics(figures: Figures) -> Iterator[Family]:
-    # Copies, because topics come and go while the text is made.
-    for name, text, value in _TOPIC_COUNTERS:
-        samples = (
-            Sample(_of(topic), value(counted)) for topic, counted in list(figures.topics.items())
-        )
+    for name, text, value in TOPIC_COUNTERS:
+        samples = _by_topic(figures, value)
         yield Family(f"{name}_total", "counter", text, ("topic",), samples)
-    for name, text, label, values in _TOPIC_COUNTERS_BY:
-        samples = (
-            Sample((*_of(topic), (label, key)), number)
-            for topic, counted in list(figures.topics.items())
-            for key, number in list(values(counted).items())
-        )
-        yield Family(f"{name}_total", "counter", text, ("topic", label), samples)
+    for name, text, label, values in TOPIC_COUNTERS_BY:
+        split = _by_topic_and(label, figures, values)
+        yield Family(f"{name}_total", "counter", text, ("topic", label), split)
+
+
+def _by_topic(figures: Figures, value: Callable[[TopicFigures], float]) -> Iterator[Sample]:
+    # A copy, because topics come and go while the text is made.
+    for topic, counted in list(figures.topics.items()):
+        yield Sample(_of(topic), value(counted))
+
+
+def _by_topic_and(
+    label: str, figures: Figures, values: Callable[[TopicFigures], Mapping[str, float]]
+) -> Iterator[Sample]:
+    for topic, counted in list(figures.topics.items()):
+        for key, number in list(values(counted).items()):
+            yield Sample((*_of(topic), (label, key)), number)
 
 
 def _latency(figures: Figures) -> Iterator[Family]:
@@ -158,10 +166,7 @@ def _latency(figures: Figures) -> Iterator[Family]:
         "gauge",
         f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
         ("topic",),
-        (
-            Sample(_of(topic), _seconds(counted.largest_latency.largest()))
-            for topic, counted in list(figures.topics.items())
-        ),
+        _by_topic(figures, lambda counted: _seconds(counted.largest_latency.largest())),
     )
 
 
@@ -202,8 +207,13 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
             pinned,
         ),
     ):
-        samples = (Sample(_of(topic), number) for topic, number in values.items())
-        yield Family(name, "gauge", text, ("topic",), samples)
+        yield Family(name, "gauge", text, ("topic",), _values(values))
+
+
+def _values(values: Mapping[str, int]) -> Iterator[Sample]:
+    """Of each topic; looked at when the lines before them are made, which fill them."""
+    for topic, number in values.items():
+        yield Sample(_of(topic), number)
 
 
 def _lags(gauges: Gauges) -> Iterator[Family]:
@@ -268,94 +278,6 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         "event",
         figures.suppressed_lines,
     )
-
-
-_TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
-    ("horolog_appended_messages", "Messages appended.", lambda topic: topic.messages),
-    ("horolog_appended_bytes", "Bytes appended, as stored.", lambda topic: topic.bytes_in),
-    ("horolog_fetched_bytes", "Bytes of message sets sent.", lambda topic: topic.bytes_out),
-    (
-        "horolog_clock_skew",
-        "Messages whose create time was later than their append time.",
-        lambda topic: topic.skewed,
-    ),
-    (
-        "horolog_messages_without_create_time",
-        "Messages appended that carried no create time.",
-        lambda topic: topic.untimed,
-    ),
-    (
-        "horolog_clock_behind_log",
-        "Appends stamped with the last append time again, because the clock was behind it.",
-        lambda topic: topic.clock_behind,
-    ),
-    (
-        "horolog_index_rebuilds",
-        "Segments whose indexes were rebuilt from the log.",
-        lambda topic: topic.index_rebuilds,
-    ),
-    (
-        "horolog_torn_tails",
-        "Logs whose end recovery cut off where a write was torn.",
-        lambda topic: topic.torn_tails,
-    ),
-    (
-        "horolog_torn_bytes",
-        "Bytes that recovery cut off and kept as .broken.",
-        lambda topic: topic.torn_bytes,
-    ),
-    (
-        "horolog_segments_set_aside",
-        "Segments behind a torn write that recovery kept as .broken.",
-        lambda topic: topic.segments_set_aside,
-    ),
-    (
-        "horolog_damaged_segments",
-        "Segments in which damaged bytes were found, to be put right by horolog repair.",
-        lambda topic: topic.damaged_segments,
-    ),
-    (
-        "horolog_retention_deleted_segments",
-        "Segments deleted by retention.",
-        lambda topic: topic.deleted_segments,
-    ),
-    (
-        "horolog_log_failures",
-        "Partitions that stopped taking appends because a write or a sync failed.",
-        lambda topic: topic.failures,
-    ),
-)
-
-_TOPIC_COUNTERS_BY: tuple[
-    tuple[str, str, str, Callable[[TopicFigures], Mapping[str, float]]], ...
-] = (
-    (
-        "horolog_rejected_messages",
-        "Messages in refused sets; a compressed set counts as one.",
-        "reason",
-        lambda topic: topic.rejected,
-    ),
-    ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
-    (
-        "horolog_converted_messages",
-        "Messages that changed their format: as they were appended to v1 (append_up) or to v0 "
-        "(append_down), or for a reader that knows only v0 (fetch_down).",
-        "direction",
-        lambda topic: topic.converted_messages,
-    ),
-    (
-        "horolog_converted_bytes",
-        "Bytes of the message sets that were converted, as they were before.",
-        "direction",
-        lambda topic: topic.converted_bytes,
-    ),
-    (
-        "horolog_conversion_seconds",
-        "Time that converting message sets took, compression included.",
-        "direction",
-        lambda topic: topic.conversion_seconds,
-    ),
-)
 
 
 def _of(topic: str) -> Labels:

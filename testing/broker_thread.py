@@ -71,7 +71,8 @@ class BrokerThread:
         if thread is None:
             return
         self.clock.on_passed = lambda seconds: None
-        self._loop.call_soon_threadsafe(self._asked_to_stop.set)
+        if not self._ended.done():  # else it failed, as is told below
+            self._loop.call_soon_threadsafe(self._asked_to_stop.set)
         self._ended.result(DEADLINE_SECONDS)
         thread.join(DEADLINE_SECONDS)
 

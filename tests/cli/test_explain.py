@@ -96,6 +96,8 @@ def test_a_segment_waits_for_an_older_one(horolog_broker: BrokerThread, ask: Run
 
 
 def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> None:
+    ask("topic", "create", "empty")
+    assert ask("explain", "retention", "empty", "--json").objects[0]["goes_ms"] is None
     ask("topic", "create", "kept", "--set", "retention.ms=-1", "--set", "retention.bytes=4096")
     (only,) = ask("explain", "retention", "kept", "--json").objects
     assert (only["goes_ms"], only["worst_case_ms"]) == (None, None)
