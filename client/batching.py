@@ -102,7 +102,7 @@ def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
     lengths = _lengths(columns.values)
     if columns.keys is not None:
         lengths = list(map(add, lengths, _lengths(columns.keys)))
-    ends = list(accumulate(length + RECORD_OVERHEAD for length in lengths))
+    ends = list(accumulate(map(RECORD_OVERHEAD.__add__, lengths)))
     start = done_bytes = 0
     while start < len(ends):
         end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)

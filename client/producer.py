@@ -120,14 +120,10 @@ class Producer(Client):
         made at the same time share sets; one that is refused fails alone. Cancelling the wait does
         not take the message back.
         """
-        waiter = await self.enqueue(
-            topic,
-            value,
-            key=key,
-            timestamp_ms=timestamp_ms,
-            timestamp=timestamp,
-            partition=partition,
-        )
+        time_ms = self._time_ms(timestamp, timestamp_ms)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition)
+        if waiter is None:
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
         return await waiter
 
     async def enqueue(
@@ -142,28 +138,11 @@ class Producer(Client):
     ) -> "asyncio.Future[SentRecord]":
         """As `send`, but returns as soon as the message is in the buffer; the future gets its
         place, or the error."""
-        if timestamp_ms is not None or timestamp is not None:
-            given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
-        else:
-            given_ms = None
-        time_ms = self._missing_ms() if given_ms is None else given_ms
-        size_bytes = RECORD_OVERHEAD
-        if value is not None:
-            if type(value) is not bytes:
-                raise _wrong_type("value", value)
-            size_bytes += len(value)
-        if key is not None:
-            if type(key) is not bytes:
-                raise _wrong_type("key", key)
-            size_bytes += len(key)
-        if partition is None:
-            partition = await self.partition_for(topic, key)
-        if self._closing:
-            raise self._closed_error()
-        if not self._room.take(size_bytes):
-            await self._room.wait(size_bytes)
-        outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
-        return outbox.add(key, value, time_ms, size_bytes)
+        time_ms = self._time_ms(timestamp, timestamp_ms)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition)
+        if waiter is None:
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
+        return waiter
 
     async def send_batch(
         self,
@@ -247,10 +226,7 @@ class Producer(Client):
                 setting="delivery_timeout_ms",
                 passing=PASSING,
             )
-        if key is not None:
-            return partition_of(key, count)
-        self._turn += 1
-        return self._turn % count
+        return self._choose(key, count)
 
     async def flush(self) -> None:
         """Send what is in the buffer without lingering, and wait until all of it is answered.
@@ -272,6 +248,71 @@ class Producer(Client):
 
     def _closed_error(self) -> ClientClosed:
         return ClientClosed(f"the client of {self._cluster.address} is closed")
+
+    def _enqueue_now(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        time_ms: int,
+        partition: int | None,
+    ) -> "asyncio.Future[SentRecord] | None":
+        """Put a message into the buffer; None when that has to wait for something.
+
+        One function without awaits: for small messages, what is in here is what a send costs.
+        """
+        size_bytes = RECORD_OVERHEAD
+        if value is not None:
+            if type(value) is not bytes:
+                raise _wrong_type("value", value)
+            size_bytes += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                raise _wrong_type("key", key)
+            size_bytes += len(key)
+        if self._closing:
+            raise self._closed_error()
+        if partition is None:
+            count = self._cluster.known_partition_count(topic)
+            if count is None:
+                return None
+            if not self._room.take(size_bytes):
+                return None
+            partition = self._choose(key, count)
+        elif not self._room.take(size_bytes):
+            return None
+        outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
+        return outbox.add(key, value, time_ms, size_bytes)
+
+    async def _enqueue_later(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        time_ms: int,
+        partition: int | None,
+    ) -> "asyncio.Future[SentRecord]":
+        if partition is None:
+            partition = await self.partition_for(topic, key)
+        size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
+        if not self._room.take(size_bytes):
+            await self._room.wait(size_bytes)
+        if self._closing:
+            self._room.give(size_bytes)
+            raise self._closed_error()
+        return self._outbox(topic, partition).add(key, value, time_ms, size_bytes)
+
+    def _choose(self, key: bytes | None, count: int) -> int:
+        if key is not None:
+            return partition_of(key, count) if count > 1 else 0
+        self._turn += 1
+        return self._turn % count
+
+    def _time_ms(self, timestamp: datetime | None, timestamp_ms: int | None) -> int:
+        given_ms = None
+        if timestamp_ms is not None or timestamp is not None:
+            given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
+        return self._missing_ms() if given_ms is None else given_ms
 
     def _missing_ms(self) -> int:
         return self._clock.now_ms() if self._stamp_missing else NO_TIMESTAMP

@@ -1,14 +1,17 @@
 """What clients give back."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..protocol.records.columns import BinaryColumn
 from ..protocol.records.layout import TimestampType
 
 
-@dataclass(frozen=True, slots=True)
-class SentRecord:
-    """Where a message went."""
+class SentRecord(NamedTuple):
+    """Where a message went.
+
+    A tuple, because one is made for every message sent, and a dataclass takes twice as long.
+    """
 
     topic: str
     partition: int
