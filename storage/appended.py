@@ -41,3 +41,23 @@ class Appended:
 
 NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
 """The answer to a set without a complete message."""
+
+
+@dataclass(slots=True)
+class AppendedTogether:
+    """What became of plain sets that were appended as if they were one."""
+
+    first_offsets: list[int]
+    """Of each set."""
+    end_offset: int
+    """Behind the last message of the last set."""
+    append_time_ms: int
+    """-1 unless the broker stamped the messages."""
+    size_bytes: int
+    latency: LatencyCounts
+    """Of all of them."""
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return self.end_offset - self.first_offsets[0]

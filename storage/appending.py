@@ -9,7 +9,7 @@ from ..protocol.errors import RecordListTooLarge, StorageError
 from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from .admission import Target, admit, check_stored
-from .appended import NOTHING_APPENDED, Appended
+from .appended import NOTHING_APPENDED, Appended, AppendedTogether
 from .files import PASSING_ERRORS, Buffer
 from .index_file import RELATIVE_OFFSET_MAX
 from .readable_log import ReadableLog
@@ -17,6 +17,7 @@ from .rolling import roll_reason
 from .seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
+from .together import admit_together
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
@@ -114,6 +115,34 @@ class AppendableLog(ReadableLog):
         with suppress(Exception):  # it is in the outcomes
             self._commit(run)
         return run.outcomes
+
+    def append_together(
+        self, record_sets: Sequence[Buffer], *, wait_for_sync: bool = False
+    ) -> AppendedTogether | None:
+        """Append sets as `append_many` does, in a fraction of its time, if they are the usual ones.
+
+        `None`, and nothing is done, unless every set is plain, good, stored as it came but for
+        offsets and append times, and goes into the active segment. A single set may have its
+        offsets assigned then. Raises `StorageError` for all of them.
+        """
+        active = self._list.active
+        now_ms = self._seams.clock.now_ms()
+        if self.failure is not None or active.damaged is not None or now_ms < self._last_stamp_ms:
+            return None
+        admitted = admit_together(record_sets, self.settings, active, now_ms)
+        if admitted is None:
+            return None
+        data, found, first_offsets, stamp_ms, latency = admitted
+        run = _Run(now_ms, wait_for_sync=wait_for_sync)
+        try:
+            self._list.stage(data, found, now_ms, first_offsets)
+        except OSError as error:
+            raise self._not_written(error) from error
+        run.first_offset = first_offsets[0]
+        run.last_stamp_ms = stamp_ms
+        self._commit(run)
+        end_offset = found.last_offset + 1
+        return AppendedTogether(first_offsets, end_offset, stamp_ms, len(data), latency)
 
     def _append_to(self, run: _Run, record_set: Buffer) -> Appended:
         """Take one more set into a run."""
@@ -222,7 +251,14 @@ class AppendableLog(ReadableLog):
                 f"the message set takes {len(data)} bytes; a segment takes at most "
                 f"{self.settings.segment_bytes} (segment.bytes)"
             )
-        reason = roll_reason(self._list.active, self.settings, len(data), found, run.now_ms)
+        reason = roll_reason(
+            self._list.active,
+            self.settings,
+            len(data),
+            found.last_offset,
+            found.max_timestamp_ms,
+            run.now_ms,
+        )
         if reason is not None:
             self._commit(run)
         try:

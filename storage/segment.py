@@ -4,6 +4,7 @@ A segment is *active* while it takes appends and *closed* after the next one beg
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -152,11 +153,19 @@ class Segment(ReadableSegment):
         self.stage(data, found, append_time_ms=append_time_ms)
         self.commit()
 
-    def stage(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
+    def stage(
+        self,
+        data: Buffer,
+        found: Walk,
+        *,
+        append_time_ms: int = NO_TIMESTAMP,
+        first_offsets: Sequence[int] = (),
+    ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.
 
         Sets that are staged one behind the other become one write to each file. They must have
-        the same append time. Raises `OSError`, and then nothing is staged.
+        the same append time. `first_offsets` are of the sets in `data`, if it is more than one.
+        Raises `OSError`, and then nothing is staged.
         """
         staged = self._staged
         if staged is None:
@@ -168,7 +177,7 @@ class Segment(ReadableSegment):
         staged.broken = True
         position = self.size_bytes
         staged.sets.append(data)
-        staged.first_offsets.append(self.next_offset)
+        staged.first_offsets += first_offsets or (self.next_offset,)
         if found.marks:
             self._add_marks(found.marks, position)
         if not position:

@@ -259,11 +259,13 @@ class SegmentList:
                     break
         return NO_TIMESTAMP
 
-    def stage(self, data: Buffer, found: Walk, append_time_ms: int) -> None:
+    def stage(
+        self, data: Buffer, found: Walk, append_time_ms: int, first_offsets: Sequence[int] = ()
+    ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
         active = self.segments[-1]
         self._forget_seal(active)
-        active.stage(data, found, append_time_ms=append_time_ms)
+        active.stage(data, found, append_time_ms=append_time_ms, first_offsets=first_offsets)
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

@@ -33,3 +33,9 @@ cdef tuple _scan_offset(
 cdef tuple _scan_timestamp(
     object view, long long start, long long end, long long target_ms
 )
+
+@cython.locals(
+    data="unsigned char *", position="long long", size="long long", end="long long",
+    whole="long long",
+)
+cdef list _first_offsets(object view, list set_ends)

@@ -1,8 +1,8 @@
-"""Two short walks over stored entries that look only at their heads.
+"""Short walks over stored entries that look only at their heads.
 
-Both take a buffer that starts at an entry and may end inside one, verify no CRC (see `kernel`
-for that), and say where they stopped so that the caller can read on from there. They run as they
-are and compiled, as `kernel` does.
+All take a buffer that starts at an entry and verify no CRC (see `kernel` for that). The scans take
+one that may end inside of an entry, and say where they stopped so that the caller can read on from
+there. They run as they are and compiled, as `kernel` does.
 """
 
 from struct import Struct
@@ -97,3 +97,31 @@ def _scan_timestamp(view: memoryview, start: int, end: int, target_ms: int) -> t
                 return position, position
         position = following
     return NOT_FOUND, position
+
+
+def first_offsets(buffer: Buffer, set_ends: list[int]) -> list[int] | None:
+    """The first offset of each of the sets that stand one behind the other in `buffer`.
+
+    Their ends rise, the last one is no more than the buffer's. `None` when an entry does not end
+    where its set does, or a set has none.
+    """
+    return _first_offsets(memoryview(buffer), set_ends)
+
+
+def _first_offsets(view: memoryview, set_ends: list[int]) -> list[int] | None:
+    data = bytes_of(view)
+    whole = len(view)
+    found: list[int] = []
+    position = 0
+    for end in set_ends:
+        if end > whole or end - position < _OVERHEAD:
+            return None
+        found.append(int64_at(data, position))
+        while end - position >= _OVERHEAD:
+            size = int32_at(data, position + _SIZE)
+            if size < _SMALLEST:
+                return None
+            position += _OVERHEAD + size
+        if position != end:
+            return None
+    return found

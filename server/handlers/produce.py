@@ -147,25 +147,62 @@ def _append(services: Services, acks: int, partition: Partition, sent: Sequence[
         for one in sent:
             one.refuse(services, error)
         return
-    figures = services.figures.topic(partition[0])
     wait_for_sync = acks == DURABLE and log.settings.acks_all_durability == "fsync"
+    end_offset = log.log_end_offset
+    if not _append_together(services, log, sent, wait_for_sync=wait_for_sync):
+        _append_each(services, log, sent, wait_for_sync=wait_for_sync)
+    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
+    if flush_due and log.log_end_offset > end_offset:
+        services.commits.request(log)
+
+
+def _append_together(
+    services: Services, log: Log, sent: Sequence[_Sent], *, wait_for_sync: bool
+) -> bool:
+    """Append the sets if they can be as if they were one; say whether that is done with."""
     record_sets = [one.record_set for one in sent]
+    figures = services.figures.topic(log.topic)
+    try:
+        appended = log.append_together(record_sets, wait_for_sync=wait_for_sync)
+    except Exception as error:
+        for one in sent:
+            _refused(services, figures, one, error)
+        return True
+    if appended is None:
+        return False
+    end_offset, append_time_ms = appended.end_offset, appended.append_time_ms
+    for one, first_offset in zip(sent, appended.first_offsets, strict=True):
+        result = one.result
+        result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
+        # One write and one sync are for all of them.
+        one.log, one.end_offset = log, end_offset
+    figures.appended(appended.count, appended.size_bytes, appended.latency)
+    return True
+
+
+def _append_each(
+    services: Services, log: Log, sent: Sequence[_Sent], *, wait_for_sync: bool
+) -> None:
+    """Append sets that are treated one by one, though with one write where that can be."""
+    record_sets = [one.record_set for one in sent]
+    figures = services.figures.topic(log.topic)
     outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync)
-    appended = 0
     for one, outcome in zip(sent, outcomes, strict=True):
         if isinstance(outcome, Exception):
-            if isinstance(outcome, HorologError | OSError):
-                count(figures.rejected, _reason(outcome), _messages_in(one.record_set))
-            one.refuse(services, outcome)
+            _refused(services, figures, one, outcome)
             continue
         one.result.base_offset = outcome.first_offset
         one.result.log_append_time_ms = outcome.append_time_ms
         if outcome.count:
-            appended += 1
             one.log, one.end_offset = log, outcome.last_offset + 1
-            _note(services, figures, partition, outcome)
-    if appended and (wait_for_sync or log.unflushed_messages >= log.settings.flush_messages):
-        services.commits.request(log)
+            _note(services, figures, outcome, log)
+
+
+def _refused(services: Services, figures: TopicFigures, one: _Sent, error: Exception) -> None:
+    """Count a set that was not appended, and tell its producer why."""
+    if isinstance(error, HorologError | OSError):
+        count(figures.rejected, _reason(error), _messages_in(one.record_set))
+    one.refuse(services, error)
 
 
 def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
@@ -175,9 +212,7 @@ def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
     return services.logs.find_or_create(topic, partition)
 
 
-def _note(
-    services: Services, figures: TopicFigures, partition: Partition, appended: Appended
-) -> None:
+def _note(services: Services, figures: TopicFigures, appended: Appended, log: Log) -> None:
     """Count a set that was appended."""
     figures.appended(appended.count, appended.size_bytes, appended.latency)
     conversion = appended.conversion
@@ -185,7 +220,7 @@ def _note(
         direction = "append_up" if conversion.magic else "append_down"
         figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
     if appended.rolled is not None:
-        services.rolled(*partition)
+        services.rolled(log.topic, log.partition)
 
 
 def _reason(error: Exception) -> str:

@@ -3,10 +3,13 @@
 import errno
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError, StorageError
+from horolog.protocol.records.latency import LatencyCounts
+from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.storage.appended import Appended
 from horolog.testing.logs import LogFolder
 
@@ -17,6 +20,9 @@ from .strategies import examples, sent_sets, set_lists, topic_settings_texts
 
 BROKEN = [b"", b"\0" * 30, b"\0" * 11 + b"\x0d" + b"\x01" * 40]
 """Nothing, half a message, and a message that is refused."""
+
+CUT = [b"", b"\0" * 11 + b"\x0d" + b"\x01" * 20, b"\0" * 9]
+"""Nothing, and two beginnings of messages."""
 
 sendings = set_lists.flatmap(
     lambda sets: st.tuples(
@@ -89,6 +95,66 @@ def test_files_and_outcomes_are_the_same(
         one_by_one(each, sets[:1])
         gathered.log.append_many([bytearray(data) for data in sets[:1]])
         assert known_of(gathered) == known_of(each)
+
+
+@examples(200)
+@given(
+    topic_settings_texts,
+    set_lists,
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(CUT)), max_size=1),
+    st.integers(1, 10),
+)
+def test_sets_appended_as_one_are_as_if_appended_one_by_one(
+    overrides: dict[str, str], sent: list[SentSet], broken: list[tuple[int, bytes]], alone: int
+) -> None:
+    """Or nothing is done: unusual sets are none of those, and neither are those that roll."""
+    sets = _with_broken([bytes(each.encoded()) for each in sent], broken)
+    with log_folder(overrides) as each, log_folder(overrides) as gathered:
+        for folder in (each, gathered):
+            one_by_one(folder, sets[:alone])
+            folder.clock.step(3)
+        before = known_of(gathered)
+        together = gathered.log.append_together([bytearray(data) for data in sets[alone:]])
+        if together is None:
+            assert known_of(gathered) == before
+            return
+        latency = LatencyCounts()
+        outcomes = [each.log.append(bytearray(data)) for data in sets[alone:]]
+        for outcome in outcomes:
+            assert outcome.latency is not None
+            assert (outcome.rolled, outcome.conversion) == (None, None)
+            assert outcome.append_time_ms == together.append_time_ms
+            latency.add(outcome.latency)
+        assert together.first_offsets == [outcome.first_offset for outcome in outcomes]
+        assert together.end_offset == outcomes[-1].last_offset + 1
+        assert together.count == sum(outcome.count for outcome in outcomes)
+        assert together.size_bytes == sum(outcome.size_bytes for outcome in outcomes)
+        assert together.latency == latency
+        assert known_of(gathered) == known_of(each)
+
+
+def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
+    """Joined they would be good."""
+    whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
+    with log_folder({}) as folder:
+        folder.log.append(whole)
+        assert folder.log.append_together([whole[:20], whole[20:] + whole]) is None
+        assert folder.log.append_together([whole + whole[:20], whole[20:]]) is None
+        assert folder.log.append_together([whole, b"", whole]) is None
+        together = folder.log.append_together([whole, whole + whole, whole])
+        assert together is not None
+        assert together.first_offsets == [1, 2, 4]
+
+
+def test_a_failed_write_is_raised_for_all_and_takes_all() -> None:
+    whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
+    with log_folder({}) as folder:
+        folder.log.append(whole)
+        before = known_of(folder)
+        folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
+        with pytest.raises(StorageError, match="could not be written"):
+            folder.log.append_together([whole, whole])
+        assert known_of(folder) == before
 
 
 faults = st.tuples(

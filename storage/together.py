@@ -1,0 +1,126 @@
+"""Admission of the usual sets, many at a time: what `admission` would make of each, in one go.
+
+Most producers send plain sets of the format that is stored. Of those the bytes are joined, which
+the write needs anyway, and walked once, however many there are. Whatever is unusual about one of
+them is left to `admission`, which takes them one by one.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from ..config.topic import TopicSettings
+from ..protocol.errors import InvalidTimestamp
+from ..protocol.records.kernel import Offsets, Problem, Walk, walk
+from ..protocol.records.latency import LatencyCounts
+from ..protocol.records.layout import ATTRIBUTES_AT, CODEC_MASK, NO_TIMESTAMP, Codec
+from ..protocol.records.packing import stamp
+from ..protocol.records.scans import first_offsets
+from .files import Buffer
+from .rolling import roll_reason
+from .segment import Segment
+from .timestamp_range import check_timestamps
+
+_PLAIN: Final = 1 << Codec.NONE
+_KEPT_AS_SENT: Final = ("producer", "uncompressed")
+
+
+class Together(NamedTuple):
+    """Sets as they will be stored, one behind the other."""
+
+    data: Buffer
+    walk: Walk
+    """The walk over `data`, with index marks."""
+    first_offsets: list[int]
+    stamp_ms: int
+    """-1 on CreateTime topics."""
+    latency: LatencyCounts
+
+
+def admit_together(
+    record_sets: Sequence[Buffer], settings: TopicSettings, active: Segment, now_ms: int
+) -> Together | None:
+    """The sets in the form in which `active` stores them; `None` where that is not so simple.
+
+    `now_ms` is the append time. A single set that is writable is changed in place, the bytes of
+    several are copied.
+    """
+    if settings.compression_type not in _KEPT_AS_SENT or not active.size_bytes:
+        return None
+    data = _joined(record_sets)
+    if len(data) <= ATTRIBUTES_AT or data[ATTRIBUTES_AT] & CODEC_MASK:
+        return None
+    found = walk(
+        data,
+        0,
+        len(data),
+        offsets=Offsets.ASSIGN,
+        base_offset=active.next_offset,
+        now_ms=now_ms,
+        interval_bytes=settings.index_interval_bytes,
+        since_bytes=active.since_bytes,
+        largest_ms=active.largest[0],
+        magic=active.last_magic,
+    )
+    if not _stored_as_sent(data, found, settings, now_ms):
+        return None
+    stamps = settings.stamps_append_time
+    newest_ms = now_ms if stamps else found.max_timestamp_ms
+    if len(found.marks) > active.index_room or roll_reason(
+        active, settings, len(data), found.last_offset, newest_ms, now_ms
+    ):
+        return None
+    offsets = _first_offsets(data, found, record_sets)
+    if offsets is None:
+        return None
+    assert found.latency is not None
+    if not stamps:
+        return Together(data, found, offsets, NO_TIMESTAMP, found.latency)
+    return Together(data, _stamped(data, settings, active, now_ms), offsets, now_ms, found.latency)
+
+
+def _joined(record_sets: Sequence[Buffer]) -> Buffer:
+    """The bytes of all sets, writable."""
+    if len(record_sets) == 1:
+        data = record_sets[0]
+        return bytearray(data) if isinstance(data, bytes) or memoryview(data).readonly else data
+    return bytearray().join(record_sets)
+
+
+def _first_offsets(data: Buffer, found: Walk, record_sets: Sequence[Buffer]) -> list[int] | None:
+    """The first offset of each set; `None` when one does not end with a message of its own."""
+    if len(record_sets) == 1:
+        return [found.first_offset]
+    return first_offsets(data, list(accumulate(map(len, record_sets))))
+
+
+def _stored_as_sent(data: Buffer, found: Walk, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether the sets are good, and need no more than offsets and append times."""
+    if found.problem is not Problem.NONE or found.codecs != _PLAIN:
+        return False
+    if found.largest_entry_bytes > settings.max_message_bytes:
+        return False
+    magic = 1 if settings.stamps_append_time else settings.format_magic
+    if magic is not None and found.magics != 1 << magic:
+        return False
+    try:
+        check_timestamps(data, found, settings, now_ms)
+    except InvalidTimestamp:
+        return False
+    return True
+
+
+def _stamped(data: Buffer, settings: TopicSettings, active: Segment, now_ms: int) -> Walk:
+    """Stamp the messages; the walk over what they are then."""
+    assert not isinstance(data, bytes)
+    stamp(data, 0, len(data), now_ms)
+    return walk(
+        data,
+        0,
+        len(data),
+        check_crc=False,
+        interval_bytes=settings.index_interval_bytes,
+        since_bytes=active.since_bytes,
+        largest_ms=active.largest[0],
+        magic=active.last_magic,
+    )
