@@ -211,6 +211,7 @@ class Tour:
         paper.command(self._commands.local("dump", str(log)), "the time index on disk")
         if self._http is not None:
             paper.command(f"curl http://{self._http}/metrics", "all metrics")
+            paper.say(f"Or open http://{self._http}/ in a browser.")
         paper.close(f"The broker runs until Ctrl-C. Its data is in {self._data_dir}.")
 
 

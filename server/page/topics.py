@@ -1,6 +1,8 @@
 """The topics and what is counted of them, a hundred at a time."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from ...protocol.errors import HorologError
@@ -21,7 +23,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     after, like = query.text("after", ""), query.text("like", "")
     limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
     entries = services.directory.topics()
-    names = sorted(name for name in entries if like in name)
+    names = await services.work.in_reading_thread(partial(_matching, tuple(entries), like))
     start = bisect_right(names, after)
     turns = services.work.turns()
     shown: list[dict[str, object]] = []
@@ -46,6 +48,10 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         "topics": shown,
         "next": shown[-1]["name"] if more else None,
     }
+
+
+def _matching(names: Sequence[str], like: str) -> list[str]:
+    return sorted(name for name in names if like in name)
 
 
 async def _topic(services: Services, entry: TopicEntry, turns: Turns) -> dict[str, object]:
