@@ -128,6 +128,9 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
     largest_ms, start = NO_TIMESTAMP, view.log_start_offset
     if start <= segment.base_offset:
         largest_ms, start = segment.time_index.known_before(view.high_watermark)
+    yield from _close_to(segment, start)
+    if segment.dropped:
+        return NO_TIMESTAMP
     cuts = segment.cuts
     position = segment.locate(start)
     segment.check_readable(view.high_watermark)
@@ -214,6 +217,9 @@ def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
 ) -> Generator[None, None, Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
+    yield from _close_to(segment, start)
+    if segment.dropped:
+        return None
     position = segment.locate(start)
     cuts = segment.cuts
     wanted = _FIRST_READ_BYTES
@@ -246,6 +252,12 @@ def _find_in_segment(
             return (yield from _find_in_segment(view, segment, target_ms))
     segment.check_readable(view.high_watermark)
     return None
+
+
+def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
+    """Look for `offset` step by step until `locate` has not far to go."""
+    while not segment.dropped and not segment.located(offset):
+        yield
 
 
 def _is_gone(view: SearchView, segment: Segment) -> bool:

@@ -94,6 +94,8 @@ class FaultyFiles:
         """Those that were made to fail."""
         self.open_count = 0
         """Files that are open now."""
+        self.bytes_read = 0
+        """What `pread` was asked for, in bytes."""
 
     def fail(
         self,
@@ -208,6 +210,7 @@ class FaultyFile:
         self._closed = False
 
     def pread(self, size: int, position: int) -> bytes:
+        self._files.bytes_read += size
         return self._files.perform("pread", self._path, lambda: self._file.pread(size, position))
 
     def pread_now(self, size: int, position: int) -> Buffer | None:

@@ -1,8 +1,9 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from ...protocol.api.fetch import (
@@ -42,16 +43,26 @@ FIRST_VERSION_WITH_MAX_BYTES = 3
 def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
     unprepared = services.logs.unprepared(_partitions(request))
     if unprepared:
-        return after_preparing(services, unprepared, lambda: _answer(services, request, call))
+        return after_preparing(services, unprepared, lambda: _located(services, request, call))
+    return _located(services, request, call)
+
+
+def _located(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
+    """The answer, once it is known where the offsets are."""
+    far = _unfinished(services, request, Log.located)
+    if far:
+        looking = services.work.start(_finish(services, far))
+        return Later(looking, lambda: _answer(services, request, call))
     return _answer(services, request, call)
 
 
 def _answer(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
     def make() -> FetchResponse | Later:
         reading = _Reading(services, request, call.version)
-        new = _new_append_times(services, request) if request.include_append_times else []
-        if new:
-            return Later(services.work.start(_look_at(services, new)), reading.answer)
+        if request.include_append_times:
+            new = _unfinished(services, request, Log.append_times_loaded)
+            if new:
+                return Later(services.work.start(_finish(services, new)), reading.answer)
         return reading.answer()
 
     def now() -> FetchResponse | Later:
@@ -83,23 +94,29 @@ def _partitions(request: FetchRequest) -> Iterator[Partition]:
             yield topic.name, partition.partition
 
 
-def _new_append_times(services: Services, request: FetchRequest) -> list[tuple[Log, int]]:
-    """Logs, and offsets in them, whose append times have to be looked at before they are read."""
-    found = []
+Look = Callable[[], bool]
+"""A bounded piece of work to be done before reading; `True` when there is no more of it."""
+
+
+def _unfinished(
+    services: Services, request: FetchRequest, look: Callable[[Log, int], bool]
+) -> list[Look]:
+    """Of which partitions there is more to look at before they are read."""
+    found: list[Look] = []
     for topic in request.topics:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # reading meets the same and tells the client
                 log = services.logs.find(topic.name, partition.partition)
-                if not log.append_times_loaded(partition.fetch_offset):
-                    found.append((log, partition.fetch_offset))
+                if not look(log, partition.fetch_offset):
+                    found.append(partial(look, log, partition.fetch_offset))
     return found
 
 
-async def _look_at(services: Services, new: list[tuple[Log, int]]) -> None:
+async def _finish(services: Services, looks: list[Look]) -> None:
     turns = services.work.turns()
-    for log, offset in new:
-        with suppress(OSError):
-            while not log.append_times_loaded(offset):
+    for look in looks:
+        with suppress(HorologError, OSError):
+            while not look():
                 await turns.give_way()
 
 

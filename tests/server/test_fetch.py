@@ -406,3 +406,18 @@ async def test_logs_are_prepared_before_they_are_read(tmp_path: Path) -> None:
                 assert offsets(first.records) == [1]
                 assert unknown.error_code == UnknownTopicOrPartition.code
         assert broker.directory.log("a", 0).prepared
+
+
+async def test_an_offset_far_from_every_index_entry_is_looked_for_while_others_are_served(
+    client: Wire, other: Wire
+) -> None:
+    await client.call(create_topic("far", index_interval_bytes=1 << 30))
+    sent = message_set(*[NOW] * 500, value=b"x" * 1000)
+    for _ in range(8):
+        await client.call(produce("far", sent))
+    for offset in (3999, 2000, 0):
+        got = result(await client.call(fetch("far", (0, offset), partition_max_bytes=2000)))
+        assert (got.error_code, offsets(got.records)[0]) == (0, offset)
+    searching = asyncio.create_task(client.call(fetch("far", (0, 3000), partition_max_bytes=2000)))
+    await turn_around(other)
+    assert offsets(result(await searching).records)[0] == 3000
