@@ -18,9 +18,9 @@ COUNT = 3000
 ENTRY_BYTES = 1034
 
 
-def fill(folder: LogFolder, **settings: object) -> Log:
+def fill(folder: LogFolder) -> Log:
     """About 3 MiB in one segment, without index entries; message `n` has time `n + 1`."""
-    folder.open(index_interval_bytes=10**9, retention_ms=-1, **settings)
+    folder.open(index_interval_bytes=10**9, retention_ms=-1)
     for first in range(0, COUNT, 500):
         times = range(first + 1, first + 501)
         folder.log.append(timed_set(*times, value=b"x" * (ENTRY_BYTES - 34)))
