@@ -36,6 +36,7 @@ class Dispatcher:
         self._services = services
         self._handlers = handlers
         self._handlers_of_many = handlers_of_many
+        self._time = services.work.time
 
     def answer_one(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
         """The answer of one request, or `Deferred` when it has to wait.
@@ -47,12 +48,14 @@ class Dispatcher:
         if api is None or not api.has_version(head.version) or api.key not in self._handlers:
             return self._unsupported(head, api)
         call = Call(head.version, local_address)
+        began = self._time()
 
         def handle() -> Answer:
             request = native.decode_body(api.request, head.version, raw)
-            return self._respond(api, head, self._handlers[api.key](self._services, request, call))
+            response = self._handlers[api.key](self._services, request, call)
+            return self._respond(api, head, response, began)
 
-        return self._guarded(api, head, handle)
+        return self._guarded(api, head, handle, began)
 
     def answer(
         self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
@@ -93,11 +96,13 @@ class Dispatcher:
     def _answer_alike(
         self, api: Api, opened: Sequence[tuple[native.RequestHead, native.Body]]
     ) -> Iterator[Answer]:
+        began = self._time()
         requests = [_decoded(api, head, body) for head, body in opened]
         outcomes = iter(self._handle_alike(api, requests))
         for (head, _), request in zip(opened, requests, strict=True):
             outcome = request if isinstance(request, Exception) else next(outcomes)
-            yield self._guarded(api, head, partial(self._answer_with, api, head, outcome))
+            answer = partial(self._answer_with, api, head, outcome, began)
+            yield self._guarded(api, head, answer, began)
 
     def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
         """The outcomes of those requests that could be decoded."""
@@ -107,40 +112,47 @@ class Dispatcher:
         except Exception as error:
             return [error] * len(decoded)
 
-    def _answer_with(self, api: Api, head: native.RequestHead, outcome: Any) -> Answer:
+    def _answer_with(
+        self, api: Api, head: native.RequestHead, outcome: Any, began: float
+    ) -> Answer:
         if isinstance(outcome, Exception):
             raise outcome
-        return self._respond(api, head, outcome)
+        return self._respond(api, head, outcome, began)
 
-    def _respond(self, api: Api, head: native.RequestHead, response: Any) -> Answer:
+    def _respond(self, api: Api, head: native.RequestHead, response: Any, began: float) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
         if isinstance(response, Later):
             return Deferred(
                 response.ready,
-                lambda: self._guarded(api, head, lambda: self._respond(api, head, response.make())),
+                lambda: self._guarded(
+                    api, head, lambda: self._respond(api, head, response.make(), began), began
+                ),
                 response.may_hurry,
             )
         if response is None:
-            self._count(api.name, NO_ERROR)
+            self._count(api.name, NO_ERROR, began)
             return None
         answer = native.encode_answer(head.correlation_id, api, head.version, response)
-        self._count(api.name, first_error(response))
+        self._count(api.name, first_error(response), began)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
-    def _guarded(self, api: Api, head: native.RequestHead, step: Callable[[], Answer]) -> Answer:
+    def _guarded(
+        self, api: Api, head: native.RequestHead, step: Callable[[], Answer], began: float
+    ) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
         except CloseConnection as closing:
-            self._count(api.name, closing.code)
+            self._count(api.name, closing.code, began)
             raise
         except Exception as error:
             code, message = self._services.outcomes.of(error, api=api.name)
-            self._count(api.name, code)
+            self._count(api.name, code, began)
             return native.encode_error(head.correlation_id, code, message)
 
     def _unsupported(self, head: native.RequestHead, api: Api | None) -> bytes:
-        self._count(UNKNOWN_API if api is None else api.name, UnsupportedVersion.code)
+        name = UNKNOWN_API if api is None else api.name
+        self._count(name, UnsupportedVersion.code, self._time())
         if api is API_VERSIONS:
             # Whoever asks with a version from the future learns which versions there are.
             return native.encode_response(
@@ -149,10 +161,12 @@ class Dispatcher:
         error = unsupported(head.api_key, head.version, api)
         return native.encode_error(head.correlation_id, error.code, error.message)
 
-    def _count(self, api_name: str, code: int) -> None:
-        requests = self._services.figures.requests
+    def _count(self, api_name: str, code: int, began: float) -> None:
+        """Count a request whose answer is made; it was taken up at `began`."""
+        figures = self._services.figures
         key = (api_name, error_name(code))
-        requests[key] = requests.get(key, 0) + 1
+        figures.requests[key] = figures.requests.get(key, 0) + 1
+        figures.request_time(api_name).add(self._time() - began)
 
 
 def _decoded(api: Api, head: native.RequestHead, body: native.Body) -> Any:

@@ -3,6 +3,7 @@
 `metrics` gives them names and help texts when they are asked for.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from ..clock import Clock
@@ -10,6 +11,7 @@ from ..protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from .latency import MaxWindow
 
 FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+REQUEST_BUCKETS_SECONDS = (0.0001, 0.00025, *FSYNC_BUCKETS_SECONDS, 30.0)
 
 
 @dataclass(slots=True)
@@ -24,12 +26,7 @@ class Spread:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, seconds: float) -> None:
-        place = 0
-        for bound in self.bounds:
-            if seconds <= bound:
-                break
-            place += 1
-        self.counts[place] += 1
+        self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_seconds += seconds
 
 
@@ -95,6 +92,8 @@ class Figures:
         self.latency_window_ms = latency_window_ms
         self.topics: dict[str, TopicFigures] = {}
         self.requests: dict[tuple[str, str], int] = {}
+        self.request_times: dict[str, Spread] = {}
+        """By api: from taking a request up to making its answer."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.connections_opened = 0
@@ -107,6 +106,13 @@ class Figures:
         self.suppressed_lines: dict[str, int] = {}
         """Log lines that were not written because there were too many like them."""
         self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
+
+    def request_time(self, api: str) -> Spread:
+        """How long requests of one kind took."""
+        spread = self.request_times.get(api)
+        if spread is None:
+            spread = self.request_times[api] = Spread(REQUEST_BUCKETS_SECONDS)
+        return spread
 
     def topic(self, name: str) -> TopicFigures:
         """The figures of a topic that exists: callers never name one that a client made up."""

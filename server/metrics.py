@@ -82,6 +82,18 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
             for (api, error), number in figures.requests.items()
         ],
     )
+    yield Family(
+        "horolog_request_seconds",
+        "histogram",
+        "Time from taking a request up to making its answer: for a produce the wait for its sync "
+        "included, for a fetch the wait for messages.",
+        ("api",),
+        [
+            sample
+            for api, times in figures.request_times.items()
+            for sample in _histogram((("api", api),), times.bounds, times.counts, times.sum_seconds)
+        ],
+    )
     yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
     yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
     yield Family(

@@ -187,6 +187,18 @@ def test_fsync_seconds(figures: Figures, gauges: SomeGauges) -> None:
     assert found("horolog_fsync_seconds_count") == 3
 
 
+def test_request_seconds_by_api(figures: Figures, gauges: SomeGauges) -> None:
+    for seconds in (0.0001, 0.0002, 3.0, 60.0):
+        figures.request_time("fetch").add(seconds)
+    found = scrape(figures, gauges)
+    name = "horolog_request_seconds"
+    assert found(f"{name}_bucket", api="fetch", le="0.0001") == 1
+    assert found(f"{name}_bucket", api="fetch", le="0.00025") == 2
+    assert found(f"{name}_bucket", api="fetch", le="30.0") == 3
+    assert found(f"{name}_count", api="fetch") == 4
+    assert found(f"{name}_sum", api="fetch") == pytest.approx(63.0003)
+
+
 def test_the_process_is_there_but_nothing_of_the_global_registry(
     figures: Figures, gauges: SomeGauges
 ) -> None:
