@@ -7,14 +7,25 @@ from typing import Any
 
 import pytest
 
-from horolog import ConnectionFailed, LeaderNotAvailable, Producer, RequestTimedOut, StorageError
+from horolog import (
+    ConnectionFailed,
+    Consumer,
+    LeaderNotAvailable,
+    NewRecord,
+    Producer,
+    RequestTimedOut,
+    StorageError,
+)
 from horolog.client.backoff import Backoff
 from horolog.client.patience import patiently
+from horolog.protocol.api.fetch import FETCH
 from horolog.protocol.api.metadata import METADATA
 from horolog.protocol.api.native import RequestHead
 from horolog.protocol.errors import HorologError, InvalidTopic
+from horolog.protocol.records.sets import build_set
 
 from .fakes import Log, refusal
+from .test_consumer import fetching
 
 
 class Flaky:
@@ -129,6 +140,22 @@ async def test_without_acks_a_lost_connection_is_made_again(scripted_broker: Any
         while not flaky.log.stored:
             await producer.send("t", b"kept")
     assert set(flaky.log.stored[0]) == {b"kept"}
+
+
+async def test_a_reader_leaves_a_connection_that_has_gone_silent(scripted_broker: Any) -> None:
+    async def silent_once(head: RequestHead, body: Any, writer: Any) -> Any:
+        if head.api_key == FETCH.key and len(broker.connections) == 1:
+            return None
+        return await whole(head, body, writer)
+
+    whole = fetching(bytes(build_set([NewRecord(b"a"), NewRecord(b"b")])))
+    async with (
+        scripted_broker(silent_once) as broker,
+        Consumer(broker.address, request_timeout_ms=50, max_wait_ms=0) as consumer,
+    ):
+        consumer.assign("t", 0, offset=0)
+        assert [record.value for record in await consumer.fetch()] == [b"a", b"b"]
+        assert len(broker.connections) == 2
 
 
 class TestBackoff:
