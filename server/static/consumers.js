@@ -2,7 +2,7 @@
 
 import { ask } from "/static/api.js";
 import { byId, html, replace, setText } from "/static/dom.js";
-import { count, span, time } from "/static/format.js";
+import { count, several, span, time } from "/static/format.js";
 
 export async function load() {
   const answer = await ask("consumers");
@@ -27,7 +27,7 @@ function rowOf(lag) {
   const cells = [
     ["", lag.name], ["", `${lag.topic}-${lag.partition}`],
     ["at", lag.offset === null ? "–" : count(lag.offset)],
-    ["behind by", `${count(lag.messages)} messages`], ["late by", secondsOf(lag)],
+    ["behind by", several(lag.messages, "message")], ["late by", secondsOf(lag)],
     ["caught up in", caughtUp(lag)],
   ];
   return html("tr", { "data-name": lag.name, title: `committed ${time(lag.commit_time_ms)}` },

@@ -4,6 +4,11 @@ export function count(number) {
   return number.toLocaleString("en-US");
 }
 
+// "1 message", "2 messages".
+export function several(number, what) {
+  return `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+}
+
 export function size(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   let value = bytes;

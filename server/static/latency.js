@@ -2,7 +2,7 @@
 // broker started. The buckets are the broker's.
 
 import { byId, html, replace, setText, svg } from "/static/dom.js";
-import { count, span } from "/static/format.js";
+import { count, several, span } from "/static/format.js";
 
 const COLUMNS = 150;
 const ROW = 10;
@@ -60,7 +60,7 @@ export function show(topic, bounds, windowMs) {
   const columns = histories.get(topic.name)?.columns ?? [];
   const recent = columns.reduce((sum, column) => sum + column.sum, 0);
   setText("latency-note", all
-    ? `${count(all)} messages since the broker started; ${count(recent)} while this page looked.`
+    ? `${several(all, "message")} since the broker started; ${count(recent)} while this page looked.`
     : "No message with a create time came since the broker started.");
   const { low, high } = usedRows(totals);
   const rows = high - low + 1;
@@ -82,7 +82,7 @@ export function show(topic, bounds, windowMs) {
   const largest = topic.largest_latency_ms;
   const map = svg("svg", {
     viewBox: `0 0 ${COLUMNS} ${rows * ROW}`, height: rows * SHOWN_ROW, preserveAspectRatio: "none", role: "img",
-    "aria-label": `Latency over time: ${count(recent)} messages while this page looked; since the start, half ${half}, 99 of 100 ${most}.`,
+    "aria-label": `Latency over time: ${several(recent, "message")} while this page looked; since the start, half ${half}, 99 of 100 ${most}.`,
   }, cells);
   const widest = Math.max(...totals, 1);
   const bars = totals.flatMap((value, place) => value && place >= low && place <= high

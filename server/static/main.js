@@ -4,7 +4,7 @@ import { ask, Poller } from "/static/api.js";
 import * as consumers from "/static/consumers.js";
 import { byId, html, replace, setText } from "/static/dom.js";
 import * as finding from "/static/finding.js";
-import { count, rate, size, span, time } from "/static/format.js";
+import { count, rate, several, size, span, time } from "/static/format.js";
 import * as latency from "/static/latency.js";
 import * as messages from "/static/messages.js";
 import * as segments from "/static/segments.js";
@@ -58,9 +58,13 @@ async function loadTopics() {
   byId("more").hidden = !answer.next || state.pages >= MOST_PAGES;
   if (!state.place && found.length) choose({ topic: found[0].name, partition: 0 });
   state.topic = await chosenOf(found);
+  if (state.topic && state.place.partition >= state.topic.partitions) choose({ topic: state.topic.name, partition: 0 });
   topics.show(found, state.rates, state.place?.topic);
   showTiles(answer, found);
   byId("empty").hidden = answer.topic_count > 0;
+  const missing = Boolean(state.place) && !state.topic && answer.topic_count > 0;
+  byId("missing").hidden = !missing;
+  if (missing) setText("missing", `There is no topic ${state.place.topic} (any more).`);
   byId("detail").hidden = !state.topic;
   if (state.topic) showHead();
 }
@@ -128,9 +132,9 @@ function showHead() {
     ["kept up to", limit(topic.retention_bytes, size)], ["segments of", limit(topic.segment_bytes, size)],
     ["or", limit(topic.segment_ms, span)],
   ];
-  if (topic.rejected) chips.push(["refused", `${count(topic.rejected)} messages`]);
+  if (topic.rejected) chips.push(["refused", several(topic.rejected, "message")]);
   replace(byId("chips"), chips.map(([name, value]) => html("li", {}, `${name} `, html("b", {}, value))));
-  const problem = topic.problem || (topic.damaged_segments ? `${count(topic.damaged_segments)} damaged segments: stop the broker and run horolog repair.` : "");
+  const problem = topic.problem || (topic.damaged_segments ? `${several(topic.damaged_segments, "damaged segment")}: stop the broker and run horolog repair.` : "");
   byId("problem").hidden = !problem;
   setText("problem", problem);
 }

@@ -71,10 +71,10 @@ function render() {
   if (live) rows.reverse();
   replace(byId("messages").tBodies[0], rows);
   const last = answer.messages.at(-1);
-  setText("messages-note", [
-    answer.messages.length ? `${count(answer.messages[0].offset)} to ${count(last.offset)} of ${count(answer.log_start_offset)} to ${count(answer.end_offset - 1)}` : "Nothing is stored here.",
-    live ? ", newest first, live" : "", answer.problem ? `. ${answer.problem}` : "",
-  ].join(""));
+  const which = last
+    ? `${count(answer.messages[0].offset)} to ${count(last.offset)} of ${count(answer.log_start_offset)} to ${count(answer.end_offset - 1)}${live ? ", newest first, live" : ""}`
+    : "Nothing to show here";
+  setText("messages-note", `${which}. ${answer.problem}`.trim());
   byId("older").disabled = answer.from <= answer.log_start_offset;
   byId("newer").disabled = live || answer.next_offset === null || answer.next_offset >= answer.end_offset;
   byId("latest").setAttribute("aria-pressed", String(live));

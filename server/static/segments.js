@@ -1,7 +1,7 @@
 // Segments on a time axis: each from its first to its largest time, and when it expires.
 
 import { byId, html, replace, setText, svg } from "/static/dom.js";
-import { count, size, span, time } from "/static/format.js";
+import { count, several, size, span, time } from "/static/format.js";
 
 const AXIS = 22;
 const FOOT = 18;
@@ -34,8 +34,8 @@ export function show(answer) {
   const { segments, segment_count: all, older, newer } = answer;
   const range = older || newer ? ` (${count(segments.length)} of ${count(all)} shown)` : "";
   const pinned = segments.filter((segment) => kindOf(segment) === "pinned").length;
-  setText("segments-note", `${count(all)} ${all === 1 ? "segment" : "segments"}${range}, offsets ${count(answer.log_start_offset)} to ${count(answer.log_end_offset)}.`
-    + (pinned ? ` ${count(pinned)} kept by times in the future.` : "")
+  setText("segments-note", `${several(all, "segment")}${range}, ${offsetsFrom(answer.log_start_offset, answer.log_end_offset)}.`
+    + (pinned ? ` ${several(pinned, "segment")} kept by times in the future.` : "")
     + (answer.caution ? ` ${answer.caution}` : ""));
   byId("older-segments").hidden = !older;
   byId("newest-segments").hidden = !newer;
@@ -43,6 +43,11 @@ export function show(answer) {
     chosen = segments.length ? segments[segments.length - 1].base_offset : null;
   }
   draw();
+}
+
+// `end` is the offset after the last one.
+function offsetsFrom(start, end) {
+  return end > start ? `offsets ${count(start)} to ${count(end - 1)}` : "no messages";
 }
 
 export function shownSegments() {
@@ -179,7 +184,7 @@ function showFacts() {
   const expires = segment.expires_ms === null ? "never by time"
     : `${time(segment.expires_ms)}, ${segment.expires_ms > now ? `in ${span(segment.expires_ms - now)}` : `${span(now - segment.expires_ms)} ago`}`;
   const facts = [
-    ["Offsets", `${count(segment.base_offset)} to ${count(segment.next_offset - 1)}${segment.active ? ", active" : ""}`],
+    ["Offsets", offsetsFrom(segment.base_offset, segment.next_offset).replace("offsets ", "") + (segment.active ? ", active" : "")],
     ["Size", size(segment.size_bytes)],
     ["First time", time(segment.first_ms)], ["Largest time", largest],
     ["Expires", expires], ["Retention", segment.reason],

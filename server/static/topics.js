@@ -1,7 +1,7 @@
 // The list of topics: links, updated in place so that the keyboard does not lose its way.
 
 import { byId, html } from "/static/dom.js";
-import { count, rate, size } from "/static/format.js";
+import { rate, several, size } from "/static/format.js";
 
 const links = new Map();
 
@@ -41,8 +41,8 @@ export function show(topics, rates, chosen) {
   const wanted = topics.map((topic) => {
     const link = linkOf(topic.name);
     write(link, [
-      `${count(topic.messages)} messages`, size(topic.size_bytes),
-      `${count(topic.partitions)} ${topic.partitions === 1 ? "partition" : "partitions"}`, rate(rates.get(topic.name) ?? null),
+      several(topic.messages, "message"), size(topic.size_bytes),
+      several(topic.partitions, "partition"), rate(rates.get(topic.name) ?? null),
     ]);
     link.firstChild.classList.toggle("bad", Boolean(topic.problem || topic.damaged_segments));
     if (topic.name === chosen) link.setAttribute("aria-current", "true");

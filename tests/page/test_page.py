@@ -7,6 +7,7 @@ import shutil
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -373,9 +374,26 @@ def test_pausing_and_a_broker_that_does_not_answer(browser: Browser, broker: Bro
     page.close()
 
 
+def test_an_address_of_something_that_is_not_there(open_page: Open, broker: BrokerThread) -> None:
+    page = open_page("#sensors/7")
+    assert page.url.endswith("#sensors/0")
+    page.goto(f"http://{broker.http_address}/#nothing/0")
+    expect(page.locator("#missing")).to_have_text("There is no topic nothing (any more).")
+    expect(page.locator("#detail")).to_be_hidden()
+
+
 def test_consumers_and_their_lag(open_page: Open) -> None:
     page = open_page()
     row = page.locator('#lags tr[data-name="billing"]')
     expect(row).to_contain_text("sensors-0")
     expect(row).to_contain_text("13 messages")
     expect(row.locator(".behind")).to_contain_text("20 min")
+
+
+def test_a_broker_without_topics_says_how_to_begin(browser: Browser, tmp_path: Path) -> None:
+    with BrokerThread(tmp_path, {"http.listen": "127.0.0.1:0"}) as empty:
+        page = browser.new_page()
+        page.goto(f"http://{empty.http_address}/")
+        expect(page.get_by_role("heading", name="No topics yet")).to_be_visible()
+        expect(page.locator("#detail")).to_be_hidden()
+        page.close()
