@@ -49,9 +49,8 @@ class SentBatch:
         return sum(part.count for part in self.ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRecord:
-    """A message as read."""
+class ConsumerRecord(NamedTuple):
+    """A message as read. A tuple, as `SentRecord` is."""
 
     topic: str
     partition: int

@@ -77,6 +77,8 @@ async def read_both(address: str, **options: Any) -> tuple[list[Any], list[Any]]
 async def test_they_say_what_records_say(
     address: str, clock: ManualClock, kind: str, append_times: bool
 ) -> None:
+    sent: list[NewRecord] = []
+    stamps: list[int] = []
     async with Admin(address) as admin, Producer(address, stamp_missing=False) as producer:
         await admin.create_topic("t", settings={"message.timestamp.type": kind})
         for n, compression in enumerate(("none", "gzip", "none", "lz4", "snappy", "none")):
@@ -89,12 +91,32 @@ async def test_they_say_what_records_say(
                 for m in range(n * 20, n * 20 + 20)
             ]
             await producer.send_many("t", records, compression=compression)  # type: ignore[arg-type]
+            sent += records
+            stamps += [clock.now_ms()] * len(records)
             clock.advance(n)
-    records, columns = await read_both(
+    read, columns = await read_both(
         address, append_times=append_times, partition_max_bytes=1_000
     )
-    assert len(columns) == 120
-    assert columns == records
+    expected = [
+        ConsumerRecord(
+            "t",
+            0,
+            offset,
+            stamp
+            if kind == "LogAppendTime"
+            else None
+            if own.timestamp_ms < 0
+            else own.timestamp_ms,
+            TimestampType(kind),
+            own.key,
+            own.value,
+            (),
+            stamp if append_times else None,
+        )
+        for offset, (own, stamp) in enumerate(zip(sent, stamps, strict=True))
+    ]
+    assert columns == expected
+    assert read == expected
 
 
 async def test_they_can_be_taken_as_they_are(address: str) -> None:
