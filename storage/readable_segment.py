@@ -11,7 +11,7 @@ from typing import Final
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import HorologError
-from ..protocol.records.kernel import Problem
+from ..protocol.records.kernel import Offsets, Problem, walk
 from ..protocol.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -275,14 +275,19 @@ class ReadableSegment:
         it cannot be read and its time index does not tell."""
         return TIMESTAMP_MAX if self.largest_unknown else self.largest[0]
 
-    def check_entries(self, start: int, end: int) -> None:
+    def check_entries(self, start: int, end: int, data: bytes, position: int) -> None:
         """Check the entries up to the one from `start` to `end`, from the last one before it that
         the index knows: CRCs, and offsets, which no CRC covers.
 
-        Raises `StorageError` when one is not good.
+        `data` are bytes from `position` on that have been read already, up to `end` at least.
+        Raises `StorageError` when an entry is not good.
         """
         offset, begin = self._index_entry_before(start + 1)
         if end - begin > _CHECKED_BYTES:
+            return
+        if begin < position:
+            data, position = self.file.pread(end - begin, begin), begin
+        if not self.gaps and self._are_in_row(data, begin - position, end - position, offset):
             return
         offsets = offsets_at(self.file, begin, end)
         if offsets is None:
@@ -298,6 +303,15 @@ class ReadableSegment:
             raise self.damage(begin)
         if scan.problem is not Problem.NONE:
             raise self.damage(scan.good_bytes)
+
+    def _are_in_row(self, data: bytes, start: int, end: int, offset: int) -> bool:
+        """Whether these are good plain entries whose offsets count up from `offset`, as nearly all
+        are."""
+        if len(data) < end:
+            return False
+        found = walk(data, start, end, offsets=Offsets.CONTIGUOUS, base_offset=offset)
+        in_row = found.last_offset - offset + 1 == found.count
+        return in_row and not found.last_codec and found.problem is Problem.NONE
 
     def magic_span(self, position: int) -> tuple[int, int]:
         """Message format at `position` and the position where another one begins."""

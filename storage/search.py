@@ -217,9 +217,10 @@ def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
 ) -> Generator[None, None, Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
-    yield from _close_to(segment, start)
-    if segment.dropped:
-        return None
+    if not segment.located(start):
+        yield from _close_to(segment, start)
+        if segment.dropped:
+            return None
     position = segment.locate(start)
     cuts = segment.cuts
     wanted = _FIRST_READ_BYTES
@@ -234,7 +235,7 @@ def _find_in_segment(
                 raise segment.damage(position + at)
             found = _open_entry(view, segment, data[at:end], target_ms, position + at)
             if found is not None:
-                segment.check_entries(position + at, position + end)
+                segment.check_entries(position + at, position + end, data, position)
                 return found
             position += end
         elif stopped:
@@ -277,6 +278,11 @@ def _open_entry(
     view: SearchView, segment: Segment, entry: bytes, target_ms: int, position: int
 ) -> Found | None:
     """The first message in `entry`, a wrapper or a plain one, that is late enough."""
+    walked = walk(entry, 0, len(entry))
+    if not walked.last_codec and walked.problem is Problem.NONE:
+        if walked.last_offset < view.log_start_offset:
+            return None
+        return Found(walked.last_offset, walked.first_timestamp_ms)
     for record in _visible_records(view, segment, entry, position):
         if record.timestamp_ms >= target_ms:
             return Found(record.offset, record.timestamp_ms)
