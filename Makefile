@@ -55,7 +55,8 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done
 
-pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures of the page anew, with chromium: docs/page*.png
+pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures in docs/ anew; those of the page need chromium
+	@$(BIN)/python docs/terminal.py
 	@$(BIN)/python docs/pictures.py
 
 lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
