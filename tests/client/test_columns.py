@@ -94,9 +94,7 @@ async def test_they_say_what_records_say(
             sent += records
             stamps += [clock.now_ms()] * len(records)
             clock.advance(n)
-    read, columns = await read_both(
-        address, append_times=append_times, partition_max_bytes=1_000
-    )
+    read, columns = await read_both(address, append_times=append_times, partition_max_bytes=1_000)
     expected = [
         ConsumerRecord(
             "t",
