@@ -1,7 +1,7 @@
 """list-offsets: which offset was it at a time."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 
 from ...protocol.api.list_offsets import (
@@ -65,11 +65,7 @@ class _Listing:
         self._request = request
         self._version = version
         self._to_log_end = request.replica_id != CONSUMER
-        self._times: Counter[Partition] = Counter(
-            (topic.name, partition.partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        )
+        self._repeated = _repeated(request)
         self.response = ListOffsetsResponse(topics=[])
 
     def steps(self) -> Steps:
@@ -91,7 +87,7 @@ class _Listing:
         result = ListOffsetsPartitionResult(partition=wanted.partition)
         topic_result.partitions.append(result)
         try:
-            if self._times[topic, wanted.partition] > 1:
+            if (topic, wanted.partition) in self._repeated:
                 raise InvalidRequest(
                     f"the request names partition {wanted.partition} of {topic!r} more than once"
                 )
@@ -158,6 +154,18 @@ class _Listing:
         while not search.step():
             yield None
         result.old_style_offsets = search.result
+
+
+def _repeated(request: ListOffsetsRequest) -> Collection[Partition]:
+    """The partitions that are named more than once."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        return ()
+    times = Counter(
+        (topic.name, partition.partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    return {key for key, count in times.items() if count > 1}
 
 
 def _check_target(target: int) -> None:
