@@ -315,7 +315,7 @@ def test_a_part_of_a_frame_is_stored_as_it_is_and_what_is_around_it_stays(
     frame = bytearray(b"front" + sent + b"end")
     log.append(timed_set(NOW))
     log.append(memoryview(frame)[5:-3])
-    assert (frame[:5], frame[-3:]) == (b"front", b"end")
+    assert (bytes(frame[:5]), bytes(frame[-3:])) == (b"front", b"end")
     assert bytes(frame[5:-3]) == folder.stored()[len(sent) // 2 :]
 
 
