@@ -49,6 +49,7 @@ class Log(AppendableLog):
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
         self._closed = False
+        self._sealed = False
         self._syncs: list[FlushWork] = []
         """Handed out and not ended yet."""
 
@@ -213,12 +214,24 @@ class Log(AppendableLog):
         if self.failure is not None:
             raise self.failure
 
+    def begin_close(self) -> FlushWork | None:
+        """Do the first part of `close`: what has to be synced now, for `end_flush` when run.
+
+        Nothing may be appended after that. Raises `OSError`, which `close` meets again.
+        """
+        if self.failure is not None:
+            return None
+        self._list.seal_active()
+        self._sealed = True
+        return self.begin_flush()
+
     def close(self) -> None:
         """Bring everything to its closed form and sync it. Raises `OSError`, `StorageError`."""
         try:
             if self.failure is not None:
                 raise self.failure
-            self._list.seal_active()
+            if not self._sealed:
+                self._list.seal_active()
             self.flush()
             self.secure_append_times()
         finally:

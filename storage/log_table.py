@@ -5,7 +5,8 @@ is small and there are many, at its first use too. One that cannot be opened ans
 everybody who asks for it, and stops no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -34,6 +35,13 @@ EAGER_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 1.0
 """How long a log that could not be recovered for want of room or of handles is left alone; at
 least ten times as long as the try took."""
+
+FEW_LOGS: Final = 16
+"""Up to so many are closed one after the other: threads would not pay."""
+
+CLOSING_THREADS: Final = 4
+CLOSING_LOGS: Final = 64
+"""Logs that are synced at a time when all are closed; each has a handle of its own meanwhile."""
 
 
 class LogTable:
@@ -177,6 +185,8 @@ class LogTable:
     def close(self) -> list[str]:
         """Close every open log; what went wrong, in words. Those logs count as unclean then."""
         failed = []
+        if len(self._logs) > FEW_LOGS:
+            self._sync_together(self.opened())
         for (topic, partition), log in list(self._logs.items()):
             try:
                 log.close()
@@ -187,6 +197,23 @@ class LogTable:
                     "log_close_failed", topic=topic, partition=partition, error=str(error)
                 )
         return failed
+
+    def _sync_together(self, logs: Sequence[Log]) -> None:
+        """Sync logs that are about to be closed, several at a time. What fails is remembered by
+        its log, or met again by closing it."""
+        with ThreadPoolExecutor(CLOSING_THREADS, "closing") as threads:
+            for first in range(0, len(logs), CLOSING_LOGS):
+                syncs = []
+                for log in logs[first : first + CLOSING_LOGS]:
+                    with suppress(OSError, HorologError):
+                        work = log.begin_close()
+                        if work is not None:
+                            syncs.append((log, work, threads.submit(work.run)))
+                for log, work, sync in syncs:
+                    error = sync.exception()
+                    if error is not None and not isinstance(error, OSError):
+                        raise error
+                    log.end_flush(work, error)
 
     def _bytes_to_scan(self, key: Partition) -> int:
         path = self._directory / folder_name(*key)
