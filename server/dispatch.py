@@ -8,6 +8,7 @@ from typing import Any, Final
 from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS
 from ..protocol.api.framing import ProtocolError
+from ..protocol.api.produce import PRODUCE, ProduceRequest
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
@@ -15,6 +16,7 @@ from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
+from .repeated_produce import RepeatedProduces
 from .sending import Answer, AnswerInParts, Deferred
 
 GATHERED_BYTES: Final = 256 << 10
@@ -36,7 +38,11 @@ class Dispatcher:
         self._services = services
         self._handlers = handlers
         self._handlers_of_many = handlers_of_many
+<<<<<<< HEAD
         self._time = services.work.time
+=======
+        self._repeated = RepeatedProduces(services)
+>>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
 
     def answer_one(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
         """The answer of one request, or `Deferred` when it has to wait.
@@ -52,8 +58,14 @@ class Dispatcher:
 
         def handle() -> Answer:
             request = native.decode_body(api.request, head.version, raw)
+<<<<<<< HEAD
             response = self._handlers[api.key](self._services, request, call)
             return self._respond(api, head, response, began)
+=======
+            if api is PRODUCE:
+                self._repeated.learn(head, request)
+            return self._respond(api, head, self._handlers[api.key](self._services, request, call))
+>>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
 
         return self._guarded(api, head, handle, began)
 
@@ -63,8 +75,11 @@ class Dispatcher:
         """Take the next request off `frames` and answer it, as `answer_one`.
 
         If others of a kind that is answered together stand right behind it, they are, up to `most`
-        of them: appends that share a write cost half of themselves.
+        of them: appends that share a write cost a fraction of themselves.
         """
+        answers = self._repeated.answer(frames, most, GATHERED_BYTES)
+        if answers:
+            return answers
         if len(frames) > 1:
             key = native.likely_api_key(frames[0])
             if key is not None and key in self._handlers_of_many:
@@ -98,6 +113,8 @@ class Dispatcher:
     ) -> Iterator[Answer]:
         began = self._time()
         requests = [_decoded(api, head, body) for head, body in opened]
+        if api is PRODUCE and isinstance(requests[0], ProduceRequest):
+            self._repeated.learn(opened[0][0], requests[0])
         outcomes = iter(self._handle_alike(api, requests))
         for (head, _), request in zip(opened, requests, strict=True):
             outcome = request if isinstance(request, Exception) else next(outcomes)
@@ -161,12 +178,17 @@ class Dispatcher:
         error = unsupported(head.api_key, head.version, api)
         return native.encode_error(head.correlation_id, error.code, error.message)
 
+<<<<<<< HEAD
     def _count(self, api_name: str, code: int, began: float) -> None:
         """Count a request whose answer is made; it was taken up at `began`."""
         figures = self._services.figures
         key = (api_name, error_name(code))
         figures.requests[key] = figures.requests.get(key, 0) + 1
         figures.request_time(api_name).add(self._time() - began)
+=======
+    def _count(self, api_name: str, code: int) -> None:
+        self._services.figures.answered(api_name, error_name(code))
+>>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
 
 
 def _decoded(api: Api, head: native.RequestHead, body: native.Body) -> Any:

@@ -122,6 +122,11 @@ class Figures:
             figures = self.topics[name] = TopicFigures(window)
         return figures
 
+    def answered(self, api_name: str, result: str, requests: int = 1) -> None:
+        """Count requests of one kind that had the same result."""
+        key = api_name, result
+        self.requests[key] = self.requests.get(key, 0) + requests
+
     def forget(self, name: str) -> None:
         """Drop the figures of a topic that is deleted."""
         self.topics.pop(name, None)

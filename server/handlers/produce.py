@@ -27,10 +27,10 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from ...protocol.records.kernel import walk
-from ...storage.appended import Appended
+from ...storage.appended import Appended, AppendedTogether
 from ...storage.files import Buffer
 from ...storage.log import Log
-from ..figures import TopicFigures, count
+from ..figures import count
 from ..outcomes import CloseConnection
 from ..parking import Partition
 from .base import Call, Later, Services
@@ -62,6 +62,16 @@ class _Sent:
     log: Log | None = None
     end_offset: int = 0
     """The answer of a set that is to be durable waits until the high watermark is here."""
+
+    def take(self, services: Services, log: Log | None, outcome: Appended | Exception) -> None:
+        """Tell the producer what became of the set in `log`."""
+        if isinstance(outcome, Exception):
+            self.refuse(services, outcome)
+            return
+        self.result.base_offset = outcome.first_offset
+        self.result.log_append_time_ms = outcome.append_time_ms
+        if outcome.count:
+            self.log, self.end_offset = log, outcome.last_offset + 1
 
     def refuse(self, services: Services, error: Exception) -> None:
         """Tell the producer about `error`."""
@@ -139,70 +149,71 @@ def _answer_to(
     return ProduceResponse(topics=topics), all_sent
 
 
+def append_alone(
+    services: Services, partition: Partition, record_sets: Sequence[Buffer]
+) -> AppendedTogether | list[ProduceResponse]:
+    """Append the sets of requests with `acks` 1 that brought nothing else.
+
+    Gives what became of all of them at once, or the answer of each.
+    """
+    log, outcomes = _append_sets(services, IN_THE_LOG, partition, record_sets)
+    if isinstance(outcomes, AppendedTogether):
+        return outcomes
+    responses = []
+    for record_set, outcome in zip(record_sets, outcomes, strict=True):
+        sent = _Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
+        sent.take(services, log, outcome)
+        topic = ProduceTopicResult(name=partition[0], partitions=[sent.result])
+        responses.append(ProduceResponse(topics=[topic]))
+    return responses
+
+
 def _append(services: Services, acks: int, partition: Partition, sent: Sequence[_Sent]) -> None:
     """Append the sets of one partition and take note of what became of them."""
-    try:
-        log = _log_for(services, acks, *partition)
-    except Exception as error:
-        for one in sent:
-            one.refuse(services, error)
-        return
-    wait_for_sync = acks == DURABLE and log.settings.acks_all_durability == "fsync"
-    end_offset = log.log_end_offset
-    if not _append_together(services, log, sent, wait_for_sync=wait_for_sync):
-        _append_each(services, log, sent, wait_for_sync=wait_for_sync)
-    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
-    if flush_due and log.log_end_offset > end_offset:
-        services.commits.request(log)
-
-
-def _append_together(
-    services: Services, log: Log, sent: Sequence[_Sent], *, wait_for_sync: bool
-) -> bool:
-    """Append the sets if they can be as if they were one; say whether that is done with."""
     record_sets = [one.record_set for one in sent]
-    figures = services.figures.topic(log.topic)
-    try:
-        appended = log.append_together(record_sets, wait_for_sync=wait_for_sync)
-    except Exception as error:
-        for one in sent:
-            _refused(services, figures, one, error)
-        return True
-    if appended is None:
-        return False
-    end_offset, append_time_ms = appended.end_offset, appended.append_time_ms
-    for one, first_offset in zip(sent, appended.first_offsets, strict=True):
+    log, outcomes = _append_sets(services, acks, partition, record_sets)
+    if not isinstance(outcomes, AppendedTogether):
+        for one, outcome in zip(sent, outcomes, strict=True):
+            one.take(services, log, outcome)
+        return
+    end_offset, append_time_ms = outcomes.end_offset, outcomes.append_time_ms
+    for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
         # One write and one sync are for all of them.
         one.log, one.end_offset = log, end_offset
-    figures.appended(appended.count, appended.size_bytes, appended.latency)
-    return True
 
 
-def _append_each(
-    services: Services, log: Log, sent: Sequence[_Sent], *, wait_for_sync: bool
-) -> None:
-    """Append sets that are treated one by one, though with one write where that can be."""
-    record_sets = [one.record_set for one in sent]
-    figures = services.figures.topic(log.topic)
-    outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync)
-    for one, outcome in zip(sent, outcomes, strict=True):
-        if isinstance(outcome, Exception):
-            _refused(services, figures, one, outcome)
-            continue
-        one.result.base_offset = outcome.first_offset
-        one.result.log_append_time_ms = outcome.append_time_ms
-        if outcome.count:
-            one.log, one.end_offset = log, outcome.last_offset + 1
-            _note(services, figures, outcome, log)
+def _append_sets(
+    services: Services, acks: int, partition: Partition, record_sets: Sequence[Buffer]
+) -> tuple[Log | None, AppendedTogether | Sequence[Appended | Exception]]:
+    """Append sets to the log of a partition, count them, and have them synced if that is due.
 
-
-def _refused(services: Services, figures: TopicFigures, one: _Sent, error: Exception) -> None:
-    """Count a set that was not appended, and tell its producer why."""
-    if isinstance(error, HorologError | OSError):
-        count(figures.rejected, _reason(error), _messages_in(one.record_set))
-    one.refuse(services, error)
+    Gives that log, if there is one, and what became of all sets together or of each.
+    """
+    try:
+        log = _log_for(services, acks, *partition)
+    except Exception as error:
+        return None, [error] * len(record_sets)
+    wait_for_sync = acks == DURABLE and log.settings.acks_all_durability == "fsync"
+    end_offset = log.log_end_offset
+    outcomes: AppendedTogether | Sequence[Appended | Exception] | None
+    try:
+        outcomes = log.append_together(record_sets, wait_for_sync=wait_for_sync)
+    except Exception as error:
+        outcomes = [error] * len(record_sets)
+    if outcomes is None:
+        outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync)
+    if isinstance(outcomes, AppendedTogether):
+        figures = services.figures.topic(log.topic)
+        figures.appended(outcomes.count, outcomes.size_bytes, outcomes.latency)
+    else:
+        for record_set, outcome in zip(record_sets, outcomes, strict=True):
+            _note(services, log, record_set, outcome)
+    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
+    if flush_due and log.log_end_offset > end_offset:
+        services.commits.request(log)
+    return log, outcomes
 
 
 def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
@@ -212,14 +223,21 @@ def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
     return services.logs.find_or_create(topic, partition)
 
 
-def _note(services: Services, figures: TopicFigures, appended: Appended, log: Log) -> None:
-    """Count a set that was appended."""
-    figures.appended(appended.count, appended.size_bytes, appended.latency)
-    conversion = appended.conversion
+def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:
+    """Count a set that was appended, or was refused."""
+    figures = services.figures.topic(log.topic)
+    if isinstance(outcome, Exception):
+        if isinstance(outcome, HorologError | OSError):
+            count(figures.rejected, _reason(outcome), _messages_in(record_set))
+        return
+    if not outcome.count:
+        return
+    figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
+    conversion = outcome.conversion
     if conversion is not None:
         direction = "append_up" if conversion.magic else "append_down"
         figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
-    if appended.rolled is not None:
+    if outcome.rolled is not None:
         services.rolled(log.topic, log.partition)
 
 

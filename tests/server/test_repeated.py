@@ -1,0 +1,156 @@
+"""Produce requests that repeat one before them get what they would have got the long way."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.api import native
+from horolog.protocol.api.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.produce import PRODUCE, ProduceRequest
+from horolog.protocol.errors import CorruptMessage, UnknownTopicOrPartition
+from horolog.server.broker import Broker
+from horolog.server.repeated_produce import RepeatedProduces
+from horolog.testing.broker import running_broker
+from horolog.testing.clock import ManualClock
+from horolog.testing.requests import create_topic, message_set, produce, produce_to, result
+from horolog.testing.wire import Wire
+
+NOW = ManualClock().now_ms()
+BAD = b"\0" * 40
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path / "data", clock, http_listen="off") as started:
+        yield started
+
+
+async def answers(client: Wire, count: int) -> list[tuple[int, int, int, int]]:
+    """Partition, error code, base offset and append time of the next answers."""
+    got = [result((await client.receive())[1]) for _ in range(count)]
+    return [(one.partition, one.error_code, one.base_offset, one.log_append_time_ms) for one in got]
+
+
+async def test_the_second_and_all_behind_it(broker: Broker, client: Wire) -> None:
+    good = produce("a", message_set(NOW, NOW))
+    await client.call(good)
+    await client.call(good)
+    client.send_together(good, produce("a", message_set(NOW)), good)
+    assert await answers(client, 3) == [(0, 0, 4, -1), (0, 0, 6, -1), (0, 0, 7, -1)]
+    assert broker.figures.requests["produce", "NONE"] == 5
+    assert broker.figures.topic("a").messages == 9
+
+
+async def test_every_version_and_partition_is_its_own(client: Wire) -> None:
+    await client.call(create_topic("a", 2, message_timestamp_type="LogAppendTime"))
+    for number in range(4):
+        for version in (0, 1, 2):
+            for partition in (0, 1):
+                sent = produce("a", message_set(NOW), partition=partition)
+                one = result(await client.call(sent, version))
+                assert (one.partition, one.error_code) == (partition, 0)
+                assert one.base_offset == 3 * number + version
+                assert one.log_append_time_ms == (NOW if version == 2 else -1)
+
+
+async def test_partitions_between_each_other(client: Wire) -> None:
+    await client.call(create_topic("a", 2))
+    first, second = (produce("a", message_set(NOW), partition=number) for number in (0, 1))
+    await client.call(first)
+    await client.call(second)
+    client.send_together(first, second, first, first, second)
+    told = [(partition, offset) for partition, _, offset, _ in await answers(client, 5)]
+    assert told == [(0, 1), (1, 1), (0, 2), (0, 3), (1, 2)]
+
+
+async def test_a_refused_one_touches_no_other(broker: Broker, client: Wire) -> None:
+    good = produce("a", message_set(NOW))
+    await client.call(good)
+    client.send_together(good, produce("a", BAD), good, produce("a", None), good)
+    assert await answers(client, 5) == [
+        (0, 0, 1, -1),
+        (0, CorruptMessage.code, -1, -1),
+        (0, 0, 2, -1),
+        (0, 0, -1, -1),
+        (0, 0, 3, -1),
+    ]
+    assert broker.figures.requests["produce", "NONE"] == 5
+    assert broker.figures.requests["produce", "CORRUPT_MESSAGE"] == 1
+    assert broker.figures.topic("a").rejected == {"corrupt": 1}
+
+
+@pytest.mark.parametrize("acks", [0, -1])
+async def test_other_acks_go_the_long_way(client: Wire, acks: int) -> None:
+    good, other = (produce("a", message_set(NOW), acks=each) for each in (1, acks))
+    await client.call(good)
+    client.send_together(good, other, other, good)
+    told = [offset for _, _, offset, _ in await answers(client, 4 if acks else 2)]
+    assert told == ([1, 2, 3, 4] if acks else [1, 4])
+
+
+async def test_a_topic_that_is_deleted_meanwhile(
+    tmp_path: Path, clock: ManualClock, client: Wire, broker: Broker
+) -> None:
+    await client.call(create_topic("a", 3))
+    good = produce("a", message_set(NOW), partition=2)
+    await client.call(good)
+    await client.call(DeleteTopicsRequest(topic_names=["a"]))
+    assert result(await client.call(good)).error_code == UnknownTopicOrPartition.code
+    await client.call(create_topic("a", 3))
+    assert result(await client.call(good)).base_offset == 0
+    assert broker.figures.requests["produce", "UNKNOWN_TOPIC_OR_PARTITION"] == 1
+
+
+def frame_of(request: ProduceRequest) -> bytes | bytearray:
+    return native.encode_request(PRODUCE, 2, 1, "c", request)[4:]
+
+
+async def test_which_requests_are_taken(broker: Broker, client: Wire) -> None:
+    """From the front on, as many as may be, up to the first that is not known."""
+    await client.call(create_topic("a", 2))
+    repeated = RepeatedProduces(broker.services)
+    known, other = (frame_of(produce("a", message_set(NOW), partition=n)) for n in (0, 1))
+    frames = deque([known] * 5 + [other, known])
+    assert repeated.answer(frames, 100, 10_000) == []
+    learn(repeated, known)
+    assert len(repeated.answer(frames, 2, 10_000)) == 2
+    assert len(repeated.answer(frames, 100, len(known) + 1)) == 2
+    assert len(repeated.answer(frames, 100, 10_000)) == 1
+    assert repeated.answer(frames, 100, 10_000) == []
+    assert list(frames) == [other, known]
+    learn(repeated, other)
+    assert len(repeated.answer(frames, 100, 10_000)) == 2
+    assert broker.figures.requests["produce", "NONE"] == 7
+
+
+async def test_which_requests_are_learned(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a", 2))
+    sets = message_set(NOW)
+    repeated = RepeatedProduces(broker.services)
+    for request in (
+        produce("a", sets, acks=0),
+        produce("a", sets, acks=-1),
+        produce_to("a", [(0, sets), (1, sets)]),
+        produce_to("a", []),
+    ):
+        learn(repeated, frame_of(request))
+        assert repeated.answer(deque([frame_of(request)]), 100, 10_000) == []
+
+
+async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a"))
+    repeated = RepeatedProduces(broker.services)
+    frames = [frame_of(produce("a", message_set(NOW), timeout_ms=n)) for n in range(257)]
+    for frame in frames[:256]:
+        learn(repeated, frame)
+    assert len(repeated.answer(deque(frames), 300, 1_000_000)) == 256
+    learn(repeated, frames[256])
+    assert repeated.answer(deque(frames), 300, 1_000_000) == []
+    assert len(repeated.answer(deque(frames[256:]), 300, 1_000_000)) == 1
+
+
+def learn(repeated: RepeatedProduces, frame: bytes | bytearray) -> None:
+    head, body = native.open_request(frame)
+    repeated.learn(head, native.decode_body(ProduceRequest, head.version, body))
