@@ -10,7 +10,7 @@ from ..clock import SystemClock
 
 T = TypeVar("T")
 
-TURN_SECONDS = 0.0005
+TURN_SECONDS = 0.00025
 """How long one request may compute before the loop serves the others: what a small request takes,
 about, so that none waits for much longer than it takes itself."""
 
