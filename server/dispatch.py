@@ -38,11 +38,8 @@ class Dispatcher:
         self._services = services
         self._handlers = handlers
         self._handlers_of_many = handlers_of_many
-<<<<<<< HEAD
         self._time = services.work.time
-=======
         self._repeated = RepeatedProduces(services)
->>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
 
     def answer_one(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
         """The answer of one request, or `Deferred` when it has to wait.
@@ -58,14 +55,10 @@ class Dispatcher:
 
         def handle() -> Answer:
             request = native.decode_body(api.request, head.version, raw)
-<<<<<<< HEAD
-            response = self._handlers[api.key](self._services, request, call)
-            return self._respond(api, head, response, began)
-=======
             if api is PRODUCE:
                 self._repeated.learn(head, request)
-            return self._respond(api, head, self._handlers[api.key](self._services, request, call))
->>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
+            response = self._handlers[api.key](self._services, request, call)
+            return self._respond(api, head, response, began)
 
         return self._guarded(api, head, handle, began)
 
@@ -178,17 +171,9 @@ class Dispatcher:
         error = unsupported(head.api_key, head.version, api)
         return native.encode_error(head.correlation_id, error.code, error.message)
 
-<<<<<<< HEAD
     def _count(self, api_name: str, code: int, began: float) -> None:
         """Count a request whose answer is made; it was taken up at `began`."""
-        figures = self._services.figures
-        key = (api_name, error_name(code))
-        figures.requests[key] = figures.requests.get(key, 0) + 1
-        figures.request_time(api_name).add(self._time() - began)
-=======
-    def _count(self, api_name: str, code: int) -> None:
-        self._services.figures.answered(api_name, error_name(code))
->>>>>>> 7dc44b4 (Produce requests that repeat one before them are answered without message objects)
+        self._services.figures.answered(api_name, error_name(code), self._time() - began)
 
 
 def _decoded(api: Api, head: native.RequestHead, body: native.Body) -> Any:

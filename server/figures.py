@@ -25,9 +25,9 @@ class Spread:
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum_seconds += seconds
+    def add(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.sum_seconds += seconds * times
 
 
 @dataclass(slots=True)
@@ -122,10 +122,11 @@ class Figures:
             figures = self.topics[name] = TopicFigures(window)
         return figures
 
-    def answered(self, api_name: str, result: str, requests: int = 1) -> None:
-        """Count requests of one kind that had the same result."""
-        key = api_name, result
+    def answered(self, api: str, result: str, seconds: float, requests: int = 1) -> None:
+        """Count requests of one kind that had the same result; each took `seconds`."""
+        key = api, result
         self.requests[key] = self.requests.get(key, 0) + requests
+        self.request_time(api).add(seconds, requests)
 
     def forget(self, name: str) -> None:
         """Drop the figures of a topic that is deleted."""

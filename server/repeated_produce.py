@@ -55,6 +55,7 @@ class RepeatedProduces:
 
         At most so many, and none once they have `most_bytes`.
         """
+        began = self._services.work.time()
         found: list[_Found] = []
         by_partition: dict[Partition, list[int]] = {}
         size = 0
@@ -71,26 +72,27 @@ class RepeatedProduces:
         answers: list[Answer] = [None] * len(found)
         for partition, places in by_partition.items():
             of_partition = [found[place] for place in places]
-            for place, answer in zip(places, self._answers(partition, of_partition), strict=True):
+            made = self._answers(partition, of_partition, began)
+            for place, answer in zip(places, made, strict=True):
                 answers[place] = answer
         return answers
 
-    def _answers(self, partition: Partition, found: Sequence[_Found]) -> list[bytes]:
+    def _answers(self, partition: Partition, found: Sequence[_Found], began: float) -> list[bytes]:
         """The answers to what was sent to one partition, whatever happens."""
         services = self._services
         try:
-            return self._append(partition, found)
+            return self._append(partition, found, began)
         except Exception as error:
             code, message = services.outcomes.of(error, api=PRODUCE.name)
-            services.figures.answered(PRODUCE.name, error_name(code), len(found))
+            self._count(error_name(code), began, len(found))
             return [native.encode_error(number, code, message) for _, number, _ in found]
 
-    def _append(self, partition: Partition, found: Sequence[_Found]) -> list[bytes]:
+    def _append(self, partition: Partition, found: Sequence[_Found], began: float) -> list[bytes]:
         services = self._services
         appended = append_alone(services, partition, [records for _, _, records in found])
         if isinstance(appended, list):
             return [
-                self._answer(form, correlation_id, response)
+                self._answer(form, correlation_id, response, began)
                 for (form, correlation_id, _), response in zip(found, appended, strict=True)
             ]
         form = found[0][0]
@@ -102,9 +104,16 @@ class RepeatedProduces:
             if of is not form:
                 form, make = of, of.answers(appended.append_time_ms)
             answers.append(make(correlation_id, first_offset))
-        services.figures.answered(PRODUCE.name, NO_ERROR_NAME, len(found))
+        self._count(NO_ERROR_NAME, began, len(found))
         return answers
 
-    def _answer(self, form: ProduceForm, correlation_id: int, response: ProduceResponse) -> bytes:
-        self._services.figures.answered(PRODUCE.name, error_name(first_error(response)))
+    def _answer(
+        self, form: ProduceForm, correlation_id: int, response: ProduceResponse, began: float
+    ) -> bytes:
+        self._count(error_name(first_error(response)), began, 1)
         return native.encode_response(correlation_id, PRODUCE, form.version, response)
+
+    def _count(self, result: str, began: float, requests: int) -> None:
+        services = self._services
+        seconds = services.work.time() - began
+        services.figures.answered(PRODUCE.name, result, seconds, requests)
