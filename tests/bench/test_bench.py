@@ -18,7 +18,7 @@ FIXED_NAMES = set(
     produce_100B_growing produce_1KiB_growing file_write_new produce_100B_interpreted produce_one
     produce_one_pipelined durable_acks durable_acks_p99 fetch_64KiB fetch_1MiB find_time_1
     find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500 rss_idle
-    rss_3500 fast_beside_slow
+    rss_3500 fast_beside_slow client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
