@@ -10,8 +10,16 @@ LENGTH_BYTES: Final = 4
 """Size of the big-endian length in front of every frame."""
 
 SLAB_BYTES: Final = 64 * 1024
-"""Receive buffer of a connection. Holds many small requests of one read; a larger frame gets a
-buffer of its own, so idle connections stay cheap."""
+"""Receive buffer of a connection that shares none. A frame of which more than that has come, and
+not all, gets a buffer of its own."""
+
+SHARED_SLAB_BYTES: Final = 512 * 1024
+"""Receive buffer of all connections of a broker together: what one read brings is handled at once.
+Several sets of 64 KiB fit, so that they are written together; more than that in one turn would
+keep others waiting."""
+
+REQUESTS_IN_A_TURN: Final = 512
+"""So many requests of one connection are handled before others have their turn: a few ms."""
 
 GROWTH_FACTOR: Final = 8
 """A large frame's buffer is at most this many times what has arrived of it, so that a declared

@@ -18,6 +18,7 @@ from typing import Protocol, cast
 
 from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
+from ..protocol.limits import REQUESTS_IN_A_TURN
 from .deadline import Deadline
 from .figures import Figures, count
 from .file_sending import FileChanged, FileSender, InThread
@@ -54,6 +55,11 @@ class Host(Protocol):
     @property
     def in_thread(self) -> InThread: ...
 
+    @property
+    def slab(self) -> bytearray:
+        """Where bytes are received: they are taken out before another connection reads."""
+        ...
+
     def observe(self, event: str, /, **fields: object) -> None: ...
 
     def answer(
@@ -75,7 +81,9 @@ class Connection(asyncio.BufferedProtocol):
         self._host = host
         self._loop = loop
         self._limits = host.limits
-        self._reader = FrameReader(host.limits.max_frame_bytes, limit_name="max.frame.bytes")
+        self._reader = FrameReader(
+            host.limits.max_frame_bytes, limit_name="max.frame.bytes", slab=host.slab
+        )
         self._answers = AnswerQueue(self._work)
         self._frames: deque[bytes | bytearray] = deque()
         self._transport: asyncio.Transport | None = None
@@ -192,9 +200,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if self._answers or self._sender:
                 self._write()
-            while self._frames and not self._stuck:
-                self._handle_frames()
+            left = max(len(self._frames) - REQUESTS_IN_A_TURN, 0)
+            while len(self._frames) > left and not self._stuck:
+                self._handle_frames(left)
                 self._write()
+            if self._frames and not self._stuck:
+                self._loop.call_soon(self._work)
         except (FileChanged, OSError) as error:
             self._drop("file", f"an answer could not be sent to its end: {error}")
         except Exception as error:
@@ -207,11 +218,15 @@ class Connection(asyncio.BufferedProtocol):
             self._working = False
         self._host.held_memory.note(self)
 
-    def _handle_frames(self) -> None:
-        """Handle frames until there is enough to write, or one breaks the connection."""
+    def _handle_frames(self, left: int) -> None:
+        """Handle frames until there is enough to write, one breaks the connection, or only `left`
+        of them are left for the next turn."""
         try:
-            while self._frames and not self._stuck:
-                most = self._limits.max_requests_in_flight - self._answers.waiting
+            while len(self._frames) > left and not self._stuck:
+                most = min(
+                    self._limits.max_requests_in_flight - self._answers.waiting,
+                    len(self._frames) - left,
+                )
                 for answer in self._host.answer(self._frames, most, self._local_address):
                     self._answers.add(answer)
         except ProtocolError as error:

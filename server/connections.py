@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from ..protocol.limits import SHARED_SLAB_BYTES
 from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
 from .figures import Figures, count
@@ -39,6 +40,7 @@ class Connections:
         self.limits = limits
         self.figures = figures
         self.in_thread = in_thread
+        self.slab = bytearray(SHARED_SLAB_BYTES)
         self.held_memory = HeldMemory(max_buffered_bytes, loop.call_soon)
 
     def __len__(self) -> int:

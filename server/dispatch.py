@@ -19,7 +19,7 @@ from .outcomes import CloseConnection, error_name, first_error
 from .repeated_produce import RepeatedProduces
 from .sending import Answer, AnswerInParts, Deferred
 
-GATHERED_BYTES: Final = 256 << 10
+GATHERED_BYTES: Final = 512 << 10
 """Requests are answered together until they have so many bytes: what a read brings, about."""
 
 UNKNOWN_API = "unknown"

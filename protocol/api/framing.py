@@ -42,32 +42,43 @@ def foreign_protocol(start: bytes) -> str | None:
 class FrameReader:
     """Splits what is received on one connection into frames.
 
-    Small frames are received many at a time into one slab and handed out as bytes of their own;
-    a frame larger than the slab is received into a bytearray of its own, which grows as the
-    frame comes. Either stays as it is when more is received.
+    Frames are received many at a time into a slab and handed out as bytes of their own. The
+    beginning of a frame that is not complete is kept aside, so that connections can share a slab;
+    once it is large, the rest of the frame is received into a bytearray of its own, which grows as
+    the frame comes.
     """
 
     __slots__ = (
-        "_end",
+        "_beginning",
         "_large",
         "_limit_name",
         "_max_frame_bytes",
         "_opened",
         "_slab",
-        "_start",
+        "_window",
         "fault",
     )
 
     def __init__(
-        self, max_frame_bytes: int, *, limit_name: str = "socket.request.max.bytes"
+        self,
+        max_frame_bytes: int,
+        *,
+        limit_name: str = "socket.request.max.bytes",
+        slab: bytearray | None = None,
     ) -> None:
-        """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so."""
+        """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so.
+
+        `slab` has at least `SLAB_BYTES`. Readers may share one if nothing of another's comes
+        between `get_buffer` and `received`.
+        """
         self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
         self._opened = False
-        self._slab = bytearray(SLAB_BYTES)
-        self._start = 0
-        self._end = 0
+        self._slab = bytearray(SLAB_BYTES) if slab is None else slab
+        self._window = len(self._slab)
+        """How much of the slab is offered. Behind a frame that did not fit another such is
+        expected, of which little is to be copied."""
+        self._beginning = b""
         self._large: _LargeFrame | None = None
         self.fault: ProtocolError | None = None
         """Why nothing more can be received: what stands behind the frames that came."""
@@ -75,7 +86,7 @@ class FrameReader:
     @property
     def unfinished(self) -> bool:
         """True while a part of a frame is held."""
-        return self._large is not None or self._end > self._start
+        return self._large is not None or bool(self._beginning)
 
     @property
     def held_bytes(self) -> int:
@@ -85,13 +96,18 @@ class FrameReader:
     def let_go(self) -> None:
         """Free the buffers; nothing is received any more."""
         self._slab = bytearray()
+        self._window = 0
+        self._beginning = b""
         self._large = None
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Where to receive the next bytes; never empty. `hint` is asyncio's, and unused."""
         if self._large is not None:
             return self._large.room()
-        return memoryview(self._slab)[self._end :]
+        held = len(self._beginning)
+        if held:
+            self._slab[:held] = self._beginning
+        return memoryview(self._slab)[held : self._window]
 
     def received(self, count: int) -> list[bytes | bytearray]:
         """Take note of `count` bytes in the buffer, and return the frames they complete.
@@ -105,25 +121,33 @@ class FrameReader:
             frame = self._large.data
             self._large = None
             return [frame]
-        self._end += count
-        return self._split()
+        return self._split(len(self._beginning) + count)
 
-    def _split(self) -> list[bytes | bytearray]:
+    def _split(self, end: int) -> list[bytes | bytearray]:
         frames: list[bytes | bytearray] = []
-        slab, start, end = self._slab, self._start, self._end
+        slab, start = self._slab, 0
+        length = 0
         try:
             while end - start >= LENGTH_BYTES:
                 begin = start + LENGTH_BYTES
-                after = begin + self._length(slab[start:begin])
+                length = self._length(slab[start:begin])
+                after = begin + length
                 if after > end:
                     break
                 frames.append(slab[begin:after])
                 start = after
         except ProtocolError as fault:
             self.fault = fault
-        self._start, self._end = start, end
-        if self.fault is None:
-            self._make_room()
+        with memoryview(slab) as view:
+            if self.fault is not None:
+                self._beginning = b""
+            elif end - start >= SLAB_BYTES:
+                self._beginning = b""
+                self._large = _LargeFrame(length, view[start + LENGTH_BYTES : end])
+                self._window = SLAB_BYTES if length > len(slab) else len(slab)
+            else:
+                self._window = len(slab)
+                self._beginning = bytes(view[start:end])
         return frames
 
     def _length(self, head: bytes | bytearray) -> int:
@@ -139,21 +163,6 @@ class FrameReader:
                 f"({self._limit_name})"
             )
         return length
-
-    def _make_room(self) -> None:
-        """Move the unfinished frame where the rest of it fits."""
-        start, end = self._start, self._end
-        held = end - start
-        if held == 0:
-            self._start = self._end = 0
-        elif held == SLAB_BYTES:
-            with memoryview(self._slab) as view:
-                length = self._length(bytes(view[:LENGTH_BYTES]))
-                self._large = _LargeFrame(length, view[LENGTH_BYTES:])
-            self._start = self._end = 0
-        elif end == SLAB_BYTES:
-            self._slab[:held] = self._slab[start:end]
-            self._start, self._end = 0, held
 
 
 class _LargeFrame:
