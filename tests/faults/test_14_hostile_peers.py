@@ -35,7 +35,7 @@ LARGE_FRAME_BYTES = 30 * MIB
 DEADLINE_MS = 3_000
 
 CONNECTION_BYTES = 80 * 1024
-"""What a connection may cost beside what it holds: up to 64 KiB of the beginning of a request, and objects."""
+"""What a connection may cost beside what it holds: a request's first 64 KiB, and objects."""
 
 WORKING_BYTES = 4 * LARGE_FRAME_BYTES
 """What the largest request or answer may take while it is worked on, its copies included, and what
