@@ -116,7 +116,23 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
             largest_ms = max(largest_ms, segment.largest_timestamp_ms)
     if largest_ms == NO_TIMESTAMP:
         return None
-    return (yield from find_time(view, largest_ms))
+    found = yield from find_time(view, largest_ms)
+    return found if found is not None else (yield from _find_largest_below(view, largest_ms))
+
+
+def _find_largest_below(view: SearchView, limit_ms: int) -> Generator[None, None, Found | None]:
+    """The same where no message is as late as `limit_ms`: a wrapper that another broker stored can
+    have a later time than all the messages in it."""
+    largest = yield from find_time(view, 0)
+    while largest is not None and largest.timestamp_ms + 1 < limit_ms:
+        middle_ms = (largest.timestamp_ms + 1 + limit_ms) // 2
+        later = yield from find_time(view, middle_ms)
+        if later is None:
+            limit_ms = middle_ms
+        else:
+            largest = later
+    # Of several that are as late, this may be another than the first.
+    return None if largest is None else (yield from find_time(view, largest.timestamp_ms))
 
 
 def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None, int]:

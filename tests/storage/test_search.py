@@ -277,6 +277,21 @@ def test_find_largest_in_a_wrapper(folder: LogFolder) -> None:
     assert log.find_largest().run() == Found(1, 300)
 
 
+def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: LogFolder) -> None:
+    """Only bytes from elsewhere have such; what counts are the messages."""
+    log = folder.open(segment_bytes=200)
+    inner = timed_set(100, 310, 200)
+    folder.log.append_stored(
+        build_wrapper(inner, offset=2, timestamp_ms=INT64_MAX, magic=1, codec=GZIP)
+    )
+    log.append(timed_set(300, 310, 310, 5))
+    log.append(timed_set(250, codec=GZIP))
+    log.prepare()
+    assert log.find_largest().run() == Found(1, 310)
+    log.append(timed_set(311))
+    assert log.find_largest().run() == Found(8, 311)
+
+
 def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0, max_message_bytes=2_000_000)
     noise = bytes((i * i * 31 + i // 7) & 0xFF for i in range(700_000))
