@@ -118,6 +118,29 @@ def test_any_frames_in_any_pieces(sizes: list[int], cuts: list[int]) -> None:
     assert feed_all(FrameReader(LIMIT), [*pieces, data]) == payloads
 
 
+@given(
+    st.lists(st.lists(st.integers(1, 200_000), max_size=4), min_size=2, max_size=3),
+    st.lists(st.integers(1, 90_000), min_size=1, max_size=30),
+    st.sampled_from([SLAB_BYTES, 4 * SLAB_BYTES]),
+)
+def test_readers_that_share_a_slab_take_nothing_of_each_other(
+    sizes: list[list[int]], cuts: list[int], slab_bytes: int
+) -> None:
+    slab = bytearray(slab_bytes)
+    payloads = [
+        [bytes([10 * number + n + 1]) * size for n, size in enumerate(of_one)]
+        for number, of_one in enumerate(sizes)
+    ]
+    left = [framed(*of_one) for of_one in payloads]
+    readers = [FrameReader(LIMIT, slab=slab) for _ in payloads]
+    frames: list[list[bytes]] = [[] for _ in payloads]
+    for cut in [*cuts, LIMIT]:
+        for number, reader in enumerate(readers):
+            frames[number] += feed(reader, left[number][:cut])
+            left[number] = left[number][cut:]
+    assert frames == payloads
+
+
 def test_frames_before_a_broken_one_are_handed_out() -> None:
     reader = FrameReader(1_000)
     data = framed(b"first", b"second") + bytes(4)

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from horolog.protocol.api.api_versions import ApiVersionsRequest
 from horolog.protocol.api.fetch import FETCH
 from horolog.protocol.api.metadata import METADATA, MetadataRequest
 from horolog.protocol.api.produce import PRODUCE
-from horolog.protocol.limits import LENGTH_BYTES, SLAB_BYTES
+from horolog.protocol.limits import LENGTH_BYTES, REQUESTS_IN_A_TURN, SLAB_BYTES
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -249,6 +250,27 @@ async def test_ten_thousand_requests_at_once_are_answered_in_order(broker: Broke
             received, response = await client.receive()
             assert received == sent[number]
             assert result(response).base_offset == number
+
+
+async def test_many_requests_at_once_leave_others_their_turns(broker: Broker) -> None:
+    """They are handled in as many passes of the loop as it takes, and all are answered."""
+    loop = asyncio.get_running_loop()
+    requests = broker.figures.requests
+    handled: list[int] = []
+    watching = True
+
+    def watch() -> None:
+        handled.append(sum(requests.values()))
+        if watching:
+            loop.call_soon(watch)
+
+    watch()
+    async with wire(broker.addresses.native) as client:
+        sent = client.send_together(*[ApiVersionsRequest()] * (5 * REQUESTS_IN_A_TURN))
+        assert [(await client.receive())[0] for _ in sent] == sent
+    watching = False
+    # Those of a read and those that are left of the one before can fall into one pass.
+    assert max(b - a for a, b in pairwise(handled)) <= 2 * REQUESTS_IN_A_TURN
 
 
 async def test_reading_pauses_at_the_cap_of_requests_in_flight(strict: Broker) -> None:
