@@ -35,7 +35,7 @@ def _filled(client: RawClient, fetch_bytes: int) -> list[bytes]:
         for place in range(_PLACES)
     ]
     for request in requests:
-        answer = result(decoded(FETCH, FETCH.max_version, client.exchange(request)))
+        answer = result(decoded(FETCH, FETCH.last_version(native=True), client.exchange(request)))
         if len(answer.records) != fetch_bytes:
             raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
     return requests

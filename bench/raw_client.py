@@ -45,7 +45,7 @@ class RawClient:
     def call(self, request: object, version: int | None = None) -> Any:
         """Send a request and decode its answer; raises `Refused` for an error answer."""
         api = api_of(request)
-        version = api.max_version if version is None else version
+        version = api.last_version(native=True) if version is None else version
         return decoded(
             api, version, self.exchange(encode_request(api, version, 1, "bench", request))
         )
@@ -111,7 +111,9 @@ def api_of(request: object) -> Api:
 def encoded(request: object, version: int | None = None) -> bytes:
     """A request as bytes, in its highest version unless told."""
     api = api_of(request)
-    return encode_request(api, api.max_version if version is None else version, 1, "bench", request)
+    return encode_request(
+        api, api.last_version(native=True) if version is None else version, 1, "bench", request
+    )
 
 
 def decoded(api: Api, version: int, frame: memoryview | bytes) -> Any:

@@ -110,6 +110,6 @@ def _search(
 
 def _check_found(answers: list[tuple[int, bytes]]) -> None:
     for target, frame in answers:
-        found = result(decoded(LIST_OFFSETS, LIST_OFFSETS.max_version, frame))
+        found = result(decoded(LIST_OFFSETS, LIST_OFFSETS.last_version(native=True), frame))
         if found.offset != target:
             raise Refused(f"found offset {found.offset}, not {target}")

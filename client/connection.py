@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         if version is None:
             raise UnsupportedVersion(
                 f"{self.address} does not serve {api.name} in any version from "
-                f"{api.min_version} to {api.max_version}"
+                f"{api.min_version} to {api.last_version(native=True)}"
             )
         return version
 
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         for served in response.api_keys:
             api = APIS.get(served.api_key)
             if api is not None:
-                version = min(api.max_version, served.max_version)
+                version = min(api.last_version(native=True), served.max_version)
                 if version >= max(api.min_version, served.min_version):
                     self._versions[api.key] = version
 

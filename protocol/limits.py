@@ -42,6 +42,10 @@ they hold, it takes less than 4 MiB, and requests without much to say are this s
 MAX_STRING_BYTES: Final = 32_767
 """A Kafka string's length is an int16; the same limit in both encodings."""
 
+MAX_DATA_BYTES: Final = 1024 * 1024
+"""Bytes that clients of a group leave for each other. Assignments of 10,000 partitions with long
+topic names take less; the broker keeps them as long as the group lives."""
+
 MAX_ERROR_TEXT_BYTES: Final = 4_000
 """The sentence beside an error code. It quotes what was sent, and that may be long."""
 

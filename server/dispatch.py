@@ -48,9 +48,13 @@ class Dispatcher:
         """
         head, raw = native.open_request(frame)
         api = APIS.get(head.api_key)
-        if api is None or not api.has_version(head.version) or api.key not in self._handlers:
+        if (
+            api is None
+            or head.version not in api.versions(native=True)
+            or api.key not in self._handlers
+        ):
             return self._unsupported(head, api)
-        call = Call(head.version, local_address)
+        call = Call(head.version, local_address, client_id=head.client_id)
         began = self._time()
 
         def handle() -> Answer:
@@ -95,7 +99,7 @@ class Dispatcher:
                 head, body = native.open_request(frame)
             except ProtocolError:
                 break  # It is met again when those before it have been answered.
-            if not api.has_version(head.version):
+            if head.version not in api.versions(native=True):
                 break
             opened.append((head, body))
             size += len(frames.popleft())
@@ -166,7 +170,10 @@ class Dispatcher:
         if api is API_VERSIONS:
             # Whoever asks with a version from the future learns which versions there are.
             return native.encode_response(
-                head.correlation_id, API_VERSIONS, API_VERSIONS.max_version, unknown_version()
+                head.correlation_id,
+                API_VERSIONS,
+                API_VERSIONS.last_version(native=True),
+                unknown_version(native=True),
             )
         error = unsupported(head.api_key, head.version, api)
         return native.encode_error(head.correlation_id, error.code, error.message)
@@ -191,5 +198,5 @@ def unsupported(api_key: int, version: int, api: Api | None) -> HorologError:
         return UnsupportedVersion(f"request {api_key} is unknown; there are {known}")
     return UnsupportedVersion(
         f"{api.name} version {version} is unknown; "
-        f"versions {api.min_version} to {api.max_version} are served"
+        f"versions {api.min_version} to {api.last_version(native=True)} are served"
     )

@@ -46,7 +46,7 @@ class Wire:
         sent = []
         for body in bodies:
             api = apis[type(body)]
-            sent.append(self._numbered(api, api.max_version, body))
+            sent.append(self._numbered(api, api.last_version(native=True), body))
         self.writer.write(b"".join(data for _, data in sent))
         return [number for number, _ in sent]
 
@@ -75,7 +75,7 @@ class Wire:
     async def call(self, body: object, version: int | None = None) -> Any:
         """Send a request, in its highest version by default, and return the answer's body."""
         api = next(api for api in APIS.values() if api.request is type(body))
-        sent = self.send(api, api.max_version if version is None else version, body)
+        sent = self.send(api, api.last_version(native=True) if version is None else version, body)
         received, answer = await self.receive()
         assert received == sent
         return answer

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from .decoding import Unusual
-from .schema import Array, Boolean, Integer, Records, Text, WireType, all_fields, fields_of
+from .schema import Array, Boolean, Data, Integer, Records, Text, WireType, all_fields, fields_of
 from .source import Source
 
 Arrange = Callable[[Any], Any]
@@ -84,7 +84,7 @@ def _add_checks(source: Source, wire_type: WireType, value: str, version: int) -
 
 def _nullable(wire_type: WireType) -> bool:
     match wire_type:
-        case Text() | Array():
+        case Text() | Data() | Array():
             return wire_type.nullable
         case Records():
             return True
@@ -106,5 +106,7 @@ def _wrong(wire_type: WireType, value: str) -> str:
             return f"type({value}) is not str or len({value}) > {few}"
         case Records():
             return f"type({value}) is not bytes"
+        case Data():
+            return f"type({value}) is not bytes or len({value}) > {wire_type.max_bytes}"
         case Array():
             return f"type({value}) is not list or len({value}) > {wire_type.max_items}"

@@ -16,7 +16,18 @@ from typing import Any, Final, cast
 
 from ..limits import MAX_REQUEST_VALUES
 from .packing import Data, text
-from .schema import Array, Boolean, Field, Integer, Records, Text, WireType, all_fields, fields_of
+from .schema import (
+    Array,
+    Boolean,
+    Field,
+    Integer,
+    Records,
+    Text,
+    WireType,
+    all_fields,
+    fields_of,
+)
+from .schema import Data as DataType
 from .source import Source
 
 Decode = Callable[[Data, int], tuple[Any, int]]
@@ -115,7 +126,27 @@ def array_count(data: Data, at: int, max_items: int) -> tuple[int, int]:
     return count, at
 
 
+def data_of(data: Data, at: int, max_bytes: int) -> tuple[bytes | None, int]:
+    """The bytes of a `bin` of at most `max_bytes`, or nil."""
+    view, end = binary(data, at)
+    if view is None:
+        return None, end
+    if end - at > max_bytes or end > len(data):
+        raise Unusual
+    return bytes(view), end
+
+
+def some_data_of(data: Data, at: int, max_bytes: int) -> tuple[bytes, int]:
+    """The same, but not nil."""
+    found, end = data_of(data, at, max_bytes)
+    if found is None:
+        raise Unusual
+    return found, end
+
+
 _NAMES: Final = {
+    "data_of": data_of,
+    "some_data_of": some_data_of,
     "Unusual": Unusual,
     "integer": integer,
     "string": string,
@@ -193,6 +224,9 @@ def _add_value(source: Source, wire_type: WireType | type[Any], target: str, ver
             add(f"{target}, at = {read}(data, at, {wire_type.max_bytes})")
         case Records():
             add(f"{target}, at = binary(data, at)")
+        case DataType():
+            read = "data_of" if wire_type.nullable else "some_data_of"
+            add(f"{target}, at = {read}(data, at, {wire_type.max_bytes})")
         case Array():
             _add_array(source, wire_type, target, version)
         case type():

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from . import packing
 from .packing import Part, map_head, text
-from .schema import Array, Boolean, Field, Integer, Records, Text, WireType, fields_of
+from .schema import Array, Boolean, Data, Field, Integer, Records, Text, WireType, fields_of
 from .source import Source
 
 Encode = Callable[[Any, list[Part]], None]
@@ -120,6 +120,6 @@ def _packed(wire_type: WireType, value: str) -> str:
             return f"clipped_text({value}, {wire_type.max_bytes})"
         case Text():
             return f"text({value})"
-        case Records():
+        case Records() | Data():
             return f"*binary({value})"
     raise TypeError(f"arrays of {wire_type} are not used")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, cast
 
-from .schema import Array, Boolean, Integer, Records, Text, WireType, fields_of
+from .schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
 
 Read = Callable[[Any], Any]
 
@@ -103,6 +103,8 @@ def _value_reader(wire_type: WireType | type[Any], version: int, strict: bool) -
             return _text_reader(wire_type)
         case Records():
             return _records_reader
+        case Data():
+            return _data_reader(wire_type)
         case Array():
             return _array_reader(wire_type, version, strict)
         case type():
@@ -148,6 +150,21 @@ def _records_reader(value: Any) -> bytes | None:
     if value is None or type(value) is bytes:
         return value
     raise Refused(f"must be bytes or null, not {quoted(value)}")
+
+
+def _data_reader(wire_type: Data) -> Read:
+    limit, nullable = wire_type.max_bytes, wire_type.nullable
+
+    def read(value: Any) -> bytes | None:
+        if value is None and nullable:
+            return None
+        if type(value) is not bytes:
+            raise Refused(f"must be {wire_type}, not {quoted(value)}")
+        if len(value) > limit:
+            raise Refused(f"must be at most {limit} bytes long, not {len(value)}")
+        return value
+
+    return read
 
 
 def _array_reader(wire_type: Array, version: int, strict: bool) -> Read:

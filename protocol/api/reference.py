@@ -76,10 +76,11 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield from _INTRODUCTION.splitlines()
     yield from ("", "## Requests", "", "| api | request | versions | |", "|---:|---|---|---|")
-    for api in APIS.values():
+    apis = [api for api in APIS.values() if api.versions(native=True)]
+    for api in apis:
         note = "native only" if api.native else ""
         yield f"| {api.key} | [{api.name}](#{api.name}) | {_versions(api)} | {note} |"
-    for api in APIS.values():
+    for api in apis:
         yield from ("", f"### {api.name}", "", f"Api {api.key}, {_versions(api, 'versions ')}.")
         yield from ("", api.doc, "", "Request:", "", *_table(api.request, api))
         yield from ("", "Response:", "", *_table(api.response, api))
@@ -94,9 +95,10 @@ def _lines() -> Iterator[str]:
 
 
 def _versions(api: Api, several: str = "") -> str:
-    if api.min_version == api.max_version:
-        return f"version {api.min_version}" if several else f"{api.min_version}"
-    return f"{several}{api.min_version} to {api.max_version}"
+    last = api.last_version(native=True)
+    if api.min_version == last:
+        return f"version {last}" if several else f"{last}"
+    return f"{several}{api.min_version} to {last}"
 
 
 def _table(struct: type[Any], api: Api) -> list[str]:
@@ -107,7 +109,10 @@ def _table(struct: type[Any], api: Api) -> list[str]:
 
 
 def _rows(struct: type[Any], api: Api, prefix: str) -> Iterator[str]:
+    last = api.last_version(native=True)
     for spec in all_fields(struct):
+        if spec.since > last and not spec.only_native_in(last):
+            continue
         inner = spec.type.of if isinstance(spec.type, Array) else None
         struct_inside = inner if isinstance(inner, type) else None
         kind = "[map]" if struct_inside else str(spec.type)
@@ -132,11 +137,12 @@ def _default(spec: Field) -> str:
 
 def _field_versions(spec: Field, api: Api) -> str:
     words = []
-    if spec.since > api.min_version:
-        words.append(f"from {spec.since}")
+    since = spec.since if spec.native_since is None else spec.native_since
+    if since > api.min_version:
+        words.append(f"from {since}")
     if spec.until is not None:
         words.append(f"to {spec.until}")
-    if spec.native:
+    if spec.native or spec.native_since is not None:
         words.append("*native*")
     return " ".join(words)
 

@@ -9,7 +9,8 @@ A message is a class under `@message` whose attributes are made by the helpers b
 
 Attributes stand in Kafka's order with Kafka's types. `since` and `until` bound the versions
 that have a field; in the others it has its default. A `native` field exists only in the native
-encoding; it stands after Kafka's fields, and an encoder of Kafka's bytes skips it.
+encoding; it stands after Kafka's fields, and an encoder of Kafka's bytes skips it. A field with
+`native_since` is in older versions of the native encoding than of Kafka's, as a native one there.
 
 The declarations are data: `fields_of` lists those of one version, and the encoders compile
 their plans from that.
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict, TypeVar, Unpack, dataclass_transform
 
-from ..limits import MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
+from ..limits import MAX_DATA_BYTES, MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
 
 REQUIRED: Final = object()
 """Default of a field that must be sent."""
@@ -81,6 +82,17 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class Data:
+    """At most `max_bytes` bytes that mean something only to clients; Kafka's BYTES."""
+
+    nullable: bool = False
+    max_bytes: int = MAX_DATA_BYTES
+
+    def __str__(self) -> str:
+        return "nullable bytes" if self.nullable else "bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """At most `max_items` items: of a message class, or of one of the types above."""
 
@@ -93,7 +105,7 @@ class Array:
         return f"nullable [{inner}]" if self.nullable else f"[{inner}]"
 
 
-WireType = Integer | Boolean | Text | Records | Array
+WireType = Integer | Boolean | Text | Records | Data | Array
 
 INT8: Final = Integer(8)
 INT16: Final = Integer(16)
@@ -109,12 +121,19 @@ class Field:
     since: int = 0
     until: int | None = None
     native: bool = False
+    native_since: int | None = None
     default: Any = REQUIRED
     doc: str = ""
     name: str = ""
 
     def in_version(self, version: int) -> bool:
         return self.since <= version and (self.until is None or version <= self.until)
+
+    def only_native_in(self, version: int) -> bool:
+        """Whether the native encoding has it in `version`, and Kafka's has not."""
+        if self.native:
+            return self.in_version(version)
+        return self.native_since is not None and self.native_since <= version < self.since
 
     @property
     def required(self) -> bool:
@@ -131,6 +150,7 @@ class Options(TypedDict, total=False):
     since: int
     until: int | None
     native: bool
+    native_since: int | None
     default: Any
     doc: str
 
@@ -182,15 +202,28 @@ def nullable_string(**options: Unpack[Options]) -> Any:
     return _declare(Text(nullable=True), options)
 
 
-def error_text(*, default: None, native: bool = False) -> Any:
+def error_text(
+    *, default: None, native: bool = False, since: int = 0, native_since: int | None = None
+) -> Any:
     """Declare the `str | None` field with the sentence that goes with an error code."""
     wire_type = Text(nullable=True, max_bytes=MAX_ERROR_TEXT_BYTES, clipped=True)
-    return _declare(wire_type, {"native": native, "default": default, "doc": "What was wrong."})
+    options: Options = {"native": native, "since": since, "native_since": native_since}
+    return _declare(wire_type, {**options, "default": default, "doc": "What was wrong."})
 
 
 def records(**options: Unpack[Options]) -> Any:
     """Declare a `bytes | None` field that holds a message set."""
     return _declare(Records(), options)
+
+
+def data(*, max_bytes: int = MAX_DATA_BYTES, **options: Unpack[Options]) -> Any:
+    """Declare a `bytes` field."""
+    return _declare(Data(max_bytes=max_bytes), options)
+
+
+def nullable_data(*, max_bytes: int = MAX_DATA_BYTES, **options: Unpack[Options]) -> Any:
+    """Declare a `bytes | None` field."""
+    return _declare(Data(nullable=True, max_bytes=max_bytes), options)
 
 
 def array(
@@ -216,6 +249,8 @@ def array(
         nullable_string,
         error_text,
         records,
+        data,
+        nullable_data,
         array,
     ),
 )
@@ -245,12 +280,16 @@ def all_fields(struct: type[Any]) -> list[Field]:
 
 
 def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
-    """The fields that `version` of `struct` has, in order, with or without the native ones."""
-    return [
-        spec
-        for spec in all_fields(struct)
-        if spec.in_version(version) and (native or not spec.native)
-    ]
+    """The fields that `version` of `struct` has, in order: Kafka's, then perhaps the native ones.
+
+    `native` of a field says whether it is one of the latter in this version.
+    """
+    specs = all_fields(struct)
+    found = [spec for spec in specs if spec.in_version(version) and not spec.native]
+    if native:
+        only_native = (spec for spec in specs if spec.only_native_in(version))
+        found += [dataclasses.replace(spec, native=True) for spec in only_native]
+    return found
 
 
 def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
@@ -264,7 +303,10 @@ def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One request of the protocol: its key, its versions and the two messages."""
+    """One request of the protocol: its key, its versions and the two messages.
+
+    Versions have the same numbers in both encodings, and often Kafka's goes on with further ones.
+    """
 
     key: int
     name: str
@@ -275,6 +317,15 @@ class Api:
     doc: str
     native: bool = False
     """True when Kafka has no such request."""
+    native_max_version: int | None = None
+    """The last version in the native encoding: `None` for `max_version`, -1 when it has none."""
 
-    def has_version(self, version: int) -> bool:
-        return self.min_version <= version <= self.max_version
+    def versions(self, *, native: bool) -> range:
+        """The versions that an encoding has of it; it may be none."""
+        return range(self.min_version, self.last_version(native=native) + 1)
+
+    def last_version(self, *, native: bool) -> int:
+        """The newest of `versions`; below `min_version` when there are none."""
+        if not native:
+            return self.min_version - 1 if self.native else self.max_version
+        return self.max_version if self.native_max_version is None else self.native_max_version

@@ -7,16 +7,18 @@ from .base import Call, Services
 
 
 def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=_table())
+    return ApiVersionsResponse(api_keys=_table(native=not call.kafka))
 
 
-def unknown_version() -> ApiVersionsResponse:
+def unknown_version(*, native: bool) -> ApiVersionsResponse:
     """The answer to a version of api-versions that does not exist: the error, and the table."""
-    return ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=_table())
+    code = UnsupportedVersion.code
+    return ApiVersionsResponse(error_code=code, api_keys=_table(native=native))
 
 
-def _table() -> list[ApiVersion]:
+def _table(*, native: bool) -> list[ApiVersion]:
     return [
-        ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+        ApiVersion(api_key=api.key, min_version=versions[0], max_version=versions[-1])
         for api in APIS.values()
+        if (versions := api.versions(native=native))
     ]

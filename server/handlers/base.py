@@ -51,6 +51,12 @@ class Call:
     version: int
     local_address: tuple[str, int]
     """The broker's address as this client reached it."""
+    kafka: bool = False
+    """Whether it came in Kafka's encoding."""
+    client_id: str | None = None
+    """What the client calls itself."""
+    client_host: str = ""
+    """Where the client is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from horolog.protocol.api.schema import (
     Api,
     Array,
     Boolean,
+    Data,
     Integer,
     Records,
     Text,
@@ -45,6 +46,8 @@ def example(wire_type: Any, version: int, salt: int = 1, depth: int = 0) -> Any:
             return f"name-é-{salt}"
         case Records():
             return bytes([0, 0xFF, salt % 256]) * 9
+        case Data():
+            return bytes([salt % 256, 0, 0xFF])
         case Array():
             items = 2 if depth <= 1 else 1
             return [example(wire_type.of, version, salt + n, depth + 1) for n in range(items)]
@@ -97,6 +100,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             [
                 pytest.param(golden(api, version), id=f"{api.name}-{version}")
                 for api in APIS.values()
-                for version in range(api.min_version, api.max_version + 1)
+                for version in api.versions(native=True)
             ],
         )

@@ -28,7 +28,7 @@ def decode(frame: bytes) -> Any:
     except ProtocolError:
         return None
     api = APIS.get(head.api_key)
-    if api is None or not api.has_version(head.version):
+    if api is None or head.version not in api.versions(native=True):
         return None
     try:
         return decode_body(api.request, head.version, raw)

@@ -32,6 +32,7 @@ from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Array,
     Boolean,
+    Data,
     Integer,
     Records,
     Text,
@@ -81,6 +82,9 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
             return st.none() | text if wire_type.nullable else text
         case Records():
             return st.none() | st.binary(max_size=9)
+        case Data():
+            some_bytes = st.binary(max_size=9)
+            return st.none() | some_bytes if wire_type.nullable else some_bytes
         case Array():
             items = st.lists(values(wire_type.of, version), max_size=2)
             return st.none() | items if wire_type.nullable else items
@@ -92,7 +96,7 @@ MESSAGES = st.one_of(
     [
         st.tuples(st.just(api), st.just(version), values(api.request, version))
         for api in APIS.values()
-        for version in range(api.min_version, api.max_version + 1)
+        for version in api.versions(native=True)
     ]
 )
 

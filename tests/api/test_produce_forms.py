@@ -22,7 +22,7 @@ from horolog.protocol.api.produce import (
 from horolog.protocol.api.produce_forms import ProduceForm, split
 
 names = st.one_of(st.sampled_from(["a", "records", "base_offset", "log_append_time_ms"]), st.text())
-versions = st.integers(PRODUCE.min_version, PRODUCE.max_version)
+versions = st.integers(PRODUCE.min_version, PRODUCE.last_version(native=True))
 int32s = st.integers(0, 2**31 - 1)
 int64s = st.integers(-1, 2**63 - 1)
 record_sets = st.one_of(st.binary(max_size=300), st.just(b"x" * 70_000))

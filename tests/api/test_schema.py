@@ -208,7 +208,7 @@ def test_every_version_of_every_kafka_request_is_in_the_table(layouts: list[Any]
         (api.key, version)
         for api in registry.APIS.values()
         if not api.native
-        for version in range(api.min_version, api.max_version + 1)
+        for version in api.versions(native=False)
     }
     assert listed == declared
 
@@ -265,3 +265,47 @@ def test_keys_and_names_are_unique() -> None:
 
 def test_only_requests_that_kafka_lacks_have_keys_beyond_its_own() -> None:
     assert all(api.native == (api.key >= 1000) for api in registry.APIS.values())
+
+
+@schema.message
+class Grown:
+    """Kafka's version 1 has a field that the native encoding has from version 0 on."""
+
+    first: int = schema.int32()
+    later: str | None = schema.nullable_string(since=1, native_since=0, default=None)
+    last: bytes = schema.data(since=1, default=b"")
+
+
+def names(version: int, *, native: bool) -> list[tuple[str, bool]]:
+    return [(spec.name, spec.native) for spec in fields_of(Grown, version, native=native)]
+
+
+def test_a_field_can_be_older_in_the_native_encoding() -> None:
+    assert names(0, native=False) == [("first", False)]
+    assert names(0, native=True) == [("first", False), ("later", True)]
+    kafkas = [("first", False), ("later", False), ("last", False)]
+    assert names(1, native=False) == names(1, native=True) == kafkas
+
+
+@pytest.mark.parametrize(
+    ("options", "native", "kafka"),
+    [
+        ({}, range(4), range(4)),
+        ({"native_max_version": 1}, range(2), range(4)),
+        ({"native_max_version": -1}, range(0), range(4)),
+        ({"native": True}, range(4), range(0)),
+    ],
+    ids=["both", "fewer", "kafka-only", "native-only"],
+)
+def test_each_encoding_has_its_versions(options: Any, native: range, kafka: range) -> None:
+    api = schema.Api(
+        key=1,
+        name="grown",
+        min_version=0,
+        max_version=3,
+        request=Grown,
+        response=Grown,
+        doc="",
+        **options,
+    )
+    assert (api.versions(native=True), api.versions(native=False)) == (native, kafka)

@@ -20,6 +20,7 @@ from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Array,
     Boolean,
+    Data,
     Integer,
     Records,
     Text,
@@ -46,6 +47,9 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
             return st.none() | some if wire_type.nullable else some
         case Records():
             return st.none() | st.binary(max_size=9) | st.sampled_from([bytes(255), bytes(256)])
+        case Data():
+            some_bytes = st.binary(max_size=9) | st.just(bytes(256))
+            return st.none() | some_bytes if wire_type.nullable else some_bytes
         case Array():
             items = st.lists(values(wire_type.of, version), max_size=2)
             return st.none() | items if wire_type.nullable else items
@@ -60,7 +64,7 @@ def messages(*which: str) -> st.SearchStrategy[Any]:
             st.tuples(st.just(version), values(getattr(api, side), version))
             for api in APIS.values()
             for side in which
-            for version in range(api.min_version, api.max_version + 1)
+            for version in api.versions(native=True)
         ]
     )
 

@@ -29,7 +29,11 @@ class ScriptedBroker:
     handler: Handler
     served: list[ApiVersion] = field(
         default_factory=lambda: [
-            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            ApiVersion(
+                api_key=api.key,
+                min_version=api.min_version,
+                max_version=api.last_version(native=True),
+            )
             for api in APIS.values()
         ]
     )

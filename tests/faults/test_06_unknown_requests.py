@@ -69,22 +69,24 @@ async def test_06_unknown_apis_are_named_and_cost_nothing(broker: Broker, client
     "api", [pytest.param(api, id=api.name) for api in APIS.values() if api is not API_VERSIONS]
 )
 async def test_06_versions_beside_those_of_an_api(client: Wire, api: Api) -> None:
-    versions = {api.min_version - 1, api.max_version + 1, *HUGE_VERSIONS}
+    versions = {api.min_version - 1, api.last_version(native=True) + 1, *HUGE_VERSIONS}
     for number, version in enumerate(sorted(versions)):
         message = await refusal(client, api.key, version, number)
         assert f"{api.name} version {version} is unknown" in message
-        assert f"versions {api.min_version} to {api.max_version}" in message
+        assert f"versions {api.min_version} to {api.last_version(native=True)}" in message
     await still_served(client)
 
 
-@pytest.mark.parametrize("version", [API_VERSIONS.max_version + 1, *HUGE_VERSIONS])
+@pytest.mark.parametrize("version", [API_VERSIONS.last_version(native=True) + 1, *HUGE_VERSIONS])
 async def test_06_who_asks_for_versions_in_a_version_of_the_future_learns_them(
     client: Wire, version: int
 ) -> None:
     client.send_bytes(frame(API_VERSIONS.key, version, 9))
     head, raw = native.open_response(await client.frame())
     assert (head.correlation_id, head.error_code) == (9, 0)
-    known = native.decode_response(API_VERSIONS.response, API_VERSIONS.max_version, raw)
+    known = native.decode_response(
+        API_VERSIONS.response, API_VERSIONS.last_version(native=True), raw
+    )
     assert known.error_code == UnsupportedVersion.code
     assert {entry.api_key for entry in known.api_keys} == set(APIS)
     await still_served(client)

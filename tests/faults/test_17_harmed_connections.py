@@ -34,7 +34,7 @@ SET = message_set(NOW, NOW + 1)
 
 def encoded(body: ProduceRequest | FetchRequest) -> bytes:
     api = PRODUCE if isinstance(body, ProduceRequest) else FETCH
-    return native.encode_request(api, api.max_version, 1, "c", body)
+    return native.encode_request(api, api.last_version(native=True), 1, "c", body)
 
 
 REQUESTS = {
