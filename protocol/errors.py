@@ -83,8 +83,28 @@ class InvalidRequiredAcks(HorologError, code=21, name="INVALID_REQUIRED_ACKS"):
     """`acks` is none of -1, 0 and 1."""
 
 
+class IllegalGeneration(HorologError, code=22, name="ILLEGAL_GENERATION"):
+    """The generation is not the group's present one."""
+
+
+class InconsistentGroupProtocol(HorologError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
+    """The member's protocol type, or every protocol it offers, is not the group's."""
+
+
 class InvalidGroupId(HorologError, code=24, name="INVALID_GROUP_ID"):
     """The name that positions are stored under is empty or too long."""
+
+
+class UnknownMemberId(HorologError, code=25, name="UNKNOWN_MEMBER_ID"):
+    """The group has no such member: it joins again, without a member id."""
+
+
+class InvalidSessionTimeout(HorologError, code=26, name="INVALID_SESSION_TIMEOUT"):
+    """The session timeout is not within what the broker allows."""
+
+
+class RebalanceInProgress(HorologError, code=27, name="REBALANCE_IN_PROGRESS"):
+    """The group shares out its work anew: members have to join again."""
 
 
 class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
@@ -127,8 +147,36 @@ class PolicyViolation(HorologError, code=44, name="POLICY_VIOLATION"):
     """The request is above a limit that the operator set for the whole broker."""
 
 
+class OutOfOrderSequenceNumber(HorologError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+    """A producer's batch does not go on from the one before it."""
+
+
+class DuplicateSequenceNumber(HorologError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
+    """A producer's batch is in the log already; its offset is not remembered any more."""
+
+
+class InvalidProducerEpoch(HorologError, code=47, name="INVALID_PRODUCER_EPOCH"):
+    """Another producer has taken over the producer id, with a later epoch."""
+
+
+class InvalidTransactionState(HorologError, code=48, name="INVALID_TXN_STATE"):
+    """A batch belongs to a transaction; there are none in Horolog."""
+
+
 class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
+
+
+class NonEmptyGroup(HorologError, code=68, name="NON_EMPTY_GROUP"):
+    """The group has members, so it cannot be deleted."""
+
+
+class GroupIdNotFound(HorologError, code=69, name="GROUP_ID_NOT_FOUND"):
+    """There is no such group."""
+
+
+class GroupMaxSizeReached(HorologError, code=81, name="GROUP_MAX_SIZE_REACHED"):
+    """The group has as many members as the operator allows."""
 
 
 class InvalidRecord(HorologError, code=87, name="INVALID_RECORD"):

@@ -71,6 +71,15 @@ MAX_LISTED: Final = 10_000
 """Names, or positions, in one answer that lists them; the next ones take another request. So an
 answer is made in some 20 ms however many there are."""
 
+MAX_MEMBERS: Final = 10_000
+"""Members of one group, in one answer or request. `group.max.size` is what an operator sets."""
+
+MAX_GROUP_PROTOCOLS: Final = 100
+"""Protocols that a member of a group offers; clients know less than ten."""
+
+MAX_GROUPS: Final = 10_000
+"""Groups named in one request."""
+
 MAX_SEGMENTS: Final = 1_000_000
 """Segments in a describe-log response: a petabyte at the default segment size."""
 

@@ -10,6 +10,10 @@ from .schema import Api, array, error_text, int16, int32, int64, message, nullab
 class OffsetCommitPartition:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(doc="Next offset to read.")
+    committed_leader_epoch: int = int32(since=6, default=-1, doc="Kept by nobody.")
+    commit_timestamp: int = int64(
+        since=1, until=1, default=-1, doc="When it was committed, says the client."
+    )
     committed_metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
     timestamp_ms: int = int64(
         native=True, default=-1, doc="Timestamp of the last message read; -1 when none."
@@ -24,7 +28,17 @@ class OffsetCommitTopic:
 
 @message
 class OffsetCommitRequest:
-    group_id: str = string(doc="Name of the position.")
+    group_id: str = string(doc="Name of the position, or of the group.")
+    generation_id: int = int32(
+        since=1, default=-1, doc="The member's generation; -1 for who is no member of a group."
+    )
+    member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
+    retention_time_ms: int = int64(
+        since=2,
+        until=4,
+        default=-1,
+        doc="How long the positions are kept; -1: as `offsets.retention.minutes` says.",
+    )
     topics: list[OffsetCommitTopic] = array(OffsetCommitTopic, max_items=MAX_TOPICS)
 
 
@@ -45,6 +59,7 @@ class OffsetCommitTopicResult:
 
 @message
 class OffsetCommitResponse:
+    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
     topics: list[OffsetCommitTopicResult] = array(OffsetCommitTopicResult, max_items=MAX_TOPICS)
 
 
@@ -52,7 +67,8 @@ OFFSET_COMMIT: Final = Api(
     key=8,
     name="offset-commit",
     min_version=0,
-    max_version=0,
+    max_version=6,
+    native_max_version=0,
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,
     doc="Store a reader's positions under a name; durable when answered.",

@@ -39,8 +39,13 @@ class OffsetFetchTopic:
 
 @message
 class OffsetFetchRequest:
-    group_id: str = string(doc="Name of the position.")
-    topics: list[OffsetFetchTopic] = array(OffsetFetchTopic, max_items=MAX_TOPICS)
+    group_id: str = string(doc="Name of the position, or of the group.")
+    topics: list[OffsetFetchTopic] | None = array(
+        OffsetFetchTopic,
+        max_items=MAX_TOPICS,
+        nullable=True,
+        doc="From version 2 on null asks for all positions.",
+    )
     listing: str = string(
         native=True,
         default="",
@@ -59,6 +64,7 @@ class OffsetFetchRequest:
 class OffsetFetchPartitionResult:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(default=-1, doc="Next offset to read; -1 when none is stored.")
+    committed_leader_epoch: int = int32(since=5, default=-1, doc="Always -1.")
     metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
     error_code: int = int16(default=0, doc="0, also when none is stored.")
     timestamp_ms: int = int64(
@@ -99,7 +105,9 @@ class OffsetFetchTopicResult:
 
 @message
 class OffsetFetchResponse:
+    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
     topics: list[OffsetFetchTopicResult] = array(OffsetFetchTopicResult, max_items=MAX_TOPICS)
+    error_code: int = int16(since=2, default=0, doc="0 when the topics could be looked up.")
     names: list[str] = array(
         Text(), max_items=MAX_LISTED, native=True, default=(), doc="The names asked for."
     )
@@ -112,7 +120,8 @@ OFFSET_FETCH: Final = Api(
     key=9,
     name="offset-fetch",
     min_version=0,
-    max_version=0,
+    max_version=5,
+    native_max_version=0,
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,
     doc="A name's positions, what there is of them, and their lag.",

@@ -7,17 +7,25 @@ from typing import Final
 from .alter_configs import ALTER_CONFIGS
 from .api_versions import API_VERSIONS
 from .create_topics import CREATE_TOPICS
+from .delete_groups import DELETE_GROUPS
 from .delete_topics import DELETE_TOPICS
 from .describe_broker import DESCRIBE_BROKER
 from .describe_configs import DESCRIBE_CONFIGS
+from .describe_groups import DESCRIBE_GROUPS
 from .describe_log import DESCRIBE_LOG
 from .fetch import FETCH
+from .find_coordinator import FIND_COORDINATOR
+from .heartbeat import HEARTBEAT
+from .join_group import JOIN_GROUP
+from .leave_group import LEAVE_GROUP
+from .list_groups import LIST_GROUPS
 from .list_offsets import LIST_OFFSETS
 from .metadata import METADATA
 from .offset_commit import OFFSET_COMMIT
 from .offset_fetch import OFFSET_FETCH
 from .produce import PRODUCE
 from .schema import Api
+from .sync_group import SYNC_GROUP
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
     {
@@ -29,6 +37,14 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             METADATA,
             OFFSET_COMMIT,
             OFFSET_FETCH,
+            FIND_COORDINATOR,
+            JOIN_GROUP,
+            HEARTBEAT,
+            LEAVE_GROUP,
+            SYNC_GROUP,
+            DESCRIBE_GROUPS,
+            LIST_GROUPS,
+            DELETE_GROUPS,
             API_VERSIONS,
             CREATE_TOPICS,
             DELETE_TOPICS,

@@ -139,7 +139,7 @@ def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
 def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchTopicResult]:
     store = services.directory.positions
     topics: list[OffsetFetchTopicResult] = []
-    for topic in request.topics:
+    for topic in request.topics or ():
         results: list[OffsetFetchPartitionResult] = []
         if topic.offsets:
             if len(topic.offsets) != len(topic.partitions):

@@ -10,6 +10,18 @@ from horolog.protocol.api.schema import Array, fields_of
 TOPIC_ERRORS = "[name string, error_code int16]"
 CONFIGS = "[name string, value nullable string]"
 RESOURCE = "resource_type int8, resource_name string"
+MEMBERSHIP = "generation_id int32, member_id string"
+JOINED = (
+    "error_code int16, generation_id int32, protocol_name string, leader string, member_id "
+    "string, members [member_id string, metadata bytes]"
+)
+COMMITTED = "topics [name string, partitions [partition int32, error_code int16]]"
+GROUPS = (
+    "groups [error_code int16, group_id string, group_state string, protocol_type string, "
+    "protocol_data string, members [member_id string, client_id string, client_host string, "
+    "member_metadata bytes, member_assignment bytes]]"
+)
+THROTTLE = "throttle_time_ms int32"
 API_RANGES = "[api_key int16, min_version int16, max_version int16]"
 
 # Kafka's layouts, written down from its protocol and not from our declarations.
@@ -57,8 +69,67 @@ KAFKA_LAYOUTS = [
         id="offset-commit",
     ),
     pytest.param(
-        9, (0,), "group_id string, topics [name string, partitions [int32]]", id="offset-fetch"
+        8,
+        (1,),
+        f"group_id string, {MEMBERSHIP}, topics [name string, partitions [partition int32, "
+        "committed_offset int64, commit_timestamp int64, committed_metadata nullable string]]",
+        id="offset-commit-1",
     ),
+    pytest.param(
+        8,
+        (2, 3, 4),
+        f"group_id string, {MEMBERSHIP}, retention_time_ms int64, topics [name string, partitions "
+        "[partition int32, committed_offset int64, committed_metadata nullable string]]",
+        id="offset-commit-2",
+    ),
+    pytest.param(
+        8,
+        (5,),
+        f"group_id string, {MEMBERSHIP}, topics [name string, partitions [partition int32, "
+        "committed_offset int64, committed_metadata nullable string]]",
+        id="offset-commit-5",
+    ),
+    pytest.param(
+        8,
+        (6,),
+        f"group_id string, {MEMBERSHIP}, topics [name string, partitions [partition int32, "
+        "committed_offset int64, committed_leader_epoch int32, committed_metadata nullable "
+        "string]]",
+        id="offset-commit-6",
+    ),
+    pytest.param(
+        9,
+        (0, 1, 2, 3, 4, 5),
+        "group_id string, topics nullable [name string, partitions [int32]]",
+        id="offset-fetch",
+    ),
+    pytest.param(10, (0,), "key string", id="find-coordinator-0"),
+    pytest.param(10, (1, 2), "key string, key_type int8", id="find-coordinator-1"),
+    pytest.param(
+        11,
+        (0,),
+        "group_id string, session_timeout_ms int32, member_id string, protocol_type string, "
+        "protocols [name string, metadata bytes]",
+        id="join-group-0",
+    ),
+    pytest.param(
+        11,
+        (1, 2, 3),
+        "group_id string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string, "
+        "protocol_type string, protocols [name string, metadata bytes]",
+        id="join-group-1",
+    ),
+    pytest.param(12, (0, 1, 2), f"group_id string, {MEMBERSHIP}", id="heartbeat"),
+    pytest.param(13, (0, 1, 2), "group_id string, member_id string", id="leave-group"),
+    pytest.param(
+        14,
+        (0, 1, 2),
+        f"group_id string, {MEMBERSHIP}, assignments [member_id string, assignment bytes]",
+        id="sync-group",
+    ),
+    pytest.param(15, (0, 1, 2), "groups [string]", id="describe-groups"),
+    pytest.param(16, (0, 1, 2), "", id="list-groups"),
+    pytest.param(42, (0, 1), "groups_names [string]", id="delete-groups"),
     pytest.param(18, (0,), "", id="api-versions"),
     pytest.param(
         19,
@@ -139,18 +210,71 @@ KAFKA_RESPONSE_LAYOUTS = [
         "isr_nodes [int32]]]",
         id="metadata",
     ),
-    pytest.param(
-        8,
-        (0,),
-        "topics [name string, partitions [partition int32, error_code int16]]",
-        id="offset-commit",
-    ),
+    pytest.param(8, (0, 1, 2), COMMITTED, id="offset-commit"),
+    pytest.param(8, (3, 4, 5, 6), f"{THROTTLE}, {COMMITTED}", id="offset-commit-3"),
     pytest.param(
         9,
-        (0,),
+        (0, 1),
         "topics [name string, partitions [partition int32, committed_offset int64, metadata "
         "nullable string, error_code int16]]",
         id="offset-fetch",
+    ),
+    pytest.param(
+        9,
+        (2,),
+        "topics [name string, partitions [partition int32, committed_offset int64, metadata "
+        "nullable string, error_code int16]], error_code int16",
+        id="offset-fetch-2",
+    ),
+    pytest.param(
+        9,
+        (3, 4),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, committed_offset int64, "
+        "metadata nullable string, error_code int16]], error_code int16",
+        id="offset-fetch-3",
+    ),
+    pytest.param(
+        9,
+        (5,),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, committed_offset int64, "
+        "committed_leader_epoch int32, metadata nullable string, error_code int16]], error_code "
+        "int16",
+        id="offset-fetch-5",
+    ),
+    pytest.param(
+        10, (0,), "error_code int16, node_id int32, host string, port int32", id="coordinator-0"
+    ),
+    pytest.param(
+        10,
+        (1, 2),
+        f"{THROTTLE}, error_code int16, error_message nullable string, node_id int32, host "
+        "string, port int32",
+        id="coordinator-1",
+    ),
+    pytest.param(11, (0, 1), JOINED, id="join-group"),
+    pytest.param(11, (2, 3), f"{THROTTLE}, {JOINED}", id="join-group-2"),
+    pytest.param(12, (0,), "error_code int16", id="heartbeat"),
+    pytest.param(12, (1, 2), f"{THROTTLE}, error_code int16", id="heartbeat-1"),
+    pytest.param(13, (0,), "error_code int16", id="leave-group"),
+    pytest.param(13, (1, 2), f"{THROTTLE}, error_code int16", id="leave-group-1"),
+    pytest.param(14, (0,), "error_code int16, assignment bytes", id="sync-group"),
+    pytest.param(14, (1, 2), f"{THROTTLE}, error_code int16, assignment bytes", id="sync-group-1"),
+    pytest.param(15, (0,), GROUPS, id="describe-groups"),
+    pytest.param(15, (1, 2), f"{THROTTLE}, {GROUPS}", id="describe-groups-1"),
+    pytest.param(
+        16, (0,), "error_code int16, groups [group_id string, protocol_type string]", id="list-0"
+    ),
+    pytest.param(
+        16,
+        (1, 2),
+        f"{THROTTLE}, error_code int16, groups [group_id string, protocol_type string]",
+        id="list-1",
+    ),
+    pytest.param(
+        42,
+        (0, 1),
+        f"{THROTTLE}, results [group_id string, error_code int16]",
+        id="delete-groups",
     ),
     pytest.param(18, (0,), f"error_code int16, api_keys {API_RANGES}", id="api-versions"),
     pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
