@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 
 import hypothesis
@@ -21,9 +22,11 @@ hypothesis.settings.load_profile("default")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed of this run's random tests here, so that a failing run can name it."""
+    """Draw the seed of the random tests, so that a failing run can name it; let Ctrl-C work."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+    # What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
