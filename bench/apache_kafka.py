@@ -1,0 +1,271 @@
+"""A real Apache Kafka, to test against and to measure beside: found by Maven, run by Java.
+
+    with apache_kafka(folder, brokers=3) as kafka:
+        ...  # kafka.bootstrap; kafka.brokers[1].stop()
+
+The first use lets Maven fetch what `apache_kafka.pom.xml` names, into `build/apache-kafka`; that
+takes a minute. Later ones need no network. All brokers listen on free ports of the loopback. The
+first one leads the cluster too, so with several it is not the one to stop.
+"""
+
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Final
+
+POM: Final = Path(__file__).with_suffix(".pom.xml")
+CACHE: Final = Path(__file__).resolve().parents[1] / "build" / "apache-kafka"
+
+SMALL_JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For tests: it starts in half the time, with a quarter of the memory. Not for measurements."""
+
+MEASURED_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
+"""What Kafka's own scripts give a broker, about."""
+
+STARTED: Final = "Kafka Server started"
+"""In the line that a broker writes when it can serve."""
+
+_CLUSTER_ID: Final = "aG9yb2xvZy1iZXNpZGU0Mg"
+_RESOLVE_SECONDS: Final = 900
+_START_SECONDS: Final = 120
+_STOP_SECONDS: Final = 60
+_LOGGING: Final = """\
+log4j.rootLogger=WARN, out
+log4j.logger.kafka=INFO
+log4j.logger.org.apache.kafka=WARN
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+class Unavailable(Exception):
+    """Apache Kafka cannot be run on this machine; the text says what is missing."""
+
+
+def why_unavailable() -> str | None:
+    """What is missing for Apache Kafka to run here; `None` when nothing is."""
+    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    if not missing:
+        return None
+    return (
+        f"Apache Kafka needs Java and Maven, and there is no {' and no '.join(missing)}; on Debian "
+        "and Ubuntu: apt-get install default-jre-headless maven"
+    )
+
+
+def class_path() -> str:
+    """Kafka's jars and theirs, as Java takes them. Raises `Unavailable`."""
+    reason = why_unavailable()
+    if reason is not None:
+        raise Unavailable(reason)
+    found = CACHE / f"class-path-{sha256(POM.read_bytes()).hexdigest()[:16]}"
+    if not found.exists():
+        _resolve(found)
+    return found.read_text().strip()
+
+
+def _resolve(target: Path) -> None:
+    """Have Maven fetch the jars and write their paths to `target`."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    written = target.with_suffix(".new")
+    command = [
+        "mvn",
+        "--batch-mode",
+        "--quiet",
+        f"--file={POM}",
+        f"-Dmaven.repo.local={CACHE / 'repository'}",
+        f"-Dmdep.outputFile={written}",
+        "dependency:build-classpath",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVE_SECONDS)
+    if done.returncode != 0 or not written.exists():
+        said = (done.stdout + done.stderr)[-2000:]
+        raise Unavailable(f"Maven could not fetch Apache Kafka:\n{said}")
+    written.rename(target)
+
+
+@dataclass(slots=True)
+class KafkaBroker:
+    """One broker of a cluster: a process that can be stopped, killed and started again."""
+
+    node_id: int
+    address: str
+    """`HOST:PORT` of its Kafka protocol."""
+    folder: Path
+    """Its configuration, its data (`data`) and what it wrote (`log`)."""
+    command: Sequence[str]
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        return self.folder / "data"
+
+    def begin(self) -> threading.Event:
+        """Start the process; the event tells that it serves, or that it has ended."""
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        told = threading.Event()
+        threading.Thread(
+            target=_copy_lines, args=(self.process.stdout, self.folder / "log", told), daemon=True
+        ).start()
+        return told
+
+    def start(self) -> None:
+        """Start it, and wait until it serves. Raises `RuntimeError` with what it wrote."""
+        self.wait_for(self.begin())
+
+    def wait_for(self, told: threading.Event) -> None:
+        """Wait until `told` says that it serves. Raises `RuntimeError` when it does not."""
+        in_time = told.wait(_START_SECONDS)
+        assert self.process is not None
+        if not in_time or self.process.poll() is not None:
+            written = (self.folder / "log").read_text()[-4000:]
+            raise RuntimeError(f"Kafka's broker {self.node_id} did not start:\n{written}")
+
+    def stop(self) -> None:
+        """Stop it as an operator does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it; does nothing when it does not run."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(_STOP_SECONDS)
+            self.process = None
+
+
+def _copy_lines(lines: IO[str], log: Path, told: threading.Event) -> None:
+    """Write what a broker says to its log, and tell when it serves or falls silent."""
+    with lines, log.open("a") as target:
+        for line in lines:
+            target.write(line)
+            target.flush()
+            if STARTED in line:
+                told.set()
+    told.set()
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheKafka:
+    """A running cluster."""
+
+    brokers: Sequence[KafkaBroker]
+    class_path: str = field(repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, as clients take them."""
+        return ",".join(broker.address for broker in self.brokers)
+
+
+@contextmanager
+def apache_kafka(
+    folder: Path,
+    *,
+    brokers: int = 1,
+    jvm: Sequence[str] = SMALL_JVM,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[ApacheKafka]:
+    """A cluster with its files in `folder`, from the moment it serves on; killed in the end.
+
+    `settings` are those of every broker, under Kafka's names. Raises `Unavailable`, and
+    `RuntimeError` when it does not start.
+    """
+    jars = class_path()
+    ports = _free_ports(brokers + 1)
+    controller = f"127.0.0.1:{ports.pop()}"
+    started = [
+        _configured(folder / f"broker-{number}", number, port, controller, brokers, settings or {})
+        for number, port in enumerate(ports, start=1)
+    ]
+    formats = [
+        subprocess.Popen(_format(jars, broker), stdout=subprocess.DEVNULL) for broker in started
+    ]
+    codes = [process.wait(_START_SECONDS) for process in formats]
+    if any(codes):
+        raise RuntimeError(f"Kafka's storage could not be formatted in {folder}")
+    with ExitStack() as ends:
+        waits = []
+        for broker in started:
+            broker.command = _java(jars, jvm, broker.folder, "kafka.Kafka", _properties(broker))
+            ends.callback(broker.kill)
+            waits.append(broker.begin())
+        for broker, told in zip(started, waits, strict=True):
+            broker.wait_for(told)
+        yield ApacheKafka(started, jars)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    with ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            listening = held.enter_context(socket.socket())
+            listening.bind(("127.0.0.1", 0))
+            ports.append(listening.getsockname()[1])
+        return ports
+
+
+def _configured(
+    folder: Path,
+    node_id: int,
+    port: int,
+    controller: str,
+    brokers: int,
+    settings: Mapping[str, str],
+) -> KafkaBroker:
+    """Write the configuration of a broker that is not started yet."""
+    folder.mkdir(parents=True)
+    leads = node_id == 1
+    address = f"127.0.0.1:{port}"
+    copies = str(min(brokers, 3))
+    own = {
+        "node.id": str(node_id),
+        "process.roles": "broker,controller" if leads else "broker",
+        "listeners": f"PLAINTEXT://{address}" + (f",CONTROLLER://{controller}" if leads else ""),
+        "advertised.listeners": f"PLAINTEXT://{address}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller}",
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.replication.factor": copies,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    lines = [f"{name}={value}\n" for name, value in {**own, **settings}.items()]
+    broker = KafkaBroker(node_id, address, folder, ())
+    _properties(broker).write_text("".join(lines))
+    (folder / "log4j.properties").write_text(_LOGGING)
+    return broker
+
+
+def _properties(broker: KafkaBroker) -> Path:
+    return broker.folder / "server.properties"
+
+
+def _format(jars: str, broker: KafkaBroker) -> list[str]:
+    """The command that prepares a broker's empty data directory."""
+    arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", str(_properties(broker)))
+    return _java(jars, SMALL_JVM, broker.folder, "kafka.tools.StorageTool", *arguments)
+
+
+def _java(
+    jars: str, jvm: Sequence[str], folder: Path, main: str, *arguments: str | Path
+) -> list[str]:
+    logging = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
+    options = ["-Djava.awt.headless=true", f"-Dkafka.logs.dir={folder}", logging, *jvm]
+    return ["java", *options, "-cp", jars, main, *map(str, arguments)]
