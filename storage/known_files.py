@@ -5,13 +5,15 @@ from typing import Final
 from .checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from .lock import LOCK_FILE
 from .positions import POSITIONS_FILE
+from .producer_ids import PRODUCER_IDS_FILE
 from .topics import TOPICS_FILE
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
 KNOWN_FILES: Final = frozenset(
-    {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, RECOVERY_POINTS, TOPICS_FILE}
+    {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
+    | {RECOVERY_POINTS, TOPICS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "replication-offset-checkpoint", "cleaner-offset-checkpoint"}
 )

@@ -29,6 +29,7 @@ from .log_table import LogTable, Partition
 from .names import folder_name
 from .open_files import OpenFiles
 from .positions import Positions
+from .producer_ids import ProducerIds
 from .seams import Seams
 from .startup import Startup, rename_deleted
 from .topic_registry import TopicRegistry
@@ -50,6 +51,8 @@ class LogDirectory:
         self._observe = seams.observe
         self.deletions = deletions
         self.positions: Positions
+        self.producer_ids: ProducerIds
+        """Ids for idempotent producers, each given out once."""
         self._checkpoints: Checkpoints
         self._registry: TopicRegistry
         self._logs: LogTable
@@ -97,6 +100,7 @@ class LogDirectory:
         self._checkpoints = Checkpoints(self._files, self._path, self._observe)
         self.positions = Positions(self._files, self._path, self._observe)
         opened.callback(self.positions.close)
+        self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
         startup = Startup(self._seams, self._settings, self.positions)
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)

@@ -1,0 +1,230 @@
+"""What a log knows of the producers that number their batches, so that a retry is not stored twice.
+
+A pure table: no file, no clock. Each batch of such a producer has the sequence number of its first
+message; the next one goes on where it ended, and after 2**31 - 1 comes 0. The last few batches of
+a producer are remembered with their offsets: one that is sent again is answered with those.
+
+Batches that belong to transactions, which only other brokers store, are followed too: where a
+transaction that has not ended begins, and which have been aborted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from ..protocol.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+)
+
+REMEMBERED_BATCHES: Final = 5
+"""Of each producer: as many as Kafka's clients have under way at most."""
+
+SEQUENCES: Final = 2**31
+"""How many sequence numbers there are."""
+
+_AHEAD: Final = SEQUENCES // 2
+"""A number that is at most so far behind the due one is an old one, not one to come."""
+
+
+class SentBatch(NamedTuple):
+    """One batch of a producer, as it was stored."""
+
+    first_sequence: int
+    messages: int
+    """Those that somebody has removed since count too."""
+    first_offset: int
+    append_time_ms: int
+    """-1 unless the broker stamped it."""
+
+    @property
+    def last_offset(self) -> int:
+        return self.first_offset + self.messages - 1
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the message after its last."""
+        return (self.first_sequence + self.messages) % SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """What is known of one producer."""
+
+    epoch: int
+    batches: tuple[SentBatch, ...]
+    """The last ones of this epoch, oldest first."""
+    seen_ms: int
+    """When it was heard last, on the broker's clock."""
+    open_offset: int = -1
+    """First offset of its transaction that has not ended; -1 without one."""
+
+
+class AbortedTransaction(NamedTuple):
+    """Messages of one producer that no committed reader may see."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the control batch that aborted it."""
+
+
+class ProducerStates:
+    """The producers of one log, by id. The one that was silent for the longest comes first."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self.aborted: list[AbortedTransaction] = []
+        """In the order in which they ended."""
+        self._open = 0
+        """How many producers have a transaction that has not ended."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def items(self) -> Iterator[tuple[int, Producer]]:
+        """Producer ids and what is known of them."""
+        return iter(self._producers.items())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, count: int
+    ) -> SentBatch | None:
+        """Whether a batch may be stored: `None`, or the batch that it is a retry of.
+
+        A producer that is not known may begin with any number: its batches may have been deleted
+        by retention, or it was silent for `producer.id.expiration.ms`. Raises
+        `InvalidProducerEpoch` for an epoch that has been replaced by a later one,
+        `DuplicateSequenceNumber` for a batch that is stored already, where is not known any more,
+        `OutOfOrderSequenceNumber` where a batch is missing in front of it.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None
+        if epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} comes with epoch {epoch}; another one took its id over, "
+                f"with epoch {known.epoch}"
+            )
+        if epoch > known.epoch:
+            if first_sequence:
+                raise OutOfOrderSequenceNumber(
+                    f"producer {producer_id} begins epoch {epoch} with sequence number "
+                    f"{first_sequence}; it must be 0"
+                )
+            return None
+        if not known.batches:
+            return None
+        for batch in known.batches:
+            if batch.first_sequence == first_sequence and batch.messages == count:
+                return batch
+        due = known.batches[-1].next_sequence
+        if first_sequence == due:
+            return None
+        behind = (due - first_sequence) % SEQUENCES
+        if count <= behind <= _AHEAD:
+            raise DuplicateSequenceNumber(
+                f"sequence numbers {first_sequence} and following of producer {producer_id} are "
+                f"stored already; {due} is due, and of older batches only the last "
+                f"{REMEMBERED_BATCHES} are remembered"
+            )
+        raise OutOfOrderSequenceNumber(
+            f"producer {producer_id} sends sequence number {first_sequence} where {due} is due: "
+            "batches are missing in between"
+        )
+
+    def add(
+        self, producer_id: int, epoch: int, batch: SentBatch, seen_ms: int, *, opens: bool = False
+    ) -> Producer | None:
+        """Take in a batch that is stored; `opens` says that it belongs to a transaction.
+
+        Returns what was known before, for `put_back`.
+        """
+        known = self._producers.pop(producer_id, None)
+        batches: tuple[SentBatch, ...] = (batch,)
+        open_offset = -1
+        if known is not None:
+            open_offset = known.open_offset
+            if known.epoch == epoch:
+                batches = (*known.batches[1 - REMEMBERED_BATCHES :], batch)
+        if opens and open_offset < 0:
+            open_offset = batch.first_offset
+            self._open += 1
+        self._producers[producer_id] = Producer(epoch, batches, seen_ms, open_offset)
+        return known
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
+    ) -> None:
+        """Take in the control batch at `offset`, which ends a transaction."""
+        known = self._producers.pop(producer_id, None)
+        open_offset = -1
+        batches: tuple[SentBatch, ...] = ()
+        if known is not None:
+            open_offset = known.open_offset
+            batches = known.batches if known.epoch == epoch else ()
+        if open_offset >= 0:
+            self._open -= 1
+            if aborted:
+                self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
+        self._producers[producer_id] = Producer(epoch, batches, seen_ms)
+
+    def put_back(self, producer_id: int, before: Producer | None) -> None:
+        """Know of a producer what was known before, as after a batch that could not be stored."""
+        known = self._producers.pop(producer_id, None)
+        self._open -= known is not None and known.open_offset >= 0
+        if before is not None:
+            self._producers[producer_id] = before
+            self._open += before.open_offset >= 0
+
+    def expire(self, now_ms: int, after_ms: int) -> int:
+        """Forget the producers that were silent for longer than `after_ms`; how many they were.
+
+        One whose transaction has not ended stays.
+        """
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if now_ms - producer.seen_ms > after_ms and producer.open_offset < 0
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def keep(self, count: int) -> int:
+        """Forget those that were silent for the longest until `count` are left; how many.
+
+        One whose transaction has not ended stays.
+        """
+        surplus = len(self._producers) - count
+        if surplus <= 0:
+            return 0
+        idle = (one for one, producer in self._producers.items() if producer.open_offset < 0)
+        forgotten = list(islice(idle, surplus))
+        for producer_id in forgotten:
+            del self._producers[producer_id]
+        return len(forgotten)
+
+    @property
+    def open_offset(self) -> int | None:
+        """Where the first transaction begins that has not ended."""
+        if not self._open:
+            return None
+        return min(p.open_offset for p in self._producers.values() if p.open_offset >= 0)
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have something from offset `start` on and below `end`."""
+        number = bisect_left(self.aborted, start, key=attrgetter("last_offset"))
+        found = [t for t in islice(self.aborted, number, None) if t.first_offset < end]
+        return sorted(found, key=attrgetter("first_offset"))
+
+    def forget_below(self, offset: int) -> None:
+        """Forget aborted transactions that ended below `offset`, where the log begins now."""
+        if self.aborted and self.aborted[0].last_offset < offset:
+            self.aborted = [t for t in self.aborted if t.last_offset >= offset]
