@@ -21,12 +21,15 @@ from ..protocol.api.native import (
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, RequestTimedOut, UnsupportedVersion, error_from_code
-from ..protocol.limits import MAX_CLIENT_RESPONSE_BYTES
+from ..protocol.limits import MAX_CLIENT_RESPONSE_BYTES, SLAB_BYTES
 from .errors import ConnectionFailed
 
 _CORRELATION_IDS: Final = 2**31
 _CLOSING_TIMEOUT_S: Final = 5
 """How long `close` waits for what is still to be sent to a broker that does not read."""
+
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Memory of a response that is kept for the next one: what a fetch brings at most by default."""
 
 
 @dataclass(slots=True)
@@ -160,6 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for frame in self._reader.received(nbytes):
                 self._take_response(frame)
+                if isinstance(frame, bytearray) and SLAB_BYTES < len(frame) <= _KEPT_BYTES:
+                    self._reader.give_back(frame)
             if self._reader.fault is not None:
                 raise self._reader.fault
         except ProtocolError as error:

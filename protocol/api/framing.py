@@ -55,6 +55,7 @@ class FrameReader:
         "_max_frame_bytes",
         "_opened",
         "_slab",
+        "_spare",
         "_window",
         "fault",
     )
@@ -80,6 +81,8 @@ class FrameReader:
         expected, of which little is to be copied."""
         self._beginning = b""
         self._large: _LargeFrame | None = None
+        self._spare = bytearray()
+        """What was given back; the next large frame is received into it."""
         self.fault: ProtocolError | None = None
         """Why nothing more can be received: what stands behind the frames that came."""
 
@@ -93,9 +96,16 @@ class FrameReader:
         """What the buffer of a large frame takes; 0 while there is none."""
         return 0 if self._large is None else len(self._large.data)
 
+    def give_back(self, frame: bytearray) -> None:
+        """Receive a later large frame in the memory of this one, if nobody has a view of it then.
+
+        New memory costs more than what is done with it.
+        """
+        self._spare = frame
+
     def let_go(self) -> None:
         """Free the buffers; nothing is received any more."""
-        self._slab = bytearray()
+        self._slab = self._spare = bytearray()
         self._window = 0
         self._beginning = b""
         self._large = None
@@ -143,12 +153,26 @@ class FrameReader:
                 self._beginning = b""
             elif end - start >= SLAB_BYTES:
                 self._beginning = b""
-                self._large = _LargeFrame(length, view[start + LENGTH_BYTES : end])
+                beginning = view[start + LENGTH_BYTES : end]
+                self._large = _LargeFrame(length, beginning, self._take_spare(length))
                 self._window = SLAB_BYTES if length > len(slab) else len(slab)
             else:
                 self._window = len(slab)
                 self._beginning = bytes(view[start:end])
         return frames
+
+    def _take_spare(self, length: int) -> bytearray:
+        """A buffer of `length`; an empty one when none is at hand that has about that."""
+        spare, self._spare = self._spare, bytearray()
+        if not length <= len(spare) + len(spare) // 8 <= 2 * length:
+            return bytearray()
+        try:
+            spare.append(0)  # refused while there are views of it
+        except BufferError:
+            return bytearray()
+        del spare[length:]
+        spare.extend(bytes(length - len(spare)))
+        return spare
 
     def _length(self, head: bytes | bytearray) -> int:
         if not self._opened:
@@ -170,12 +194,15 @@ class _LargeFrame:
 
     __slots__ = ("_filled", "_length", "data")
 
-    def __init__(self, length: int, beginning: memoryview) -> None:
+    def __init__(self, length: int, beginning: memoryview, spare: bytearray) -> None:
+        """`spare` has this length, or is empty."""
         self._length = length
-        self._filled = 0
-        self.data = bytearray()
-        self._grow(beginning)
         self._filled = len(beginning)
+        self.data = spare
+        if spare:
+            spare[: len(beginning)] = beginning
+        else:
+            self._grow(beginning)
 
     def room(self) -> memoryview:
         """The part of the buffer not yet filled; never empty."""

@@ -40,6 +40,9 @@ Frame = bytes | bytearray | memoryview
 
 _NO_ERROR: Final = integer(NO_ERROR)
 
+_RESPONSE_START: Final = 0x93
+"""An array of three."""
+
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 """The most that a request's bytes before its body take: array, three numbers, a string."""
 
@@ -63,7 +66,7 @@ class RawBody:
 
 @dataclass(slots=True)
 class PackedBody:
-    """A body that was not looked at: it begins at `start` of a request's frame."""
+    """A body that was not looked at: it begins at `start` of the frame."""
 
     frame: Frame
     start: int
@@ -210,8 +213,21 @@ def encode_error(correlation_id: int, code: int, message: str) -> bytes:
     return _frame([correlation_id, code, {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}])
 
 
-def open_response(frame: Frame) -> tuple[ResponseHead, RawBody]:
+def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
     """Take the head off a response. Raises ProtocolError when the frame is no response."""
+    if len(frame) > UNCHECKED_FRAME_BYTES and frame[0] == _RESPONSE_START:
+        try:
+            correlation_id, at = decode_integer(frame, 1)
+            error_code, at = decode_integer(frame, at)
+        except UNUSUAL:
+            pass
+        else:
+            if error_code == NO_ERROR and INT32.low <= correlation_id <= INT32.high:
+                return ResponseHead(correlation_id, error_code), PackedBody(frame, at)
+    return _unpacked_response(frame)
+
+
+def _unpacked_response(frame: Frame) -> tuple[ResponseHead, RawBody]:
     try:
         outer = _unpack(frame, MAX_RESPONSE_VALUES)
     except _Unreadable as unreadable:
@@ -228,21 +244,32 @@ def open_response(frame: Frame) -> tuple[ResponseHead, RawBody]:
     return ResponseHead(correlation_id, error_code), RawBody(body)
 
 
-def decode_response(struct: type[T], version: int, raw: RawBody) -> T:
+def decode_response(struct: type[T], version: int, raw: Body) -> T:
     """Make a response's message object; fields this side does not know are skipped.
 
-    Raises ProtocolError naming the field that is wrong.
+    The record sets of a large response are views of its frame. Raises ProtocolError naming the
+    field that is wrong.
     """
+    body: T
+    if type(raw) is PackedBody:
+        try:
+            body, end = decoder(struct, version)(raw.frame, raw.start)
+            if end == len(raw.frame):
+                return body
+        except UNUSUAL:
+            pass
+        _, raw = _unpacked_response(raw.frame)
+    assert type(raw) is RawBody
     try:
-        body: T = reader(struct, version, False)(raw.value)
+        body = reader(struct, version, False)(raw.value)
     except Refused as refused:
         raise ProtocolError(f"in a response, {refused}") from None
     return body
 
 
-def error_message(raw: RawBody) -> str | None:
+def error_message(raw: Body) -> str | None:
     """The sentence in the body of an error response; None when there is none."""
-    if type(raw.value) is tuple:
+    if type(raw) is RawBody and type(raw.value) is tuple:
         for key, text in raw.value:
             if key == "error_message" and isinstance(text, str):
                 return text

@@ -246,3 +246,45 @@ def test_a_large_frame_is_never_read_past_its_end() -> None:
     data = framed(bytes(size))
     feed(reader, data[: 2 * SLAB_BYTES])
     assert len(reader.get_buffer()) == len(data) - 2 * SLAB_BYTES
+
+
+def large(reader: FrameReader, payload: bytes) -> bytearray:
+    """The payload as the reader hands it out."""
+    data = framed(payload)
+    frames: list[bytes | bytearray] = []
+    while data:
+        buffer = reader.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        frames += reader.received(count)
+        data = data[count:]
+    (frame,) = frames
+    assert isinstance(frame, bytearray)
+    assert frame == payload
+    return frame
+
+
+@pytest.mark.parametrize("more", [0, 1, 5000, -1, -5000])
+def test_a_large_frame_that_was_given_back_is_received_into_again(more: int) -> None:
+    reader = FrameReader(LIMIT)
+    size = 10 * SLAB_BYTES
+    first = large(reader, b"a" * size)
+    reader.give_back(first)
+    assert large(reader, b"b" * (size + more)) is first
+    assert large(reader, b"c" * size) is not first, "it was given back only once"
+
+
+def test_a_frame_that_is_looked_at_is_not_received_into() -> None:
+    reader = FrameReader(LIMIT)
+    first = large(reader, b"a" * 10 * SLAB_BYTES)
+    with memoryview(first)[5:10] as view:
+        reader.give_back(first)
+        large(reader, b"b" * 10 * SLAB_BYTES)
+        assert bytes(view) == b"aaaaa"
+
+
+def test_memory_that_was_given_back_is_not_kept_for_much_smaller_frames() -> None:
+    reader = FrameReader(LIMIT)
+    first = large(reader, b"a" * 100 * SLAB_BYTES)
+    reader.give_back(first)
+    assert large(reader, b"b" * 10 * SLAB_BYTES) is not first

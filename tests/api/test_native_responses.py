@@ -5,6 +5,12 @@ from typing import Any
 import msgpack
 import pytest
 
+from horolog.protocol.api.fetch import (
+    FETCH,
+    FetchPartitionResult,
+    FetchResponse,
+    FetchTopicResult,
+)
 from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.native import (
     ResponseHead,
@@ -20,7 +26,7 @@ from horolog.protocol.api.produce import (
     ProduceResponse,
     ProduceTopicResult,
 )
-from horolog.protocol.limits import MAX_ERROR_TEXT_BYTES
+from horolog.protocol.limits import MAX_ERROR_TEXT_BYTES, UNCHECKED_FRAME_BYTES
 
 
 def test_an_error_response() -> None:
@@ -72,3 +78,48 @@ def test_a_wrong_response_is_a_protocol_error_that_names_the_field() -> None:
     _, raw = open_response(msgpack.packb([1, 0, {"topics": [{"name": 5}]}]))
     with pytest.raises(ProtocolError, match=r"in a response, `topics\[0\]\.name` must be"):
         decode_response(ProduceResponse, 2, raw)
+
+
+RECORDS = bytes(range(256)) * 8
+FETCHED = FetchResponse(
+    topics=[
+        FetchTopicResult(name="a", partitions=[FetchPartitionResult(partition=1, records=RECORDS)])
+    ]
+)
+
+
+def test_the_records_of_a_large_response_are_a_view_of_its_frame() -> None:
+    assert len(RECORDS) > UNCHECKED_FRAME_BYTES
+    frame = bytearray(encode_response(7, FETCH, 3, FETCHED)[4:])
+    head, raw = open_response(frame)
+    assert head == ResponseHead(7, 0)
+    records = decode_response(FetchResponse, 3, raw).topics[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is frame
+    assert records == RECORDS
+
+
+@pytest.mark.parametrize("cut", [1, 100, len(RECORDS)])
+def test_a_large_response_that_ends_early_is_a_protocol_error(cut: int) -> None:
+    frame = encode_response(7, FETCH, 3, FETCHED)[4:-cut]
+    with pytest.raises(ProtocolError):
+        decode_response(FetchResponse, 3, open_response(frame)[1])
+
+
+def test_a_large_response_with_more_behind_it_is_a_protocol_error() -> None:
+    frame = encode_response(7, FETCH, 3, FETCHED)[4:] + b"\xc0"
+    with pytest.raises(ProtocolError):
+        decode_response(FetchResponse, 3, open_response(frame)[1])
+
+
+def test_a_large_response_may_say_more_than_this_side_knows() -> None:
+    partition = {"partition": 1, "records": RECORDS, "colour": "red"}
+    frame = msgpack.packb([1, 0, {"topics": [{"name": "a", "partitions": [partition]}]}])
+    response = decode_response(FetchResponse, 3, open_response(frame)[1])
+    assert response == FETCHED
+
+
+def test_a_large_response_that_is_an_error_has_its_sentence() -> None:
+    body = {"padding": bytes(UNCHECKED_FRAME_BYTES), "error_message": "no such thing"}
+    head, raw = open_response(msgpack.packb([9, 42, body]))
+    assert (head, error_message(raw)) == (ResponseHead(9, 42), "no such thing")
