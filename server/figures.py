@@ -5,6 +5,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import add
 
 from ..clock import Clock
 from ..protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
@@ -67,12 +68,8 @@ class TopicFigures:
             return
         self.skewed += latency.skewed
         self.untimed += latency.untimed
-        timed = 0
-        for place, count in enumerate(latency.counts):
-            if count:
-                self.latency_counts[place] += count
-                timed += count
-        if timed:
+        if messages > latency.untimed:
+            self.latency_counts = list(map(add, self.latency_counts, latency.counts))
             self.latency_sum_ms += latency.sum_ms
             self.largest_latency.record(latency.max_ms)
 

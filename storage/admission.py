@@ -42,6 +42,8 @@ class Target(NamedTuple):
     since_bytes: int = 0
     largest_ms: int = NO_TIMESTAMP
     magic: int = -1
+    segment_offset: int = 0
+    segment_position: int = 0
     """State of the active segment, for the places of index entries."""
 
 
@@ -88,6 +90,8 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
         since_bytes=target.since_bytes,
         largest_ms=target.largest_ms,
         magic=target.magic,
+        segment_offset=target.segment_offset,
+        segment_position=target.segment_position,
     )
     _check_walk(data, found, settings)
     if not found.count:
@@ -281,6 +285,8 @@ def _finish(
         since_bytes=target.since_bytes,
         largest_ms=target.largest_ms,
         magic=target.magic,
+        segment_offset=target.segment_offset,
+        segment_position=target.segment_position,
     )
     assert found.problem is Problem.NONE
     check_entry_size(found.largest_entry_bytes, settings)

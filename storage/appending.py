@@ -157,6 +157,8 @@ class AppendableLog(ReadableLog):
             active.since_bytes,
             active.largest[0],
             active.last_magic,
+            active.base_offset,
+            active.size_bytes,
         )
         admitted = admit(record_set, self.settings, target)
         if admitted is None:
@@ -239,6 +241,8 @@ class AppendableLog(ReadableLog):
             since_bytes=segment.since_bytes,
             largest_ms=segment.largest_timestamp_ms,
             magic=segment.last_magic,
+            segment_offset=segment.base_offset,
+            segment_position=segment.size_bytes,
         )
 
     def _stage(self, run: _Run, data: Buffer, found: Walk, append_time_ms: int) -> str | None:

@@ -7,7 +7,6 @@ compressed wrapper that is its last message's.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .index_file import IndexFile, bytes_of, numbers_of
@@ -38,11 +37,13 @@ class OffsetIndex(IndexFile):
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
 
-    def add_all(self, offsets: Sequence[int], positions: Iterable[int]) -> None:
-        """As `add` for each; there must be room for all of them."""
-        base_offset = self.base_offset
-        assert not self._offsets or offsets[0] - base_offset > self._offsets[-1]
-        self._offsets.extend([offset - base_offset for offset in offsets])
+    def add_all(self, offsets: "array[int]", positions: "array[int]") -> None:
+        """As `add` for each; `offsets` are counted from the base offset, both are int32.
+
+        There must be room for all of them.
+        """
+        assert not self._offsets or not offsets or offsets[0] > self._offsets[-1]
+        self._offsets.extend(offsets)
         self._positions.extend(positions)
 
     def entry(self, number: int) -> tuple[int, int]:

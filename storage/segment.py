@@ -12,6 +12,7 @@ from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError
 from ..protocol.records.kernel import Problem, Walk
 from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.marks import Marks
 from .damage import unreadable_format
 from .files import Buffer
 from .index_checksums import Seal
@@ -179,7 +180,8 @@ class Segment(ReadableSegment):
         staged.sets.append(data)
         staged.first_offsets += first_offsets or (self.next_offset,)
         if found.marks:
-            self._add_marks(found.marks, position)
+            assert found.marks.positions[0] >= position
+            self._add_marks(found.marks)
         if not position:
             self._first_timestamp_ms = found.first_timestamp_ms
         if found.max_timestamp_ms > self.largest[0]:
@@ -223,18 +225,11 @@ class Segment(ReadableSegment):
         del self.magic_changes[staged.magic_changes :]
         self._cut_back(staged.size_bytes, staged.offset_entries, staged.time_entries)
 
-    def _add_marks(self, marks: list[tuple[int, int, int, int]], position: int) -> None:
-        if len(marks) <= self.index_room:
-            self.offset_index.add_all(
-                [offset for _, offset, _, _ in marks], [position + at for at, _, _, _ in marks]
-            )
-            self.time_index.add_all([(mark[3], mark[2]) for mark in marks])
-            return
-        for at, offset, following, largest_ms in marks:
-            if self.index_room <= 0:
-                return
-            self.offset_index.add(offset, position + at)
-            self.time_index.add(largest_ms, following)
+    def _add_marks(self, marks: Marks) -> None:
+        if len(marks) > self.index_room:
+            marks = marks.first(max(self.index_room, 0))
+        self.offset_index.add_all(marks.offsets, marks.positions)
+        self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)
 
     def _write_time_entries(self, first: int) -> None:
         if self.time_index.write_from(first):
@@ -336,7 +331,7 @@ class Segment(ReadableSegment):
         """
         self.offset_index.load(b"")
         self.time_index.load(b"")
-        self._add_marks(scan.marks, 0)
+        self._add_marks(scan.marks)
         if closed:
             # Behind a far jump the next segment's base offset is beyond what an entry can hold.
             whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)

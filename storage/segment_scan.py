@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..protocol.records.kernel import Offsets, Problem, Walk, crc32, walk
 from ..protocol.records.layout import CRC_AT, ENTRY_OVERHEAD, MAGIC_AT
+from ..protocol.records.marks import Marks
 from .entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
 from .files import File
 from .log_reader import is_zero
@@ -30,8 +31,8 @@ class SegmentScan:
     largest_offset: int = -1
     last_append_time_ms: int = -1
     since_bytes: int = 0
-    marks: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Places for index entries: `(position, offset, next offset, largest timestamp)`."""
+    marks: Marks = field(default_factory=Marks)
+    """Places for index entries, counted from the first offset."""
     magic_changes: list[tuple[int, int]] = field(default_factory=list)
     problem: Problem = Problem.NONE
     rule: str = ""
@@ -48,8 +49,7 @@ class SegmentScan:
         if not self.count:
             self.first_timestamp_ms = found.first_timestamp_ms
         base = self.good_bytes
-        for at, offset, following, largest_ms in found.marks:
-            self.marks.append((base + at, offset, following, largest_ms))
+        self.marks.extend(found.marks)
         self.magic_changes += [(base + at, magic) for at, magic in found.magic_changes]
         if found.max_timestamp_ms > self.largest_ms:
             self.largest_ms, self.largest_offset = found.max_timestamp_ms, found.max_offset
@@ -81,7 +81,8 @@ def scan_log_file(
 
     `gaps` allows offsets to jump (a log with bytes from elsewhere). The scan ends at the end or
     at the first bad entry; `problem` then says what is wrong at `good_bytes`. Places for index
-    entries are noted when `interval_bytes` is given. `check_crc` asks for everything to be
+    entries are noted when `interval_bytes` is given, as of a segment whose base offset is
+    `next_offset`. `check_crc` asks for everything to be
     checked: CRCs, what is in compressed entries, and every offset; those from `limit_offset` on
     belong to the next segment.
     """
@@ -104,6 +105,8 @@ def scan_log_file(
             since_bytes=scan.since_bytes,
             largest_ms=scan.largest_ms,
             magic=scan.magic_changes[-1][1] if scan.magic_changes else -1,
+            segment_offset=next_offset,
+            segment_position=scan.good_bytes,
         )
         breach = check.check(data, found, scan.good_bytes) if check is not None else None
         if breach is not None:

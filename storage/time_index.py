@@ -12,8 +12,7 @@ truncation rule (`count_below`) are right for both meanings.
 
 import sys
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from .index_file import IndexFile, bytes_of, numbers_of
@@ -55,15 +54,16 @@ class TimeIndex(IndexFile):
         self._offsets.append(offset - self.base_offset)
         return True
 
-    def add_all(self, entries: Iterable[tuple[int, int]]) -> None:
-        """As `add` for each `(timestamp_ms, offset)`; there must be room for all of them."""
-        last_ms, base_offset = self.last_timestamp_ms, self.base_offset
-        timestamps, offsets = self._timestamps, self._offsets
-        for timestamp_ms, offset in entries:
-            if timestamp_ms > last_ms:
-                last_ms = timestamp_ms
-                timestamps.append(timestamp_ms)
-                offsets.append(offset - base_offset)
+    def add_all(self, timestamps_ms: "array[int]", offsets: "array[int]") -> None:
+        """As `add` for each; there must be room for all of them.
+
+        The timestamps (int64) rise. `offsets` (int32) are counted from the base offset.
+        """
+        known = bisect_right(timestamps_ms, self.last_timestamp_ms)
+        if known:
+            timestamps_ms, offsets = timestamps_ms[known:], offsets[known:]
+        self._timestamps.extend(timestamps_ms)
+        self._offsets.extend(offsets)
 
     def finish(self, timestamp_ms: int, next_offset: int) -> int:
         """Make the last entry `(timestamp_ms, next_offset)`, in memory.

@@ -61,6 +61,8 @@ def admit_together(
         since_bytes=active.since_bytes,
         largest_ms=active.largest[0],
         magic=active.last_magic,
+        segment_offset=active.base_offset,
+        segment_position=active.size_bytes,
     )
     if not _stored_as_sent(data, found, settings, now_ms):
         return None
@@ -123,4 +125,6 @@ def _stamped(data: Buffer, settings: TopicSettings, active: Segment, now_ms: int
         since_bytes=active.since_bytes,
         largest_ms=active.largest[0],
         magic=active.last_magic,
+        segment_offset=active.base_offset,
+        segment_position=active.size_bytes,
     )

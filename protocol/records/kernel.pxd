@@ -11,6 +11,7 @@ cdef extern from "kernel.h" nogil:
 cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
     bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
+    char *PyByteArray_AS_STRING(object array)
 
 # The memoryview holds on to its bytes for as long as the function holds on to it.
 cdef inline unsigned char *bytes_of(object view) except? NULL:
@@ -19,8 +20,14 @@ cdef inline unsigned char *bytes_of(object view) except? NULL:
         raise BufferError("the bytes of a message set must follow each other in memory")
     return <unsigned char *>buffer.buf
 
+cdef inline int *int32s(object array) noexcept:
+    return <int *>PyByteArray_AS_STRING(array)
+
+cdef inline long long *int64s(object array) noexcept:
+    return <long long *>PyByteArray_AS_STRING(array)
+
 cdef long long _HEAD_BYTES, _OVERHEAD, _SIZE, _CRC, _MAGIC, _TIME, _V0_KEY_AT, _V1_KEY_AT
-cdef long long _LENGTH_BYTES, _V0_OVERHEAD, _V1_OVERHEAD, _LARGEST_INT64, _LARGE_SUM, _NO_TIME
+cdef long long _LENGTH_BYTES, _V0_OVERHEAD, _V1_OVERHEAD, _LARGEST_INT32, _SMALLEST_INT64, _LARGEST_INT64, _NO_TIME
 cdef int _CODEC_MASK, _HIGHEST_CODEC, _APPEND_TIME, _BUCKETS
 cdef int _ASSIGN, _CONTIGUOUS
 cdef int _PARTIAL, _BAD_SIZE, _BAD_CRC, _BAD_LENGTHS, _BAD_MAGIC, _BAD_CODEC, _BAD_OFFSET
@@ -33,8 +40,8 @@ cdef class Walk:
     cdef readonly long long min_timestamp_ms, max_timestamp_ms, max_position, max_offset
     cdef readonly long long first_timestamp_ms, last_append_time_ms, append_time_bits, untimed
     cdef readonly long long largest_entry_bytes, problem_position, since_bytes, largest_ms
-    cdef readonly object problem, latency
-    cdef readonly list marks, magic_changes
+    cdef readonly object problem, latency, marks
+    cdef readonly list magic_changes
 
 @cython.locals(
     data="unsigned char *", found="Walk",
@@ -46,24 +53,17 @@ cdef class Walk:
     append_time_bits="long long", codecs="long long", magics="long long", last_codec="long long",
     problem="int", largest_size="long long", sum_ms="unsigned long long",
     min_ms="long long", max_ms="long long", max_position="long long", max_offset="long long",
-    marked_at="long long", mark_after="long long",
+    marked_at="long long", mark_after="long long", from_ms="long long", upto_ms="long long",
+    last_position="long long", last_markable="long long", marks="long long", times="long long",
+    marked_ms="long long", room="long long", mark_offsets="int *", mark_positions="int *",
+    mark_timestamps="long long *", mark_nexts="int *",
+    counts="long long[19]", bucket="int", number="int", skewed="long long",
+    before_run="long long", latency_ms="long long", timed="unsigned long long",
 )
 cdef Walk _walk(
     object view, long long start, long long end, int rule, long long base_offset,
     bint check_crc, long long now_ms, long long interval_bytes, long long since_bytes,
-    long long largest_ms, long long magic,
-)
-
-@cython.locals(
-    data="unsigned char *", timed="unsigned long long", counts="long long[19]", bucket="int",
-    slowest_ms="long long", quickest_ms="long long", skewed="long long", sum_ms="unsigned long long",
-    above_ms="long long", upto_ms="long long",
-    position="long long", size="long long", entry_magic="int", timestamp="long long",
-    latency_ms="long long",
-)
-cdef object _latency(
-    object view, long long start, Walk found, long long now_ms,
-    unsigned long long sum_timestamps_ms,
+    long long largest_ms, long long magic, long long segment_offset, long long segment_position,
 )
 
 cdef int _bucket(long long latency_ms)

@@ -9,9 +9,9 @@ whole head with `struct` is quicker than field by field.
 
 from bisect import bisect_left
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
-from .latency import LATENCY_BUCKETS_MS, LatencyCounts
+from .latency import LATENCY_BUCKETS_MS, LatencyCounts, exact_sum_ms
 from .layout import (
     CODEC_MASK,
     CRC_AT,
@@ -25,6 +25,7 @@ from .layout import (
     Buffer,
     Codec,
 )
+from .marks import NO_MARKS, Marks
 from .uncompiled import crc32 as crc32
 from .walk_terms import Offsets as Offsets
 from .walk_terms import Problem as Problem
@@ -35,7 +36,7 @@ except ImportError:
     from . import uncompiled as cython
 
 if not cython.compiled:
-    from .uncompiled import bytes_of, crc32_at, int32_at, int64_at, put_int64
+    from .uncompiled import bytes_of, crc32_at, int32_at, int32s, int64_at, int64s, put_int64
 
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
@@ -43,8 +44,6 @@ FORM: Final = "compiled" if cython.compiled else "interpreted"
 _HEAD: Final = Struct(">qiIBBqii")
 """The first 34 bytes of a v1 entry: offset, size, CRC, magic, attributes, timestamp, key length
 and, where the key is null or empty, value length."""
-_TIMED_HEAD: Final = Struct(">qiIBBq")
-"""The same up to the timestamp: 26 bytes, as long as the smallest v0 entry."""
 _HEAD_BYTES: Final = 34
 _OVERHEAD: Final = ENTRY_OVERHEAD
 _SIZE: Final = SIZE_AT
@@ -60,8 +59,9 @@ _CODEC_MASK: Final = CODEC_MASK
 _HIGHEST_CODEC: Final = int(max(Codec))
 _APPEND_TIME: Final = LOG_APPEND_TIME_BIT
 _NO_TIME: Final = NO_TIMESTAMP
+_LARGEST_INT32: Final = 2**31 - 1
+_SMALLEST_INT64: Final = -(2**63)
 _LARGEST_INT64: Final = 2**63 - 1
-_LARGE_SUM: Final = 2**62
 _BOUNDS: Final = LATENCY_BUCKETS_MS
 _BUCKETS: Final = len(LATENCY_BUCKETS_MS) + 1
 
@@ -94,8 +94,7 @@ class Walk:
     largest_entry_bytes: of the largest entry, its 12-byte header included.
     problem: why the walk stopped.
     problem_position: where the entry begins that stopped it; `end` without a problem.
-    marks: index marks: position of an entry, its offset, the offset after it, and the largest
-        timestamp so far (this entry's and the `largest_ms` passed in included).
+    marks: index marks, as far as an index entry can hold them.
     since_bytes: bytes since the last mark.
     largest_ms: the larger of `max_timestamp_ms` and the `largest_ms` passed in.
     magic_changes: position and magic of each entry whose magic is not that of the entry before.
@@ -149,7 +148,7 @@ class Walk:
     largest_entry_bytes: int
     problem: Problem
     problem_position: int
-    marks: list[tuple[int, int, int, int]]
+    marks: Marks
     since_bytes: int
     largest_ms: int
     magic_changes: list[tuple[int, int]]
@@ -169,13 +168,17 @@ def walk(
     since_bytes: int = 0,
     largest_ms: int = -1,
     magic: int = -1,
+    segment_offset: int = 0,
+    segment_position: int = 0,
 ) -> Walk:
     """Walk the entries of `buffer[start:end]`, shallow: a wrapper counts as one entry.
 
     The walk stops at `end` or at the first entry that is not good, and says which; no content
     makes it raise. `now_ms` >= 0 asks for latencies against that time. `interval_bytes` >= 0 asks
     for index marks: an entry gets one when more than that many bytes have gone by since the last,
-    of which `since_bytes` before `start`. `magic` is that of the entry before `start`, if any.
+    of which `since_bytes` before `start`; they are counted from a segment's base offset
+    `segment_offset`, and `segment_position` is that of `start` in its log file. `magic` is that
+    of the entry before `start`, if any.
     """
     return _walk(
         memoryview(buffer),
@@ -189,6 +192,8 @@ def walk(
         since_bytes,
         largest_ms,
         magic,
+        segment_offset,
+        segment_position,
     )
 
 
@@ -204,6 +209,8 @@ def _walk(
     since_bytes: int,
     largest_ms: int,
     magic: int,
+    segment_offset: int,
+    segment_position: int,
 ) -> Walk:
     if start < 0 or end > len(view):
         raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
@@ -220,7 +227,22 @@ def _walk(
     max_ms = max_position = max_offset = -1
     marked_at = start - since_bytes
     mark_after = marked_at + interval_bytes if interval_bytes >= 0 else end
-    marks: list[tuple[int, int, int, int]] = []
+    # Beyond these an index entry cannot hold the position, or the offset that comes next.
+    last_position = start + min(end - start, _LARGEST_INT32 - segment_position)
+    last_markable = segment_offset + min(_LARGEST_INT32 - 1, _LARGEST_INT64 - segment_offset)
+    marks = times = 0
+    marked_ms = -1
+    # Latencies are counted run by run: as long as timestamps are in one bucket, which is from
+    # `from_ms` to `upto_ms`. Where none are counted, all are.
+    bucket = skewed = before_run = 0
+    from_ms, upto_ms = _SMALLEST_INT64, _LARGEST_INT64
+    if now_ms >= 0:
+        from_ms, upto_ms = upto_ms, from_ms
+    if not cython.compiled:
+        counts = [0] * _BUCKETS
+    else:
+        for number in range(_BUCKETS):
+            counts[number] = 0
     magic_changes: list[tuple[int, int]] = []
 
     while position < end:
@@ -321,15 +343,38 @@ def _walk(
             untimed += 1
         else:
             sum_ms += timestamp
+            if timestamp < from_ms or timestamp > upto_ms:
+                counts[bucket] += count - untimed - before_run
+                before_run = count - untimed
+                latency_ms = now_ms - timestamp if timestamp >= 0 else _LARGEST_INT64
+                bucket = _bucket(latency_ms)
+                from_ms = now_ms - _BOUNDS[bucket] if bucket < _BUCKETS - 1 else 0
+                upto_ms = now_ms - _BOUNDS[bucket - 1] - 1 if bucket else now_ms
+                if latency_ms < 0:
+                    skewed += 1
+                    sum_ms -= timestamp - now_ms
+                    from_ms = _LARGEST_INT64
             if timestamp > max_ms or untimed == count:
                 max_ms = timestamp
                 max_position = position
                 max_offset = offset
             if timestamp < min_ms:
                 min_ms = timestamp
-        if position > mark_after:
-            following: Any = offset
-            marks.append((position, offset, following + 1, max(largest_ms, max_ms)))
+        if mark_after < position <= last_position and segment_offset <= offset <= last_markable:
+            if not marks:
+                room = (end - position) // max(interval_bytes + 1, _OVERHEAD + _V0_OVERHEAD) + 1
+                offsets, positions = bytearray(4 * room), bytearray(4 * room)
+                timestamps, nexts = bytearray(8 * room), bytearray(4 * room)
+                mark_offsets, mark_positions = int32s(offsets), int32s(positions)
+                mark_timestamps, mark_nexts = int64s(timestamps), int32s(nexts)
+            mark_offsets[marks] = offset - segment_offset
+            mark_positions[marks] = position - start + segment_position
+            marks += 1
+            if max(largest_ms, max_ms) > marked_ms:
+                marked_ms = max(largest_ms, max_ms)
+                mark_timestamps[times] = marked_ms
+                mark_nexts[times] = offset - segment_offset + 1
+                times += 1
             marked_at = position
             mark_after = position + interval_bytes
         if size > largest_size:
@@ -367,73 +412,31 @@ def _walk(
     found.append_time_bits = append_time_bits
     found.untimed = untimed
     found.problem = _PROBLEMS[problem]
-    found.marks = marks
+    found.marks = NO_MARKS
+    if marks:
+        found.marks = Marks(
+            offsets[: 4 * marks],
+            positions[: 4 * marks],
+            timestamps[: 8 * times],
+            nexts[: 4 * times],
+        )
     found.since_bytes = position - marked_at
     found.largest_ms = max(largest_ms, max_ms)
     found.magic_changes = magic_changes
     found.latency = None
     if now_ms >= 0:
-        found.latency = _latency(view, start, found, now_ms, sum_ms)
+        timed = count - untimed
+        counts[bucket] += timed - before_run
+        found.latency = LatencyCounts(untimed=count)
+        if timed and min_ms > _NO_TIME:
+            latency_ms = max(now_ms - min_ms, 0)
+            found.latency = LatencyCounts(counts, skewed, untimed, 0, latency_ms)
+            # In C sums of timestamps may wrap round, which the difference makes good.
+            sum_ms = now_ms * timed - sum_ms
+            found.latency.sum_ms = sum_ms
+            if latency_ms > _LARGEST_INT64 // timed:
+                found.latency.sum_ms = exact_sum_ms(view, start, position, now_ms)
     return found
-
-
-def _latency(
-    view: memoryview, start: int, found: Walk, now_ms: int, sum_timestamps_ms: int
-) -> LatencyCounts:
-    """Latencies of the walked entries; entry by entry only when they fall into several buckets.
-
-    In C, sums are unsigned: those of timestamps may wrap round, which the difference makes good.
-    """
-    timed = found.count - found.untimed
-    if timed == 0 or found.min_timestamp_ms < _NO_TIME:
-        return LatencyCounts(untimed=found.count)
-    if not cython.compiled:
-        counts = [0] * _BUCKETS
-    else:
-        for bucket in range(_BUCKETS):
-            counts[bucket] = 0
-    data = bytes_of(view)
-    slowest_ms = now_ms - found.min_timestamp_ms
-    quickest_ms = now_ms - found.max_timestamp_ms
-    bucket = _bucket(slowest_ms)
-    total_ms: Any = 0
-    skewed = sum_ms = 0
-    if slowest_ms < 0:
-        counts[bucket] = skewed = timed
-    elif (
-        quickest_ms >= 0
-        and bucket == _bucket(quickest_ms)
-        and slowest_ms <= _LARGEST_INT64 // timed
-    ):
-        counts[bucket] = timed
-        sum_ms = now_ms * timed - sum_timestamps_ms
-    else:
-        position = start
-        above_ms = upto_ms = -1
-        while position < found.end:
-            if cython.compiled:
-                size = int32_at(data, position + _SIZE)
-                entry_magic = data[position + _MAGIC]
-                timestamp = int64_at(data, position + _TIME)
-            else:
-                _, size, _, entry_magic, _, timestamp = _TIMED_HEAD.unpack_from(view, position)
-            if entry_magic == 1 and timestamp != _NO_TIME:
-                latency_ms = now_ms - timestamp
-                if latency_ms < 0:
-                    skewed += 1
-                    latency_ms = 0
-                if not above_ms < latency_ms <= upto_ms:
-                    bucket = _bucket(latency_ms)
-                    above_ms = _BOUNDS[bucket - 1] if bucket else -1
-                    upto_ms = _BOUNDS[bucket] if bucket < _BUCKETS - 1 else _LARGEST_INT64
-                counts[bucket] += 1
-                sum_ms += latency_ms
-                if sum_ms > _LARGE_SUM:
-                    total_ms += sum_ms
-                    sum_ms = 0
-            position += _OVERHEAD + size
-    total_ms += sum_ms
-    return LatencyCounts(counts, skewed, found.untimed, total_ms, max(slowest_ms, 0))
 
 
 def _bucket(latency_ms: int) -> int:

@@ -153,8 +153,8 @@ def test_the_largest_offset_has_none_after_it() -> None:
     for rule in (Offsets.RISING, Offsets.CONTIGUOUS):
         walked = walk(data, 0, len(data), offsets=rule, base_offset=largest)
         assert (walked.count, walked.last_offset) == (1, largest)
-    marks = walk(data, 0, len(data), interval_bytes=0, since_bytes=1).marks
-    assert marks[0][1:3] == (largest, largest + 1)
+    found = walk(data, 0, len(data), interval_bytes=0, since_bytes=1, segment_offset=largest)
+    assert (list(found.marks.offsets), list(found.marks.positions)) == ([0, 0], [0, 35])
 
 
 # Index marks
@@ -163,10 +163,21 @@ def test_the_largest_offset_has_none_after_it() -> None:
 def test_marks_come_after_more_than_the_interval_i10() -> None:
     """Entries of 39 bytes, interval 2 * 39 - 1: each second entry from the third on gets a mark."""
     data = build_set([NewRecord(b"hello", None, 10 * offset) for offset in range(40, 50)])
-    walked = walk(data, 0, len(data), interval_bytes=77, offsets=Offsets.ASSIGN, base_offset=40)
-    assert walked.marks == [
-        (39 * place, 40 + place, 41 + place, 10 * (40 + place)) for place in (2, 4, 6, 8)
-    ]
+    walked = walk(
+        data,
+        0,
+        len(data),
+        interval_bytes=77,
+        offsets=Offsets.ASSIGN,
+        base_offset=40,
+        segment_offset=30,
+        segment_position=1000,
+    )
+    marked = (2, 4, 6, 8)
+    assert list(walked.marks.offsets) == [10 + place for place in marked]
+    assert list(walked.marks.positions) == [1000 + 39 * place for place in marked]
+    assert list(walked.marks.timestamps_ms) == [10 * (40 + place) for place in marked]
+    assert list(walked.marks.next_offsets) == [11 + place for place in marked]
     assert walked.since_bytes == 2 * 39
 
 
@@ -184,13 +195,52 @@ def test_marks_come_after_more_than_the_interval_i10() -> None:
 def test_mark_boundaries(interval_bytes: int, since_bytes: int, marked: list[int]) -> None:
     data = build_set([NewRecord(b"hello")] * 4)
     walked = walk(data, 0, len(data), interval_bytes=interval_bytes, since_bytes=since_bytes)
-    assert [offset for _, offset, _, _ in walked.marks] == marked
+    assert list(walked.marks.offsets) == marked
+
+
+def test_a_mark_tells_a_time_only_when_it_is_later_than_before() -> None:
+    times = (7, 5, 9, 8, -1, 9, 10)
+    data = build_set([NewRecord(b"v", None, time) for time in times])
+    walked = walk(data, 0, len(data), interval_bytes=0, largest_ms=8)
+    assert list(walked.marks.offsets) == [1, 2, 3, 4, 5, 6]
+    assert list(walked.marks.timestamps_ms) == [8, 9, 10]
+    assert list(walked.marks.next_offsets) == [2, 3, 7]
+    first = walked.marks.first(5)
+    assert list(first.offsets) == [1, 2, 3, 4, 5]
+    assert (list(first.timestamps_ms), list(first.next_offsets)) == ([8, 9], [2, 3])
+    none = walked.marks.first(0)
+    assert (len(none), len(none.next_offsets)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("segment_offset", "segment_position", "marked"),
+    [
+        pytest.param(2**40, 2**31 - 1 - 35, 1, id="the-last-position"),
+        pytest.param(2**40, 2**31 - 35, 0, id="a-position-beyond"),
+        pytest.param(2**40 + 1 - (2**31 - 2), 0, 1, id="the-last-offset"),
+        pytest.param(2**40 + 1 - (2**31 - 1), 0, 0, id="an-offset-beyond"),
+        pytest.param(2**40 + 2, 0, 0, id="an-offset-before"),
+    ],
+)
+def test_what_an_index_entry_cannot_hold_gets_no_mark(
+    segment_offset: int, segment_position: int, marked: int
+) -> None:
+    data = stored(2**40, 2**40 + 1)
+    walked = walk(
+        data,
+        0,
+        len(data),
+        interval_bytes=0,
+        segment_offset=segment_offset,
+        segment_position=segment_position,
+    )
+    assert len(walked.marks) == marked
 
 
 def test_without_an_interval_the_bytes_are_only_counted() -> None:
     data = build_set([NewRecord(b"hello")] * 4)
     walked = walk(data, 0, len(data))
-    assert (walked.marks, walked.since_bytes) == ([], len(data))
+    assert (len(walked.marks), walked.since_bytes) == (0, len(data))
 
 
 # Times

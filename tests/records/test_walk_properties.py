@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from horolog.protocol.records.kernel import Offsets, Problem, Walk, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
+from horolog.protocol.records.marks import Marks
 
 NOW_MS = 1_479_144_272_509
+INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
@@ -26,6 +28,8 @@ class Options:
     since_bytes: int = 0
     largest_ms: int = -1
     magic: int = -1
+    segment_offset: int = 0
+    segment_position: int = 0
 
 
 @dataclass
@@ -125,6 +129,25 @@ def slow_latency(found: list[Slow], now_ms: int) -> dict[str, Any] | None:
     }
 
 
+@dataclass
+class SlowMarks:
+    offsets: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    timestamps_ms: list[int] = field(default_factory=list)
+    next_offsets: list[int] = field(default_factory=list)
+
+    def add(self, offset: int, position: int, largest_ms: int) -> None:
+        self.offsets.append(offset)
+        self.positions.append(position)
+        if largest_ms > max([-1, *self.timestamps_ms]):
+            self.timestamps_ms.append(largest_ms)
+            self.next_offsets.append(offset + 1)
+
+
+def lists_of(marks: Marks) -> dict[str, list[int]]:
+    return {name: list(getattr(marks, name)) for name in Marks.__slots__}
+
+
 def slow_fields(data: bytes, start: int, options: Options) -> dict[str, Any]:
     """What `Walk` must say, each field from its definition."""
     slow = slow_walk(data, start, options)
@@ -132,12 +155,15 @@ def slow_fields(data: bytes, start: int, options: Options) -> dict[str, Any]:
     end = found[-1].stop if found else start
     times = [entry.time for entry in found if entry.time != -1]
     largest = [entry for entry in found if times and entry.time == max(times)]
-    marks, since, largest_ms = [], options.since_bytes, options.largest_ms
+    marks, since, largest_ms = SlowMarks(), options.since_bytes, options.largest_ms
     for entry in found:
         if entry.time != -1:
             largest_ms = max(largest_ms, entry.time)
-        if 0 <= options.interval_bytes < since:
-            marks.append((entry.position, entry.offset, entry.offset + 1, largest_ms))
+        offset = entry.offset - options.segment_offset
+        position = entry.position - start + options.segment_position
+        fits = 0 <= offset < INT32_MAX and position <= INT32_MAX
+        if 0 <= options.interval_bytes < since and fits:
+            marks.add(offset, position, largest_ms)
             since = 0
         since += 12 + entry.size
     magics = [options.magic, *(entry.magic for entry in found)]
@@ -162,7 +188,7 @@ def slow_fields(data: bytes, start: int, options: Options) -> dict[str, Any]:
         "largest_entry_bytes": max((12 + entry.size for entry in found), default=0),
         "problem": slow.problem,
         "problem_position": end,
-        "marks": marks,
+        "marks": asdict(marks),
         "since_bytes": since,
         "largest_ms": largest_ms,
         "magic_changes": [
@@ -216,6 +242,8 @@ options_strategy = st.builds(
     since_bytes=st.integers(0, 200),
     largest_ms=st.one_of(st.just(-1), times.filter(lambda time: time >= -1)),
     magic=st.sampled_from([-1, 0, 1]),
+    segment_offset=st.sampled_from([0, 0, 3, 2**62, INT64_MAX - 2]),
+    segment_position=st.sampled_from([0, 1000, INT32_MAX - 100]),
 )
 
 
@@ -258,9 +286,13 @@ def test_walk_equals_the_slow_decoder(data: bytes, before: bytes, options: Optio
         since_bytes=options.since_bytes,
         largest_ms=options.largest_ms,
         magic=options.magic,
+        segment_offset=options.segment_offset,
+        segment_position=options.segment_position,
     )
     said = {name: getattr(walked, name) for name in expected}
-    assert said | {"latency": walked.latency and asdict(walked.latency)} == expected
+    said["latency"] = walked.latency and asdict(walked.latency)
+    said["marks"] = lists_of(walked.marks)
+    assert said == expected
     assert set(expected) == {name for name in dir(Walk) if not name.startswith("_")}
 
 
@@ -303,6 +335,10 @@ def test_marks_do_not_depend_on_how_the_bytes_are_cut_i12(
         interval_bytes=interval_bytes,
         since_bytes=first.since_bytes,
         largest_ms=first.largest_ms,
+        segment_position=middle,
     )
-    assert first.marks + second.marks == whole.marks
+    both = Marks()
+    both.extend(first.marks)
+    both.extend(second.marks)
+    assert lists_of(both) == lists_of(whole.marks)
     assert (second.since_bytes, second.largest_ms) == (whole.since_bytes, whole.largest_ms)

@@ -1,6 +1,7 @@
 """The two index files by themselves: bytes, lookups, truncation (rules I-*)."""
 
 import errno
+from array import array
 from pathlib import Path
 
 import pytest
@@ -212,8 +213,9 @@ def test_capacity(tmp_path: Path, max_bytes: int, offset_entries: int, time_entr
 def test_entries_added_together_are_as_if_added_one_by_one(
     time_index: TimeIndex, offset_index: OffsetIndex
 ) -> None:
-    offset_index.add_all([61, 70], [5100, 6000])
-    time_index.add_all([(40, 66), (41, 70), (39, 71), (50, 80)])
+    offset_index.add_all(array("i", [61 - 50, 70 - 50]), array("i", [5100, 6000]))
+    next_offsets = array("i", [at - 45 for at in (65, 66, 70, 80)])
+    time_index.add_all(array("q", [39, 40, 41, 50]), next_offsets)
     assert [offset_index.entry(n) for n in (3, 4)] == [(61, 5100), (70, 6000)]
     assert [time_index.entry(n) for n in range(2, 5)] == [(40, 65), (41, 70), (50, 80)]
     assert (len(offset_index), len(time_index)) == (5, 5)
