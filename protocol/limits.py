@@ -87,6 +87,9 @@ MAX_APPEND_TIMES: Final = 20_000
 """Append times in a fetch response, which ends earlier where there would be more: they are looked
 up and encoded in one turn of the broker's loop, in the worst case in some 30 ms."""
 
+MAX_ABORTED_TRANSACTIONS: Final = 1_000_000
+"""Aborted transactions beside the messages of a fetched partition; each has left a marker there."""
+
 MAX_OLD_STYLE_OFFSETS: Final = MAX_SEGMENTS + 1
 """Offsets in a list-offsets 0 response: one a segment, and the log end."""
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from .checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from .cluster_id import CLUSTER_ID_FILE
 from .lock import LOCK_FILE
 from .positions import POSITIONS_FILE
 from .producer_ids import PRODUCER_IDS_FILE
@@ -13,7 +14,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
-    | {RECOVERY_POINTS, TOPICS_FILE}
+    | {CLUSTER_ID_FILE, RECOVERY_POINTS, TOPICS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "replication-offset-checkpoint", "cleaner-offset-checkpoint"}
 )

@@ -20,6 +20,7 @@ from ..protocol.errors import (
 )
 from .checkpoints import Checkpoints
 from .clean_shutdown import leave_marker, take_marker
+from .cluster_id import load_cluster_id
 from .deletion import DeletionQueue
 from .events import Observer
 from .files import Files, make_directory_safely
@@ -49,6 +50,7 @@ class LogDirectory:
         self._seams = seams
         self._files = seams.files
         self._observe = seams.observe
+        self._cluster_id: str | None = None
         self.deletions = deletions
         self.positions: Positions
         self.producer_ids: ProducerIds
@@ -295,6 +297,15 @@ class LogDirectory:
 
     def _write_checkpoints(self) -> None:
         self._checkpoints.write(*self._logs.offsets())
+
+    def cluster_id(self) -> str:
+        """The id by which Kafka's clients know what is stored here; made when first asked for.
+
+        Raises OSError when it cannot be read or stored.
+        """
+        if self._cluster_id is None:
+            self._cluster_id = load_cluster_id(self._files, self._path, self._seams.random)
+        return self._cluster_id
 
     def close(self) -> None:
         """Close every log, then leave the marker of a clean stop; does nothing the second time.

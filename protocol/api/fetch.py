@@ -2,12 +2,14 @@
 
 from typing import Final
 
-from ..limits import MAX_APPEND_TIMES, MAX_PARTITIONS, MAX_TOPICS
+from ..limits import MAX_ABORTED_TRANSACTIONS, MAX_APPEND_TIMES, MAX_PARTITIONS, MAX_TOPICS
 from .schema import (
+    INT32,
     Api,
     array,
     boolean,
     error_text,
+    int8,
     int16,
     int32,
     int64,
@@ -16,11 +18,17 @@ from .schema import (
     string,
 )
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""The values of `isolation_level`."""
+
 
 @message
 class FetchPartition:
     partition: int = int32(doc="Partition to read.")
+    current_leader_epoch: int = int32(since=9, default=-1, doc="Not looked at.")
     fetch_offset: int = int64(doc="First offset wanted.")
+    log_start_offset: int = int64(since=5, default=-1, doc="Of a follower; not looked at.")
     partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
 
 
@@ -31,13 +39,31 @@ class FetchTopic:
 
 
 @message
+class ForgottenTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@message
 class FetchRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
     max_wait_ms: int = int32(default=0, doc="How long to wait for `min_bytes`.")
     min_bytes: int = int32(default=0, doc="Answer as soon as this much is readable.")
     max_bytes: int = int32(since=3, default=0x7FFF_FFFF, doc="Most bytes of the response.")
+    isolation_level: int = int8(
+        since=4, default=READ_UNCOMMITTED, doc="0 everything, 1 only what is committed."
+    )
+    session_id: int = int32(since=7, default=0, doc="Session of fetches; there are none but 0.")
+    session_epoch: int = int32(since=7, default=-1, doc="Not looked at.")
     topics: list[FetchTopic] = array(
         FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
+    )
+    forgotten_topics: list[ForgottenTopic] = array(
+        ForgottenTopic,
+        max_items=MAX_TOPICS,
+        since=7,
+        default=(),
+        doc="To be left out of a session from now on; there are none.",
     )
     include_append_times: bool = boolean(
         native=True,
@@ -54,10 +80,28 @@ class AppendTime:
 
 
 @message
+class AbortedTransaction:
+    producer_id: int = int64(doc="Producer of the transaction.")
+    first_offset: int = int64(doc="Its first offset. It ends with the producer's next marker.")
+
+
+@message
 class FetchPartitionResult:
     partition: int = int32(doc="Partition.")
     error_code: int = int16(default=0, doc="0 when it could be read.")
     high_watermark: int = int64(default=-1, doc="First offset not yet readable; -1 on error.")
+    last_stable_offset: int = int64(
+        since=4, default=-1, doc="First offset that may belong to an open transaction."
+    )
+    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
+    aborted_transactions: list[AbortedTransaction] | None = array(
+        AbortedTransaction,
+        max_items=MAX_ABORTED_TRANSACTIONS,
+        nullable=True,
+        since=4,
+        default=None,
+        doc="With `isolation_level` 1, those whose messages are to be skipped.",
+    )
     records: bytes | None = records(
         default=b"",
         doc="Messages. May begin below `fetch_offset` (compressed sets) and end in the "
@@ -83,6 +127,8 @@ class FetchTopicResult:
 @message
 class FetchResponse:
     throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    error_code: int = int16(since=7, default=0, doc="0 unless a session was asked for.")
+    session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
 
 
@@ -90,7 +136,8 @@ FETCH: Final = Api(
     key=1,
     name="fetch",
     min_version=0,
-    max_version=3,
+    max_version=10,
+    native_max_version=4,
     request=FetchRequest,
     response=FetchResponse,
     doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "

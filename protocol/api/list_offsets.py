@@ -3,7 +3,18 @@
 from typing import Final
 
 from ..limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
-from .schema import INT64, Api, array, error_text, int16, int32, int64, message, string
+from .schema import (
+    INT64,
+    Api,
+    array,
+    error_text,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 
 LATEST: Final = -1
 """Target that asks for the end: the offset that the next message will get."""
@@ -22,6 +33,7 @@ BY_APPEND: Final = "append"
 @message
 class ListOffsetsPartition:
     partition: int = int32(doc="Partition to search.")
+    current_leader_epoch: int = int32(since=4, default=-1, doc="Not looked at.")
     timestamp: int = int64(
         doc="Target in ms since the epoch; or -1 the end, -2 the start, -3 the message with the "
         "largest timestamp."
@@ -44,6 +56,9 @@ class ListOffsetsTopic:
 @message
 class ListOffsetsRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
+    isolation_level: int = int8(
+        since=2, default=0, doc="0 everything, 1: the end is that of what is committed."
+    )
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, max_items=MAX_TOPICS)
 
 
@@ -64,6 +79,7 @@ class ListOffsetsPartitionResult:
         doc="Its timestamp, or with `by` = `append` its append time; -1 when none or not asked.",
     )
     offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
+    leader_epoch: int = int32(since=4, default=-1, doc="Always -1.")
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -77,6 +93,7 @@ class ListOffsetsTopicResult:
 
 @message
 class ListOffsetsResponse:
+    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
     topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
 
 
@@ -84,7 +101,8 @@ LIST_OFFSETS: Final = Api(
     key=2,
     name="list-offsets",
     min_version=0,
-    max_version=1,
+    max_version=4,
+    native_max_version=1,
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,
     doc="Find the first message, in offset order, whose timestamp is at or after the target.",

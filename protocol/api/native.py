@@ -17,7 +17,6 @@ import msgpack
 
 from ..errors import NO_ERROR, InvalidRequest
 from ..limits import (
-    LENGTH_BYTES,
     MAX_CLIENT_ID_BYTES,
     MAX_ERROR_TEXT_BYTES,
     MAX_REQUEST_VALUES,
@@ -30,7 +29,8 @@ from .decoding import integer as decode_integer
 from .decoding import nullable_string as decode_nullable_string
 from .encoding import encoder
 from .framing import ProtocolError
-from .packing import Data, Elsewhere, Part, integer, text
+from .joining import joined, joined_if_in_memory
+from .packing import Elsewhere, Part, integer, text
 from .plans import Refused, clip, quoted, reader
 from .schema import INT32, Api
 from .shape import find_fault
@@ -183,23 +183,19 @@ def encode_request(
     parts: list[Part] = [b"\x95", integer(api.key), integer(version), integer(correlation_id)]
     parts.append(text(client_id))
     encoder(api.request, version)(body, parts)
-    return _joined(parts)
+    return joined(parts)
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return _joined(_response(correlation_id, api, version, body))
+    return joined(_response(correlation_id, api, version, body))
 
 
 def encode_answer(
     correlation_id: int, api: Api, version: int, body: object
 ) -> bytes | list[bytes | Elsewhere]:
     """As `encode_response`; in parts when there are record sets that are not in memory."""
-    parts = _response(correlation_id, api, version, body)
-    try:
-        return _joined(parts)
-    except TypeError:
-        return _joined_between(parts)
+    return joined_if_in_memory(_response(correlation_id, api, version, body))
 
 
 def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
@@ -321,30 +317,4 @@ def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
 
 
 def _frame(values: list[Any]) -> bytes:
-    return _joined([msgpack.packb(values)])
-
-
-def _joined(parts: list[Part]) -> bytes:
-    """The frame that consists of `parts`."""
-    return b"".join((_length(parts), *parts))  # type: ignore[arg-type]
-
-
-def _joined_between(parts: list[Part]) -> list[bytes | Elsewhere]:
-    """The same with what is in memory joined, and the rest where it is."""
-    joined: list[bytes | Elsewhere] = []
-    held: list[Data] = [_length(parts)]
-    for part in parts:
-        if isinstance(part, Data):
-            held.append(part)
-            continue
-        if held:
-            joined.append(b"".join(held))
-        joined.append(part)
-        held = []
-    if held:
-        joined.append(b"".join(held))
-    return joined
-
-
-def _length(parts: list[Part]) -> bytes:
-    return sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big")
+    return joined([msgpack.packb(values)])

@@ -8,7 +8,18 @@ asks for.
 from typing import Final
 
 from ..limits import MAX_PARTITIONS, MAX_TOPICS
-from .schema import Api, array, error_text, int16, int32, int64, message, records, string
+from .schema import (
+    Api,
+    array,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable_string,
+    records,
+    string,
+)
 
 
 @message
@@ -25,6 +36,9 @@ class ProduceTopic:
 
 @message
 class ProduceRequest:
+    transactional_id: str | None = nullable_string(
+        since=3, default=None, doc="Transaction of the producer; refused, there are none."
+    )
     acks: int = int16(doc="0 none, 1 in the log, -1 as durable as the topic asks for.")
     timeout_ms: int = int32(default=30_000, doc="How long to wait for `acks` -1.")
     topics: list[ProduceTopic] = array(ProduceTopic, max_items=MAX_TOPICS)
@@ -38,6 +52,7 @@ class ProducePartitionResult:
     log_append_time_ms: int = int64(
         since=2, default=-1, doc="Time stamped on a LogAppendTime topic, else -1."
     )
+    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -59,7 +74,8 @@ PRODUCE: Final = Api(
     key=0,
     name="produce",
     min_version=0,
-    max_version=2,
+    max_version=7,
+    native_max_version=3,
     request=ProduceRequest,
     response=ProduceResponse,
     doc="Append message sets. A set is appended whole or not at all; partitions are independent.",

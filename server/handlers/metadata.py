@@ -13,16 +13,26 @@ from .base import NODE_ID, Call, Services
 
 def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse:
     host, port = call.local_address
-    if request.topics:
+    if _names_topics(request, call):
         # A name given twice is answered once; the order is that of the request.
-        names = dict.fromkeys(topic.name for topic in request.topics)
+        names = dict.fromkeys(topic.name for topic in request.topics or ())
         create = request.allow_auto_topic_creation
         topics = [_named(services, name, create) for name in names]
     else:
         topics = [_describe(entry) for entry in services.directory.topics().values()]
     return MetadataResponse(
-        brokers=[MetadataBroker(node_id=NODE_ID, host=host, port=port)], topics=topics
+        brokers=[MetadataBroker(node_id=NODE_ID, host=host, port=port)],
+        cluster_id=services.directory.cluster_id() if call.kafka else None,
+        controller_id=NODE_ID,
+        topics=topics,
     )
+
+
+def _names_topics(request: MetadataRequest, call: Call) -> bool:
+    """Whether only some topics are asked about, perhaps none."""
+    if call.version == 0:
+        return bool(request.topics)
+    return request.topics is not None
 
 
 def _named(services: Services, name: str, create: bool) -> MetadataTopicResult:

@@ -16,12 +16,18 @@ JOINED = (
     "string, members [member_id string, metadata bytes]"
 )
 COMMITTED = "topics [name string, partitions [partition int32, error_code int16]]"
+LEVEL = "isolation_level int8, "
+LOG_START = "log_start_offset int64, "
+SESSION = "session_id int32, session_epoch int32, "
+FORGOTTEN = ", forgotten_topics [name string, partitions [int32]]"
 GROUPS = (
     "groups [error_code int16, group_id string, group_state string, protocol_type string, "
     "protocol_data string, members [member_id string, client_id string, client_host string, "
     "member_metadata bytes, member_assignment bytes]]"
 )
 THROTTLE = "throttle_time_ms int32"
+CLUSTER = "cluster_id nullable string, "
+OFFLINE = ", offline_replicas [int32]"
 API_RANGES = "[api_key int16, min_version int16, max_version int16]"
 
 # Kafka's layouts, written down from its protocol and not from our declarations.
@@ -32,6 +38,13 @@ KAFKA_LAYOUTS = [
         "acks int16, timeout_ms int32, "
         "topics [name string, partitions [partition int32, records records]]",
         id="P-1-produce",
+    ),
+    pytest.param(
+        0,
+        (3, 4, 5, 6, 7),
+        "transactional_id nullable string, acks int16, timeout_ms int32, "
+        "topics [name string, partitions [partition int32, records records]]",
+        id="produce-3",
     ),
     pytest.param(
         1,
@@ -47,6 +60,22 @@ KAFKA_LAYOUTS = [
         "string, partitions [partition int32, fetch_offset int64, partition_max_bytes int32]]",
         id="F-1-fetch-3",
     ),
+    *(
+        pytest.param(
+            1,
+            versions,
+            f"replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, {level}topics "
+            f"[name string, partitions [partition int32, {epoch}fetch_offset int64, {start}"
+            f"partition_max_bytes int32]]{forgotten}",
+            id=f"fetch-{versions[0]}",
+        )
+        for versions, level, epoch, start, forgotten in (
+            ((4,), LEVEL, "", "", ""),
+            ((5, 6), LEVEL, "", LOG_START, ""),
+            ((7, 8), LEVEL + SESSION, "", LOG_START, FORGOTTEN),
+            ((9, 10), LEVEL + SESSION, "current_leader_epoch int32, ", LOG_START, FORGOTTEN),
+        )
+    ),
     pytest.param(
         2,
         (0,),
@@ -60,7 +89,28 @@ KAFKA_LAYOUTS = [
         "replica_id int32, topics [name string, partitions [partition int32, timestamp int64]]",
         id="L-2-list-offsets-1",
     ),
-    pytest.param(3, (0,), "topics [name string]", id="metadata"),
+    pytest.param(
+        2,
+        (2, 3),
+        "replica_id int32, isolation_level int8, topics [name string, partitions [partition "
+        "int32, timestamp int64]]",
+        id="list-offsets-2",
+    ),
+    pytest.param(
+        2,
+        (4,),
+        "replica_id int32, isolation_level int8, topics [name string, partitions [partition "
+        "int32, current_leader_epoch int32, timestamp int64]]",
+        id="list-offsets-4",
+    ),
+    # Null is for all topics from version 1 on; before, null is no list at all.
+    pytest.param(3, (0, 1, 2, 3), "topics nullable [name string]", id="metadata"),
+    pytest.param(
+        3,
+        (4, 5, 6, 7),
+        "topics nullable [name string], allow_auto_topic_creation boolean",
+        id="metadata-4",
+    ),
     pytest.param(
         8,
         (0,),
@@ -130,7 +180,7 @@ KAFKA_LAYOUTS = [
     pytest.param(15, (0, 1, 2), "groups [string]", id="describe-groups"),
     pytest.param(16, (0, 1, 2), "", id="list-groups"),
     pytest.param(42, (0, 1), "groups_names [string]", id="delete-groups"),
-    pytest.param(18, (0,), "", id="api-versions"),
+    pytest.param(18, (0, 1, 2), "", id="api-versions"),
     pytest.param(
         19,
         (0,),
@@ -175,6 +225,20 @@ KAFKA_RESPONSE_LAYOUTS = [
         id="P-2-produce-2",
     ),
     pytest.param(
+        0,
+        (3, 4),
+        "topics [name string, partitions [partition int32, error_code int16, base_offset int64, "
+        "log_append_time_ms int64]], throttle_time_ms int32",
+        id="produce-3",
+    ),
+    pytest.param(
+        0,
+        (5, 6, 7),
+        "topics [name string, partitions [partition int32, error_code int16, base_offset int64, "
+        "log_append_time_ms int64, log_start_offset int64]], throttle_time_ms int32",
+        id="produce-5",
+    ),
+    pytest.param(
         1,
         (0,),
         "topics [name string, partitions [partition int32, error_code int16, high_watermark "
@@ -187,6 +251,22 @@ KAFKA_RESPONSE_LAYOUTS = [
         "throttle_time_ms int32, topics [name string, partitions [partition int32, error_code "
         "int16, high_watermark int64, records records]]",
         id="F-2-fetch",
+    ),
+    *(
+        pytest.param(
+            1,
+            versions,
+            f"throttle_time_ms int32, {session}topics [name string, partitions [partition int32, "
+            f"error_code int16, high_watermark int64, last_stable_offset int64, {start}"
+            "aborted_transactions nullable [producer_id int64, first_offset int64], records "
+            "records]]",
+            id=f"fetch-{versions[0]}",
+        )
+        for versions, session, start in (
+            ((4,), "", ""),
+            ((5, 6), "", LOG_START),
+            ((7, 8, 9, 10), "error_code int16, session_id int32, ", LOG_START),
+        )
     ),
     pytest.param(
         2,
@@ -203,12 +283,44 @@ KAFKA_RESPONSE_LAYOUTS = [
         id="L-2-list-offsets-1",
     ),
     pytest.param(
+        2,
+        (2, 3),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, error_code int16, "
+        "timestamp int64, offset int64]]",
+        id="list-offsets-2",
+    ),
+    pytest.param(
+        2,
+        (4,),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, error_code int16, "
+        "timestamp int64, offset int64, leader_epoch int32]]",
+        id="list-offsets-4",
+    ),
+    pytest.param(
         3,
         (0,),
         "brokers [node_id int32, host string, port int32], topics [error_code int16, name string, "
         "partitions [error_code int16, partition int32, leader_id int32, replica_nodes [int32], "
         "isr_nodes [int32]]]",
         id="metadata",
+    ),
+    *(
+        pytest.param(
+            3,
+            versions,
+            f"{throttle}brokers [node_id int32, host string, port int32, rack nullable string], "
+            f"{cluster}controller_id int32, topics [error_code int16, name string, is_internal "
+            f"boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
+            f"replica_nodes [int32], isr_nodes [int32]{offline}]]",
+            id=f"metadata-{versions[0]}",
+        )
+        for versions, throttle, cluster, epoch, offline in (
+            ((1,), "", "", "", ""),
+            ((2,), "", CLUSTER, "", ""),
+            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", ""),
+            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", OFFLINE),
+            ((7,), f"{THROTTLE}, ", CLUSTER, "leader_epoch int32, ", OFFLINE),
+        )
     ),
     pytest.param(8, (0, 1, 2), COMMITTED, id="offset-commit"),
     pytest.param(8, (3, 4, 5, 6), f"{THROTTLE}, {COMMITTED}", id="offset-commit-3"),
@@ -277,6 +389,12 @@ KAFKA_RESPONSE_LAYOUTS = [
         id="delete-groups",
     ),
     pytest.param(18, (0,), f"error_code int16, api_keys {API_RANGES}", id="api-versions"),
+    pytest.param(
+        18,
+        (1, 2),
+        f"error_code int16, api_keys {API_RANGES}, {THROTTLE}",
+        id="api-versions-1",
+    ),
     pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
     pytest.param(20, (0,), f"responses {TOPIC_ERRORS}", id="delete-topics"),
     pytest.param(

@@ -31,8 +31,13 @@ def answer(name: str) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=[MetadataTopicResult(name=name)])
 
 
+def first_name(request: MetadataRequest) -> str:
+    assert request.topics is not None
+    return str(request.topics[0].name)
+
+
 async def echo(_: RequestHead, body: MetadataRequest, __: Any) -> MetadataResponse:
-    return answer(body.topics[0].name)
+    return answer(first_name(body))
 
 
 async def silent(*_: Any) -> None:
@@ -76,7 +81,7 @@ async def test_answers_find_their_requests_by_correlation_id(scripted_broker: An
         held.append((head, body))
         if len(held) == 3:
             for earlier, asked in reversed(held):
-                response = answer(asked.topics[0].name)
+                response = answer(first_name(asked))
                 writer.write(encode_response(earlier.correlation_id, METADATA, 0, response))
 
     async with scripted_broker(backwards) as broker:
@@ -87,7 +92,7 @@ async def test_answers_find_their_requests_by_correlation_id(scripted_broker: An
 
 async def test_faults_3_a_response_in_single_bytes(scripted_broker: Any) -> None:
     async def in_pieces(head: RequestHead, body: MetadataRequest, writer: Any) -> None:
-        response = answer(body.topics[0].name)
+        response = answer(first_name(body))
         for byte in encode_response(head.correlation_id, METADATA, 0, response):
             writer.write(bytes([byte]))
             await writer.drain()
@@ -132,9 +137,9 @@ async def test_a_request_that_is_not_answered_times_out(scripted_broker: Any) ->
     late = asyncio.Event()
 
     async def first_one_late(head: RequestHead, body: MetadataRequest, _: Any) -> Any:
-        if body.topics[0].name == "late":
+        if first_name(body) == "late":
             await late.wait()
-        return answer(body.topics[0].name)
+        return answer(first_name(body))
 
     async with scripted_broker(first_one_late) as broker:
         connection = await connect(broker.address, request_timeout_ms=50)
@@ -159,7 +164,7 @@ async def test_who_gives_up_waiting_disturbs_nobody(scripted_broker: Any) -> Non
 
     async def when_told(head: RequestHead, body: MetadataRequest, _: Any) -> Any:
         await go_on.wait()
-        return answer(body.topics[0].name)
+        return answer(first_name(body))
 
     async with scripted_broker(when_told) as broker:
         connection = await connect(broker.address)
@@ -174,7 +179,7 @@ async def test_who_gives_up_waiting_disturbs_nobody(scripted_broker: Any) -> Non
 
 async def test_when_the_connection_dies_every_request_fails(scripted_broker: Any) -> None:
     async def die_at_the_third(head: RequestHead, body: MetadataRequest, writer: Any) -> None:
-        if body.topics[0].name == "c":
+        if first_name(body) == "c":
             writer.transport.abort()
 
     async with scripted_broker(die_at_the_third) as broker:

@@ -1,0 +1,64 @@
+"""Responses of Kafka's encoding that refuse a whole request."""
+
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api import kafka
+from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.kafka_refusals import refusal
+from horolog.protocol.api.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from horolog.protocol.api.metadata import METADATA, MetadataRequest
+from horolog.protocol.api.native import RequestHead
+from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.schema import Api
+from horolog.server.outcomes import first_error
+
+from .conftest import example
+
+KAFKA_APIS = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in APIS.values()
+    for version in api.versions(native=False)
+]
+
+
+def sent(api: Api, version: int, request: Any) -> Any:
+    frame = kafka.encode_refusal(RequestHead(api.key, version, 9, None), api, request, 42, "why")
+    head, raw = kafka.open_response(frame[4:])
+    assert head.correlation_id == 9
+    return kafka.decode_response(api.response, version, raw)
+
+
+@pytest.mark.parametrize(("api", "version"), KAFKA_APIS)
+def test_every_request_can_be_refused(api: Api, version: int) -> None:
+    if api.name == "describe-log-dirs":
+        pytest.skip("its response names directories, which a request does not")
+    assert first_error(refusal(api.response, example(api.request, version), 42, "why")) == 42
+
+
+def test_all_that_was_named_is_refused() -> None:
+    partitions = [ListOffsetsPartition(partition=n, timestamp=-1) for n in (3, 5)]
+    topics = [ListOffsetsTopic(name=name, partitions=partitions) for name in "ab"]
+    response = sent(LIST_OFFSETS, 4, ListOffsetsRequest(topics=topics))
+    assert [
+        (topic.name, result.partition, result.error_code)
+        for topic in response.topics
+        for result in topic.partitions
+    ] == [("a", 3, 42), ("a", 5, 42), ("b", 3, 42), ("b", 5, 42)]
+
+
+@pytest.mark.parametrize("request_", [None, MetadataRequest(topics=None)])
+def test_where_nothing_was_named_the_connection_is_closed(request_: Any) -> None:
+    with pytest.raises(ProtocolError, match="why"):
+        sent(METADATA, 7, request_)
+
+
+def test_a_request_that_does_not_exist_closes_the_connection() -> None:
+    with pytest.raises(ProtocolError, match="why"):
+        kafka.encode_refusal(RequestHead(999, 0, 9, None), None, None, 35, "why")
