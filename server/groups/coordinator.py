@@ -1,0 +1,248 @@
+"""All consumer groups: which there may be, and when something becomes due in one of them.
+
+As a single group, it does no I/O and is told the time. `take_replies` gives what is to be answered
+to requests that wait; `next_deadline` says when `time_passed` is to be called.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from ...protocol.errors import (
+    GroupIdNotFound,
+    HorologError,
+    IllegalGeneration,
+    InvalidSessionTimeout,
+    NonEmptyGroup,
+    PolicyViolation,
+    UnknownMemberId,
+)
+from .group import Group, GroupLimits
+from .member import MEMBER_BYTES, Joining, Member, Outcome, Token
+from .states import State
+
+LEFT_OVER_MAX: Final = 100
+"""So many deadlines that do not count any more are no reason to clear up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorLimits:
+    """What holds for each group, and for all of them together."""
+
+    group: GroupLimits
+    groups_max: int
+    bytes_max: int
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+
+
+class Coordinator:
+    """The groups by name. Their members are known to nobody else, so they go with the process."""
+
+    def __init__(
+        self,
+        limits: CoordinatorLimits,
+        new_member_id: Callable[[Joining], str],
+        *,
+        on_change: Callable[[Group, State], None] = lambda group, before: None,
+        on_lost: Callable[[Group, Member, str], None] = lambda group, member, why: None,
+    ) -> None:
+        """`on_change` and `on_lost` as those of `Group`."""
+        self.groups: dict[str, Group] = {}
+        self._limits = limits
+        self._new_member_id = new_member_id
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._bytes = 0
+        self._replies: list[tuple[Token, Outcome]] = []
+        self._waiting_in: dict[Token, Group] = {}
+        self._due: list[tuple[float, str]] = []
+        """A heap. The entry of a group that is in `_due_at` counts; others are left over."""
+        self._due_at: dict[str, float] = {}
+        self._empty: dict[str, None] = {}
+        """Groups without members, the one that became so first first."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes to keep all groups, about."""
+        return self._bytes
+
+    def take_replies(self) -> list[tuple[Token, Outcome]]:
+        """What is to be answered since the last call."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def join(self, now: float, token: Token, name: str, member_id: str, joining: Joining) -> None:
+        """As `Group.join`; the first member makes the group.
+
+        Raises `InvalidSessionTimeout` and `PolicyViolation` too.
+        """
+        self._check_session(joining)
+        group = self.groups.get(name)
+        member = None if group is None else group.members.get(member_id)
+        if member_id and member is None:
+            raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
+        self._check_bytes(
+            joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes)
+        )
+        if group is None:
+            group = self._create(name)
+        self._waiting_in[token] = group
+        try:
+            with self._step(group, token):
+                group.join(now, token, member_id, joining)
+        except HorologError:
+            if not group.generation and group.state is State.EMPTY:
+                self.delete(name)  # It was made for this.
+            raise
+
+    def sync(
+        self,
+        now: float,
+        token: Token,
+        name: str,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+    ) -> None:
+        """As `Group.sync`."""
+        group = self._of_member(name, member_id)
+        self._check_bytes(sum(map(len, assignments.values())))
+        self._waiting_in[token] = group
+        with self._step(group, token):
+            group.sync(now, token, member_id, generation, assignments)
+
+    def heartbeat(self, now: float, name: str, member_id: str, generation: int) -> None:
+        """As `Group.heartbeat`."""
+        # It only moves a deadline further away, so there is nothing to be arranged.
+        self._of_member(name, member_id).heartbeat(now, member_id, generation)
+
+    def leave(self, now: float, name: str, member_id: str) -> None:
+        """As `Group.leave`."""
+        group = self._of_member(name, member_id)
+        with self._step(group):
+            group.leave(now, member_id)
+
+    def check_commit(self, now: float, name: str, member_id: str, generation: int) -> None:
+        """As `Group.check_commit`; a group that is not known has no members."""
+        group = self.groups.get(name)
+        if group is not None:
+            group.check_commit(now, member_id, generation)
+        elif generation >= 0:
+            raise IllegalGeneration(f"group {name!r} has no members: join it again")
+
+    def gone(self, now: float, token: Token) -> None:
+        """As `Group.gone`."""
+        group = self._waiting_in.pop(token, None)
+        if group is not None:
+            with self._step(group):
+                group.gone(now, token)
+
+    def delete(self, name: str) -> None:
+        """Drop a group without members. Raises `NonEmptyGroup`, `GroupIdNotFound`."""
+        group = self.groups.get(name)
+        if group is None:
+            raise GroupIdNotFound(f"there is no group {name!r}")
+        if group.state is not State.EMPTY:
+            raise NonEmptyGroup(f"group {name!r} has {len(group.members)} members")
+        group.drop()
+        del self.groups[name]
+        del self._empty[name]
+        self._due_at.pop(name, None)
+
+    def next_deadline(self) -> float:
+        """When `time_passed` may have something to do."""
+        while self._due:
+            at, name = self._due[0]
+            if self._due_at.get(name) == at:
+                return at
+            heapq.heappop(self._due)
+        return inf
+
+    def time_passed(self, now: float) -> None:
+        """Do what is due in each group."""
+        while self.next_deadline() <= now:
+            _, name = heapq.heappop(self._due)
+            del self._due_at[name]
+            group = self.groups[name]
+            with self._step(group):
+                group.time_passed(now)
+
+    def _check_session(self, joining: Joining) -> None:
+        timeout_ms = joining.session_timeout_ms
+        low, high = self._limits.session_timeout_min_ms, self._limits.session_timeout_max_ms
+        if not low <= timeout_ms <= high:
+            raise InvalidSessionTimeout(
+                f"the session timeout of {timeout_ms} ms is not within {low} "
+                f"(group.min.session.timeout.ms) to {high} (group.max.session.timeout.ms)"
+            )
+
+    def _check_bytes(self, added: int) -> None:
+        limit = self._limits.bytes_max
+        if added > 0 and self._bytes + added > limit:
+            raise PolicyViolation(
+                f"all groups take {self._bytes} bytes, {added} more would pass the limit of "
+                f"{limit} (max.groups.bytes)"
+            )
+
+    def _of_member(self, name: str, member_id: str) -> Group:
+        group = self.groups.get(name)
+        if group is None:
+            raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
+        return group
+
+    def _create(self, name: str) -> Group:
+        limit = self._limits.groups_max
+        if len(self.groups) >= limit:
+            if not self._empty:
+                raise PolicyViolation(f"there are {limit} groups with members already (max.groups)")
+            self.delete(next(iter(self._empty)))
+        group = self.groups[name] = Group(
+            name,
+            self._limits.group,
+            self._new_member_id,
+            on_change=self._changed,
+            on_lost=self._on_lost,
+        )
+        self._empty[name] = None
+        return group
+
+    def _changed(self, group: Group, before: State) -> None:
+        if group.state is State.EMPTY:
+            self._empty[group.name] = None
+        elif before is State.EMPTY and group.state is State.PREPARING:
+            del self._empty[group.name]
+        self._on_change(group, before)
+
+    @contextmanager
+    def _step(self, group: Group, token: Token | None = None) -> Iterator[None]:
+        """Around each call of a group: keeps the books of all groups."""
+        before = group.size_bytes
+        try:
+            yield
+        except HorologError:
+            self._waiting_in.pop(token, None)
+            raise
+        finally:
+            self._bytes += group.size_bytes - before
+            self._arrange(group)
+
+    def _arrange(self, group: Group) -> None:
+        """Take the replies of `group`, and note when something is due in it next."""
+        for token, outcome in group.replies:
+            self._waiting_in.pop(token, None)
+            self._replies.append((token, outcome))
+        group.replies.clear()
+        if group.state is State.EMPTY:
+            self._due_at.pop(group.name, None)
+            return
+        at = group.next_deadline()
+        if at < self._due_at.get(group.name, inf):
+            self._due_at[group.name] = at
+            heapq.heappush(self._due, (at, group.name))
+            if len(self._due) > LEFT_OVER_MAX + 2 * len(self._due_at):
+                self._due = [(due_at, name) for name, due_at in self._due_at.items()]
+                heapq.heapify(self._due)

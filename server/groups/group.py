@@ -1,0 +1,389 @@
+"""One consumer group: what its members ask for, and what that makes of it.
+
+No I/O and no clock: every call is told the time, in seconds on a monotonic clock, and what is to
+be answered to requests that wait is collected in `replies`. Whoever drives a group takes them from
+there after each call, and calls `time_passed` when `next_deadline` is reached.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from ...protocol.errors import (
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    PolicyViolation,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from .member import Joined, Joining, Member, Outcome, Refused, Synced, Token
+from .roster import Roster
+from .states import RULES, Rejoin, State, Sync
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """How large a group may be, and how long its first members wait for others."""
+
+    members_max: int
+    bytes_max: int
+    initial_delay_ms: int
+
+
+class Group:
+    """The state of one group."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: GroupLimits,
+        new_member_id: Callable[[Joining], str],
+        *,
+        on_change: Callable[["Group", State], None] = lambda group, before: None,
+        on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
+    ) -> None:
+        """`on_change` is told of every transition, `on_lost` why a member is one no more."""
+        self.name = name
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol = ""
+        """As chosen for this generation."""
+        self.leader: str | None = None
+        self.members = Roster()
+        self.replies: list[tuple[Token, Outcome]] = []
+        self._limits = limits
+        self._new_member_id = new_member_id
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._phase_ends_at = inf
+        """When members are lost that have not joined (while preparing) or synced (after it)."""
+        self._delay_left_ms: int | None = None
+        """How much longer the first members may be made to wait for others; `None` otherwise."""
+        self._newcomers = False
+        """Whether somebody came since that delay was last looked at."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes to keep the group, about."""
+        return self.members.size_bytes
+
+    # What members ask for.
+
+    def join(self, now: float, token: Token, member_id: str, joining: Joining) -> None:
+        """Take in a new member (no id), or one that joins again; `token` gets `Joined`.
+
+        Raises `UnknownMemberId`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
+        `PolicyViolation`; then nothing has changed.
+        """
+        known = self._known(member_id) if member_id or self.state is State.DEAD else None
+        self._check_protocols(joining, known)
+        self._check_room(joining, known)
+        if known is None:
+            self._take_in(now, token, joining)
+            return
+        rejoin = RULES[self.state].rejoin
+        changed = known.joining.protocols != joining.protocols
+        self.members.renew(known, joining)
+        known.heard(now)
+        again = rejoin is Rejoin.ANSWERED or (
+            rejoin is Rejoin.LEADER_REBALANCES and member_id != self.leader
+        )
+        if again and not changed:
+            self.replies.append((token, self._joined(known)))
+            return
+        self._wait_to_join(known, token)
+        self._rebalance(now)
+
+    def sync(
+        self,
+        now: float,
+        token: Token,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+    ) -> None:
+        """`token` gets `Synced`; the leader's sync brings everybody's assignment.
+
+        Raises `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`, `PolicyViolation`.
+        """
+        member = self._in_generation(member_id, generation)
+        member.heard(now)
+        match RULES[self.state].sync:
+            case Sync.ANSWERED:
+                self._answer_sync(now, member, token)
+            case Sync.WAITS if member_id == self.leader:
+                self._assign(now, member, token, assignments)
+            case Sync.WAITS:
+                self._refuse_sync(member)
+                member.sync_token = token
+            case refusal:
+                raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
+
+    def heartbeat(self, now: float, member_id: str, generation: int) -> None:
+        """A sign of life.
+
+        Raises `UnknownMemberId`, `IllegalGeneration`; `RebalanceInProgress` when the member is to
+        join again.
+        """
+        member = self._in_generation(member_id, generation)
+        member.heard(now)
+        refusal = RULES[self.state].heartbeat
+        if refusal is not None:
+            raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
+
+    def leave(self, now: float, member_id: str) -> None:
+        """Drop a member that says goodbye. Raises `UnknownMemberId`."""
+        self._remove(now, [self._known(member_id)], "left")
+
+    def check_commit(self, now: float, member_id: str, generation: int) -> None:
+        """Whether this member may commit positions; one that may is heard of by it.
+
+        Who is no member (`generation` below 0) may while the group has none. Raises
+        `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`.
+        """
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        member = self._in_generation(member_id, generation)
+        refusal = RULES[self.state].commit
+        if refusal is not None:
+            raise refusal(f"group {self.name!r} is in state {self.state}: sync first")
+        member.heard(now)
+
+    # What happens by itself.
+
+    def gone(self, now: float, token: Token) -> None:
+        """Nobody waits for the answer to `token` any more: its connection is closed.
+
+        A member that was never told its id can never come back, so it is dropped at once instead of
+        holding up every rebalance until its session is over. Others may join again.
+        """
+        for member in list(self.members.values()):
+            if member.join_token is token and not member.told:
+                member.join_token = None
+                self._remove(now, [member], "disconnected while joining")
+
+    def next_deadline(self) -> float:
+        """When `time_passed` has something to do, at the earliest."""
+        sessions = (each.expires_at for each in self.members.values() if not each.waits)
+        return min(self._phase_ends_at, min(sessions, default=inf))
+
+    def time_passed(self, now: float) -> None:
+        """Drop the members that were silent for too long; end what has waited for long enough."""
+        silent = [
+            each for each in self.members.values() if not each.waits and each.expires_at <= now
+        ]
+        if silent:
+            self._remove(now, silent, "session timed out")
+        if self._phase_ends_at > now:
+            return
+        if self.state is State.PREPARING:
+            self._joining_is_over(now)
+        else:
+            self._phase_ends_at = inf
+            late = [
+                each
+                for each in self.members.values()
+                if not each.synced and each.sync_token is None
+            ]
+            self._remove(now, late, "did not sync in time")
+
+    def drop(self) -> None:
+        """End a group that has no members."""
+        self._go_to(State.DEAD)
+
+    # Steps.
+
+    def _known(self, member_id: str) -> Member:
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
+        return member
+
+    def _in_generation(self, member_id: str, generation: int) -> Member:
+        member = self._known(member_id)
+        if generation != self.generation:
+            raise IllegalGeneration(
+                f"group {self.name!r} is in generation {self.generation}, not in {generation}"
+            )
+        return member
+
+    def _check_protocols(self, joining: Joining, known: Member | None) -> None:
+        if not joining.protocol_type or not joining.protocols:
+            raise InconsistentGroupProtocol("a member has to have a protocol type and protocols")
+        common = self.members.common_protocols(but=known)
+        if not common:
+            return  # There is nobody else.
+        if joining.protocol_type != self.protocol_type:
+            raise InconsistentGroupProtocol(
+                f"group {self.name!r} has protocol type {self.protocol_type!r}, "
+                f"not {joining.protocol_type[:80]!r}"
+            )
+        if common.isdisjoint(each.name for each in joining.protocols):
+            raise InconsistentGroupProtocol(
+                f"the members of group {self.name!r} can all use {sorted(common)}; "
+                "this one offers none of these"
+            )
+
+    def _check_room(self, joining: Joining, known: Member | None) -> None:
+        limits = self._limits
+        if known is None and len(self.members) >= limits.members_max:
+            raise GroupMaxSizeReached(
+                f"group {self.name!r} has {len(self.members)} members; the limit is "
+                f"{limits.members_max} (group.max.size)"
+            )
+        candidate = Member(known.member_id if known else self.name, joining)
+        size = self.size_bytes + candidate.size_bytes - (known.size_bytes if known else 0)
+        self._check_size(size)
+
+    def _check_size(self, size_bytes: int) -> None:
+        limit = self._limits.bytes_max
+        if size_bytes > limit:
+            raise PolicyViolation(
+                f"group {self.name!r} would take {size_bytes} bytes; the limit is {limit} "
+                "(group.max.bytes)"
+            )
+
+    def _take_in(self, now: float, token: Token, joining: Joining) -> None:
+        member = Member(self._new_member_id(joining), joining, join_token=token)
+        member.heard(now)
+        self.members.add(member)
+        self._newcomers = True
+        if len(self.members) == 1:
+            self.leader = member.member_id
+        self.protocol_type = joining.protocol_type
+        self._rebalance(now)
+
+    def _wait_to_join(self, member: Member, token: Token) -> None:
+        if member.join_token is not None:
+            why = "another request of the same member to join took its place"
+            self.replies.append((member.join_token, Refused(RebalanceInProgress, why)))
+        member.join_token = token
+        self.protocol_type = member.joining.protocol_type
+
+    def _rebalance(self, now: float) -> None:
+        """Have everybody join again, unless that is under way; see whether all have."""
+        if self.state is not State.PREPARING:
+            for member in self.members.values():
+                self._refuse_sync(member)
+                member.synced = False
+            self._begin_to_prepare(now)
+            self._go_to(State.PREPARING)
+        self._complete_if_all_joined(now)
+
+    def _begin_to_prepare(self, now: float) -> None:
+        longest_ms = self._rebalance_timeout_ms()
+        delay_ms = min(self._limits.initial_delay_ms, longest_ms)
+        if self.state is State.EMPTY and delay_ms > 0:
+            self._delay_left_ms = longest_ms - delay_ms
+            self._newcomers = False
+            self._phase_ends_at = now + delay_ms / 1000
+        else:
+            self._phase_ends_at = now + longest_ms / 1000
+
+    def _rebalance_timeout_ms(self) -> int:
+        timeouts = (each.joining.rebalance_timeout_ms for each in self.members.values())
+        return max(timeouts, default=0)
+
+    def _joining_is_over(self, now: float) -> None:
+        left_ms = self._delay_left_ms
+        if left_ms and self._newcomers:
+            # Others are on their way: wait for them as well, all together no longer than a
+            # rebalance may take.
+            self._newcomers = False
+            delay_ms = min(self._limits.initial_delay_ms, left_ms)
+            self._delay_left_ms = left_ms - delay_ms
+            self._phase_ends_at = now + delay_ms / 1000
+            return
+        self._delay_left_ms = None
+        late = [each for each in self.members.values() if each.join_token is None]
+        if late:
+            self._remove(now, late, "did not join in time")
+        else:
+            self._complete(now)
+
+    def _complete_if_all_joined(self, now: float) -> None:
+        if self._delay_left_ms is not None and self.members:
+            return
+        if all(each.join_token is not None for each in self.members.values()):
+            self._complete(now)
+
+    def _complete(self, now: float) -> None:
+        """Begin a new generation with those who joined: everybody who is left."""
+        self._delay_left_ms = None
+        self.generation += 1
+        if not self.members:
+            self.leader = None
+            self.protocol = ""
+            self._phase_ends_at = inf
+            self._go_to(State.EMPTY)
+            return
+        first = self.members.get(self.leader or "") or next(iter(self.members.values()))
+        self.leader = first.member_id
+        self.protocol = self.members.choose_protocol(first)
+        self._phase_ends_at = now + self._rebalance_timeout_ms() / 1000
+        self._go_to(State.COMPLETING)
+        for member in self.members.values():
+            token, member.join_token = member.join_token, None
+            self.members.assign(member, b"")
+            member.told = True
+            member.heard(now)
+            assert token is not None, "only who joined is in a new generation"
+            self.replies.append((token, self._joined(member)))
+
+    def _joined(self, member: Member) -> Joined:
+        assert self.leader is not None
+        members = []
+        if member.member_id == self.leader:
+            members = [
+                (each.member_id, each.metadata(self.protocol)) for each in self.members.values()
+            ]
+        return Joined(member.member_id, self.generation, self.protocol, self.leader, members)
+
+    def _assign(
+        self, now: float, leader: Member, token: Token, assignments: Mapping[str, bytes]
+    ) -> None:
+        # What they had was cleared when the generation began.
+        added = sum(len(assignments.get(member_id, b"")) for member_id in self.members)
+        self._check_size(self.size_bytes + added)
+        self._refuse_sync(leader)
+        leader.sync_token = token
+        for member in self.members.values():
+            self.members.assign(member, assignments.get(member.member_id, b""))
+        self._go_to(State.STABLE)
+        for member in self.members.values():
+            if member.sync_token is not None:
+                waiting, member.sync_token = member.sync_token, None
+                self._answer_sync(now, member, waiting)
+
+    def _answer_sync(self, now: float, member: Member, token: Token) -> None:
+        member.synced = True
+        member.heard(now)
+        self.replies.append((token, Synced(member.assignment)))
+        if all(each.synced for each in self.members.values()):
+            self._phase_ends_at = inf
+
+    def _refuse_sync(self, member: Member) -> None:
+        if member.sync_token is not None:
+            why = "the group is rebalanced: join it again"
+            self.replies.append((member.sync_token, Refused(RebalanceInProgress, why)))
+            member.sync_token = None
+
+    def _remove(self, now: float, members: list[Member], why: str) -> None:
+        """Drop `members`, answer what they wait for, and share out their work among the rest."""
+        for member in members:
+            for token in (member.join_token, member.sync_token):
+                if token is not None:
+                    self.replies.append((token, Refused(UnknownMemberId, f"the member {why}")))
+            self.members.remove(member)
+            if self.leader == member.member_id:
+                self.leader = next(iter(self.members), None)
+            self._on_lost(self, member, why)
+        if members:
+            self._rebalance(now)
+
+    def _go_to(self, state: State) -> None:
+        assert state in RULES[self.state].next, f"{self.state} -> {state}"
+        before, self.state = self.state, state
+        self._on_change(self, before)

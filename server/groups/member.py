@@ -1,0 +1,108 @@
+"""One member of a consumer group, and what it is told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .states import Refusal
+
+Token = object
+"""Stands for one request that waits for its answer."""
+
+MEMBER_BYTES: Final = 1_000
+"""What a member takes beside its texts and bytes, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A way to share out the work that a member offers."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """What a member brings when it joins."""
+
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    """The one it likes best first."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes to keep it, about."""
+        texts = len(self.client_id) + len(self.client_host)
+        return texts + sum(len(each.name) + len(each.metadata) for each in self.protocols)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Answer to a join: the member is in this generation."""
+
+    member_id: str
+    generation: int
+    protocol: str
+    leader: str
+    members: Sequence[tuple[str, bytes]]
+    """Ids and metadata of all members, for the leader; empty for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Answer to a sync: the member's share of the work."""
+
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Answer to a join or a sync that has waited in vain."""
+
+    error: Refusal
+    why: str
+
+
+Outcome = Joined | Synced | Refused
+
+
+@dataclass(slots=True)
+class Member:
+    """A member as its group sees it. Times are seconds on a monotonic clock."""
+
+    member_id: str
+    joining: Joining
+    expires_at: float = 0.0
+    """When it is lost unless it is heard of; does not count while a request of its waits."""
+    join_token: Token | None = None
+    sync_token: Token | None = None
+    assignment: bytes = b""
+    synced: bool = False
+    """Whether it got its assignment of this generation."""
+    told: bool = False
+    """Whether a join of its was answered, so that it may know its id."""
+
+    @property
+    def waits(self) -> bool:
+        return self.join_token is not None or self.sync_token is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes to keep it, about."""
+        own = MEMBER_BYTES + len(self.member_id) + len(self.assignment)
+        return own + self.joining.size_bytes
+
+    def heard(self, now: float) -> None:
+        """It gave a sign of life."""
+        self.expires_at = now + self.joining.session_timeout_ms / 1000
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it brought for `protocol`; empty when it does not offer it."""
+        for each in self.joining.protocols:
+            if each.name == protocol:
+                return each.metadata
+        return b""

@@ -1,0 +1,91 @@
+"""The members of a group with what they have in common, kept up to date as they come and go."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, ValuesView
+
+from .member import Joining, Member
+
+
+class Roster:
+    """Members by id, in the order in which they came.
+
+    A member's `joining` and `assignment` are changed here and nowhere else. So neither how much
+    they take nor which protocols all of them offer has to be counted anew for each of a thousand
+    members that join at a time.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._offers: Counter[str] = Counter()
+        self.size_bytes = 0
+        """What it takes to keep them all, about."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def values(self) -> ValuesView[Member]:
+        return self._members.values()
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self._members, "member ids are made anew"
+        self._members[member.member_id] = member
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        del self._members[member.member_id]
+        self._count(member, -1)
+
+    def renew(self, member: Member, joining: Joining) -> None:
+        """The member joined again, perhaps with other things than before."""
+        self._count(member, -1)
+        member.joining = joining
+        self._count(member, 1)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self.size_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def common_protocols(self, but: Member | None = None) -> set[str]:
+        """What all members, or all of them `but` one, offer; empty when there are none."""
+        others = len(self._members) - (but is not None)
+        own = _names(but) if but is not None else set()
+        return {
+            name
+            for name, number in self._offers.items()
+            if others and number - (name in own) == others
+        }
+
+    def choose_protocol(self, first: Member) -> str:
+        """Of the protocols that all offer, the one that most of them like best.
+
+        Between equals it is the one that `first` prefers. There must be a common one.
+        """
+        common = self.common_protocols()
+        assert common, "a member without a protocol in common is not let in"
+        votes = Counter(_best(member, common) for member in self._members.values())
+        order = [each.name for each in first.joining.protocols if each.name in common]
+        return max(order, key=lambda name: votes[name])
+
+    def _count(self, member: Member, number: int) -> None:
+        self.size_bytes += number * member.size_bytes
+        for name in _names(member):
+            self._offers[name] += number
+            if not self._offers[name]:
+                del self._offers[name]
+
+
+def _names(member: Member) -> set[str]:
+    return {each.name for each in member.joining.protocols}
+
+
+def _best(member: Member, common: Iterable[str]) -> str:
+    return next(each.name for each in member.joining.protocols if each.name in common)
