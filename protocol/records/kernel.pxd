@@ -66,4 +66,5 @@ cdef Walk _walk(
     long long largest_ms, long long magic, long long segment_offset, long long segment_position,
 )
 
+@cython.locals(bucket="int", number="int")
 cdef int _bucket(long long latency_ms)

@@ -46,15 +46,9 @@ _HEAD: Final = Struct(">qiIBBqii")
 and, where the key is null or empty, value length."""
 _HEAD_BYTES: Final = 34
 _OVERHEAD: Final = ENTRY_OVERHEAD
-_SIZE: Final = SIZE_AT
-_CRC: Final = CRC_AT
-_MAGIC: Final = MAGIC_AT
-_TIME: Final = TIMESTAMP_AT
-_V0_KEY_AT: Final = 18
-_V1_KEY_AT: Final = 26
-_LENGTH_BYTES: Final = 4
-_V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
-_V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
+_SIZE, _CRC, _MAGIC, _TIME = SIZE_AT, CRC_AT, MAGIC_AT, TIMESTAMP_AT
+_V0_KEY_AT, _V1_KEY_AT, _LENGTH_BYTES = 18, 26, 4
+_V0_OVERHEAD, _V1_OVERHEAD = MESSAGE_OVERHEAD[0], MESSAGE_OVERHEAD[1]
 _CODEC_MASK: Final = CODEC_MASK
 _HIGHEST_CODEC: Final = int(max(Codec))
 _APPEND_TIME: Final = LOG_APPEND_TIME_BIT
@@ -427,15 +421,15 @@ def _walk(
     if now_ms >= 0:
         timed = count - untimed
         counts[bucket] += timed - before_run
-        found.latency = LatencyCounts(untimed=count)
         if timed and min_ms > _NO_TIME:
             latency_ms = max(now_ms - min_ms, 0)
-            found.latency = LatencyCounts(counts, skewed, untimed, 0, latency_ms)
             # In C sums of timestamps may wrap round, which the difference makes good.
             sum_ms = now_ms * timed - sum_ms
-            found.latency.sum_ms = sum_ms
+            found.latency = LatencyCounts(counts, skewed, untimed, sum_ms, latency_ms)
             if latency_ms > _LARGEST_INT64 // timed:
                 found.latency.sum_ms = exact_sum_ms(view, start, position, now_ms)
+        else:
+            found.latency = LatencyCounts(untimed=count)
     return found
 
 
@@ -444,6 +438,6 @@ def _bucket(latency_ms: int) -> int:
     if not cython.compiled:
         return bisect_left(_BOUNDS, latency_ms)
     bucket = 0
-    while bucket < _BUCKETS - 1 and latency_ms > _BOUNDS[bucket]:
-        bucket += 1
+    for number in range(_BUCKETS - 1):
+        bucket += latency_ms > _BOUNDS[number]
     return bucket
