@@ -225,6 +225,11 @@ class Log(AppendableLog):
         self._sealed = True
         return self.begin_flush()
 
+    def abandon(self) -> None:
+        """Close without syncing anything: the files are about to be deleted."""
+        self._closed = True
+        self._list.release_all()
+
     def close(self) -> None:
         """Bring everything to its closed form and sync it. Raises `OSError`, `StorageError`."""
         try:

@@ -15,7 +15,6 @@ from ..config.broker import BrokerSettings
 from ..config.topic import TopicSettings
 from ..protocol.errors import (
     StorageError,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from .checkpoints import Checkpoints
@@ -27,12 +26,12 @@ from .files import Files, make_directory_safely
 from .lock import DirectoryLock
 from .log import Log
 from .log_table import LogTable, Partition
-from .names import folder_name
 from .open_files import OpenFiles
 from .positions import Positions
 from .producer_ids import ProducerIds
 from .seams import Seams
-from .startup import Startup, rename_deleted
+from .startup import Startup
+from .topic_changes import TopicChanges
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
 
@@ -58,6 +57,7 @@ class LogDirectory:
         self._checkpoints: Checkpoints
         self._registry: TopicRegistry
         self._logs: LogTable
+        self._changes: TopicChanges
 
     @classmethod
     def open(
@@ -108,6 +108,14 @@ class LogDirectory:
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
         self._logs = LogTable(
             self._seams, self._path, self._registry, self._note_gaps, self._note_cut
+        )
+        self._changes = TopicChanges(
+            self._seams,
+            self._path,
+            self._registry,
+            self._logs,
+            self._checkpoints,
+            self.positions,
         )
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
@@ -179,60 +187,32 @@ class LogDirectory:
         """
         return self._registry.settings(name)
 
+    @property
+    def changes(self) -> TopicChanges:
+        """Changes of topics, for who carries them out in steps."""
+        return self._changes
+
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
         """Make a topic; on stable storage when this returns.
 
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
         `PolicyViolation` for one topic too many, `StorageError`.
         """
-        entry = self._registry.check_new(name, partitions, overrides)
-        made: list[Path] = []
-        try:
-            if any(topic == name for topic, _ in self._checkpoints.partitions()):
-                # Offsets of a deleted topic of this name must not become the new one's.
-                self._write_checkpoints()
-            self._make_folders(entry, made)
-            self._registry.put(entry)
-        except OSError as error:
-            for path in made:
-                with suppress(OSError):
-                    self._files.remove_directory(path)
-            raise StorageError(f"topic {name!r} cannot be made: {error}") from error
-        for partition in range(partitions):
-            self._logs.add((name, partition), clean=True)
-        self._observe("topic_created", topic=name, partitions=partitions)
-        return entry
+        return self._changes.at_once(self._changes.create(name, partitions, overrides))
 
-    def _make_folders(self, entry: TopicEntry, made: list[Path]) -> None:
-        paths = [
-            self._path / folder_name(entry.name, partition) for partition in range(entry.partitions)
-        ]
-        for path in paths:
-            if self._files.exists(path) and self._files.names(path):
-                raise TopicAlreadyExists(
-                    f"there is a folder {path} with files in it; a restart adopts it as a topic"
-                )
-        for path in paths:
-            made.append(path)
-            self._files.make_directory(path)
-        self._files.sync_directory(self._path)
+    def create_partitions(self, name: str, partitions: int) -> TopicEntry:
+        """Raise the number of a topic's partitions; on stable storage when this returns.
+
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
+        """
+        return self._changes.at_once(self._changes.raise_partitions(name, partitions))
 
     def alter_topic(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
         """Replace the settings of a topic; its logs go by them from now on.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
         """
-        entry = self._registry.get(name)
-        altered = replace(entry, overrides=self._registry.check_settings(overrides))
-        try:
-            self._registry.put(altered)
-        except OSError as error:
-            raise StorageError(f"topic {name!r} cannot be altered: {error}") from error
-        settings = self._registry.settings(name)
-        for partition in range(altered.partitions):
-            self._logs.set_settings((name, partition), settings)
-        self._observe("topic_altered", topic=name, overrides=dict(altered.overrides))
-        return altered
+        return self._changes.at_once(self._changes.alter(name, overrides))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with all its messages and the positions in it.
@@ -241,29 +221,19 @@ class LogDirectory:
         `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` when the disk
         does not let it be finished: then the next start, or another call, does.
         """
-        entry = replace(self._registry.find_any(name), deleting=True)
-        delay_ms = self._registry.delete_delay_ms(entry)
-        try:
-            self._registry.put(entry)
-            for partition in range(entry.partitions):
-                self._logs.forget((name, partition))
-            renamed = rename_deleted(self._files, self._path, entry, self._seams.random)
-            self.deletions.add(renamed, delay_ms)
-            self._write_checkpoints()
-            self.positions.forget_topic(name)
-            self._registry.drop(name)
-        except OSError as error:
-            raise StorageError(f"topic {name!r} cannot be deleted: {error}") from error
-        self._observe("topic_deleted", topic=name, partitions=entry.partitions)
+        self._changes.at_once(self._changes.delete(name, lambda: None))
 
     def _note_gaps(self, log: Log) -> None:
         """Remember that a log took bytes from elsewhere, before it does."""
+        self._changes.settle()
         entry = self._registry.get(log.topic)
         if not entry.gaps:
+            entries = self._registry.with_entry(replace(entry, gaps=True))
             try:
-                self._registry.put(replace(entry, gaps=True))
+                self._registry.write(entries)
             except OSError as error:
                 raise StorageError(f"the topics file cannot be written: {error}") from error
+            self._registry.adopt(entries)
 
     def _note_cut(self, _: Log) -> None:
         """Remember the lowered recovery point of a log, before its end is cut off."""
@@ -315,6 +285,7 @@ class LogDirectory:
         """
         if self._lock is None:
             return
+        self._changes.settle()
         failed = self._logs.close()
         self.positions.close()
         self._seams.open_files.close()

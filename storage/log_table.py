@@ -173,9 +173,7 @@ class LogTable:
         """Let go of a partition whose files are about to be deleted."""
         log = self._logs.pop(key, None)
         if log is not None:
-            # How well its files could be closed does not matter any more.
-            with suppress(OSError, HorologError):
-                log.close()
+            log.abandon()
         self._failures.pop(key, None)
         self._retry_at.pop(key, None)
         self._unclean.discard(key)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -93,18 +94,7 @@ class TopicRegistry:
         if name in self._entries:
             being_deleted = " and is being deleted" if self._entries[name].deleting else ""
             raise TopicAlreadyExists(f"topic {name!r} exists{being_deleted}")
-        present = sum(entry.partitions for entry in self._entries.values())
-        limit = self._settings.max_partitions
-        if not 1 <= partitions <= limit - present:
-            raise InvalidPartitions(
-                f"topic {name!r} cannot have {partitions} partitions; it may have 1 to "
-                f"{limit - present} (max.partitions is {limit}, and {present} exist)"
-            )
-        if len(folder_name(name, partitions - 1)) > MAX_FILE_NAME:
-            raise InvalidPartitions(
-                f"topic {name!r} cannot have {partitions} partitions: the names of their folders "
-                f"would pass {MAX_FILE_NAME} bytes"
-            )
+        self._check_partitions(name, partitions)
         if len(self._entries) >= self._settings.max_topics:
             raise PolicyViolation(
                 f"topic {name!r} would be one too many: there are {len(self._entries)}, and "
@@ -114,23 +104,50 @@ class TopicRegistry:
             name=name, partitions=partitions, overrides=self.check_settings(overrides)
         )
 
-    def put(self, entry: TopicEntry) -> None:
-        """Write an entry that is new or has changed; one that is being deleted becomes invisible.
+    def check_raise(self, name: str, partitions: int) -> TopicEntry:
+        """The entry of a visible topic as it is with more partitions. Writes nothing.
 
-        Raises `OSError`, and leaves everything as it was.
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`.
         """
-        self._write(self._entries | {entry.name: entry})
-        if entry.deleting:
-            self._visible.pop(entry.name, None)
-            self._topic_settings.pop(entry.name, None)
-        else:
-            self._show(entry)
+        entry = self.get(name)
+        if partitions <= entry.partitions:
+            raise InvalidPartitions(
+                f"topic {name!r} has {entry.partitions} partitions, so it cannot be given "
+                f"{partitions}; their number can only grow"
+            )
+        self._check_partitions(name, partitions, entry.partitions)
+        return replace(entry, partitions=partitions)
 
-    def drop(self, name: str) -> None:
-        """Remove an entry that is being deleted. Raises `OSError`."""
-        self._write({other: entry for other, entry in self._entries.items() if other != name})
+    def _check_partitions(self, name: str, partitions: int, own: int = 0) -> None:
+        """Raise `InvalidPartitions` unless a topic that has `own` may have `partitions`."""
+        present = sum(entry.partitions for entry in self._entries.values())
+        limit = self._settings.max_partitions
+        most = limit - present + own
+        if not 1 <= partitions <= most:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions; it may have 1 to "
+                f"{most} (max.partitions is {limit}, and {present} exist)"
+            )
+        if len(folder_name(name, partitions - 1)) > MAX_FILE_NAME:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions: the names of their folders "
+                f"would pass {MAX_FILE_NAME} bytes"
+            )
 
-    def _write(self, entries: dict[str, TopicEntry]) -> None:
+    def with_entry(self, entry: TopicEntry) -> dict[str, TopicEntry]:
+        """All entries with one that is new or has changed, for `write` and `adopt`."""
+        return self._entries | {entry.name: entry}
+
+    def without(self, name: str) -> dict[str, TopicEntry]:
+        """All entries but one, for `write` and `adopt`."""
+        return {other: entry for other, entry in self._entries.items() if other != name}
+
+    def write(self, entries: Mapping[str, TopicEntry]) -> None:
+        """Bring `entries` to stable storage in place of the present ones.
+
+        May run in a thread of its own, while nothing else is written. Raises `OSError`, and leaves
+        everything as it was.
+        """
         try:
             write_topics(self._files, self._path, entries)
         except OSError:
@@ -139,7 +156,17 @@ class TopicRegistry:
             with suppress(OSError):
                 write_topics(self._files, self._path, self._entries)
             raise
-        self._entries = entries
+
+    def adopt(self, entries: Mapping[str, TopicEntry]) -> None:
+        """Go by `entries`, which have been written; what is being deleted becomes invisible."""
+        before, self._entries = self._entries, dict(entries)
+        for name in before.keys() | self._entries.keys():
+            entry = self._entries.get(name)
+            if entry is None or entry.deleting:
+                self._visible.pop(name, None)
+                self._topic_settings.pop(name, None)
+            elif entry is not before.get(name):
+                self._show(entry)
 
     def _show(self, entry: TopicEntry) -> None:
         self._visible[entry.name] = entry

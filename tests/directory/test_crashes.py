@@ -55,6 +55,8 @@ def live_through(data: DataDirectory, done: list[str]) -> None:
     directory.create_topic("old", 1, {"retention.ms": "88"})
     done.append("created again")
     data.append("old", 9)
+    directory.create_partitions("kept", 3)
+    done.append("raised")
     data.close()
     done.append("closed")
 
@@ -66,6 +68,7 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
     assert data.times("kept") in ([1, 2], [1, 2, 3])
     if "appended" in done:
         assert data.times("kept") == [1, 2, 3]
+    assert topics["kept"].partitions in ((3,) if "raised" in done else (1, 3))
     if "new" in topics:
         assert (topics["new"].partitions, dict(topics["new"].overrides)) == (
             2,

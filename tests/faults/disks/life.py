@@ -114,6 +114,15 @@ class Life:
             self.data.directory.create_topic(name, partitions, texts)
         self.written |= {(name, partition): {} for partition in range(partitions)}
 
+    def create_partitions(self, name: str, partitions: int) -> None:
+        entry = self.data.directory.topics()[name]
+        new = [(name, partition) for partition in range(entry.partitions, partitions)]
+        for key in new:
+            self._now.logs.setdefault(key, LogPromise())
+        with self._changing(name, TopicState(partitions, dict(entry.overrides))):
+            self.data.directory.create_partitions(name, partitions)
+        self.written |= {key: {} for key in new}
+
     def alter(self, name: str, overrides: Mapping[str, str]) -> None:
         partitions = sum(topic == name for topic, _ in self.data.directory.partitions())
         with self._changing(name, TopicState(partitions, dict(overrides))):

@@ -36,7 +36,6 @@ CAUGHT_BY = {
     "flush.FlushWork._sync_index: sync *.timeindex": "rolls",
     "flush.FlushWork.run: sync *.log": "torn_sets",
     "flush.FlushWork.run: sync_directory": "torn_sets",
-    "log_directory.LogDirectory._make_folders: sync_directory": "positions",
     "log_directory.LogDirectory.open > files.make_directory_safely: sync_directory": "torn_sets",
     "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention",
     "positions.Positions._compact > files.replace_file: sync positions.tmp": "compaction",
@@ -44,6 +43,7 @@ CAUGHT_BY = {
     "positions.Positions._open_or_create > files.replace_file: sync positions.tmp": "positions",
     "positions.Positions._open_or_create > files.replace_file: sync_directory": "positions",
     "positions.Positions._write: sync positions": "positions",
+    "topic_changes.TopicChanges._make_folders: sync_directory": "positions",
     "topics.write_topics > files.replace_file: sync topics.json.tmp": "positions",
     "topics.write_topics > files.replace_file: sync_directory": "torn_sets",
 }

@@ -75,6 +75,7 @@ def topics(life: Life) -> None:
     life.delete("b")
     life.create("b", 1, retention_ms=4)
     life.append("b", 20)
+    life.create_partitions("b", 3)
     life.delete("a")
     life.flush("b")
     life.remove_deleted()

@@ -1,0 +1,160 @@
+"""Making, altering and deleting topics: on disk, in the topics file, and in memory, in that order.
+
+Folders are made before the topics file names them, and renamed before it forgets them, so that a
+start can tell an unfinished creation from an unfinished deletion.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ..protocol.errors import StorageError, TopicAlreadyExists
+from .checkpoints import Checkpoints
+from .log_table import LogTable
+from .names import folder_name
+from .positions import Positions
+from .seams import Seams
+from .startup import rename_deleted
+from .steps import Change, Steps
+from .topic_registry import TopicRegistry
+from .topics import TopicEntry
+
+T = TypeVar("T")
+
+
+class TopicChanges:
+    """The topics of a data directory as they are changed: one change at a time."""
+
+    def __init__(
+        self,
+        seams: Seams,
+        directory: Path,
+        registry: TopicRegistry,
+        logs: LogTable,
+        checkpoints: Checkpoints,
+        positions: Positions,
+    ) -> None:
+        self._seams = seams
+        self._files = seams.files
+        self._path = directory
+        self._registry = registry
+        self._logs = logs
+        self._checkpoints = checkpoints
+        self._positions = positions
+        self._under_way: Change[TopicEntry] | None = None
+
+    def begin(self, steps: Steps[TopicEntry]) -> Change[TopicEntry]:
+        """Begin a change, after finishing the one that is under way."""
+        self.settle()
+        self._under_way = Change(steps)
+        return self._under_way
+
+    def at_once(self, steps: Steps[TopicEntry]) -> TopicEntry:
+        """Carry a change out here and now; returns, or raises, what it does."""
+        change = self.begin(steps)
+        self.settle()
+        return change.result()
+
+    def settle(self) -> None:
+        """Finish the change that is under way, if there is one."""
+        if self._under_way is not None:
+            self._under_way.finish()
+            self._under_way = None
+
+    def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
+        """As `LogDirectory.create_topic`."""
+        entry = self._registry.check_new(name, partitions, overrides)
+        yield from self._add(entry, range(partitions), f"topic {name!r} cannot be made")
+        self._seams.observe("topic_created", topic=name, partitions=partitions)
+        return entry
+
+    def raise_partitions(self, name: str, partitions: int) -> Steps[TopicEntry]:
+        """As `LogDirectory.create_partitions`."""
+        entry = self._registry.check_raise(name, partitions)
+        new = range(self._registry.get(name).partitions, partitions)
+        yield from self._add(entry, new, f"topic {name!r} cannot be given more partitions")
+        self._seams.observe("partitions_created", topic=name, partitions=partitions)
+        return entry
+
+    def _add(self, entry: TopicEntry, new: Sequence[int], what: str) -> Steps[None]:
+        """Make the partitions `new` of `entry`, then let it be seen."""
+        made: list[Path] = []
+        entries = self._registry.with_entry(entry)
+
+        def work() -> None:
+            if any((entry.name, number) in self._checkpoints.partitions() for number in new):
+                # Offsets of a deleted topic of this name must not become the new one's.
+                self._checkpoints.write(*self._logs.offsets())
+            self._make_folders(entry.name, new, made)
+            self._registry.write(entries)
+
+        try:
+            yield work
+        except OSError as error:
+            yield partial(self._remove_folders, made)
+            raise StorageError(f"{what}: {error}") from error
+        self._registry.adopt(entries)
+        for partition in new:
+            self._logs.add((entry.name, partition), clean=True)
+
+    def _make_folders(self, name: str, partitions: Sequence[int], made: list[Path]) -> None:
+        paths = [self._path / folder_name(name, partition) for partition in partitions]
+        for path in paths:
+            if self._files.exists(path) and self._files.names(path):
+                raise TopicAlreadyExists(
+                    f"there is a folder {path} with files in it; a restart adopts it as a topic"
+                )
+        for path in paths:
+            made.append(path)
+            self._files.make_directory(path)
+        self._files.sync_directory(self._path)
+
+    def _remove_folders(self, made: Sequence[Path]) -> None:
+        for path in made:
+            with suppress(OSError):
+                self._files.remove_directory(path)
+
+    def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
+        """As `LogDirectory.alter_topic`."""
+        checked = self._registry.check_settings(overrides)
+        altered = replace(self._registry.get(name), overrides=checked)
+        entries = self._registry.with_entry(altered)
+        try:
+            yield partial(self._registry.write, entries)
+        except OSError as error:
+            raise StorageError(f"topic {name!r} cannot be altered: {error}") from error
+        self._registry.adopt(entries)
+        settings = self._registry.settings(name)
+        for partition in range(altered.partitions):
+            self._logs.set_settings((name, partition), settings)
+        self._seams.observe("topic_altered", topic=name, overrides=dict(altered.overrides))
+        return altered
+
+    def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
+        """As `LogDirectory.delete_topic`; `gone` is called as soon as nobody finds it any more."""
+        entry = replace(self._registry.find_any(name), deleting=True)
+        delay_ms = self._registry.delete_delay_ms(entry)
+        entries = self._registry.with_entry(entry)
+        try:
+            yield partial(self._registry.write, entries)
+            self._registry.adopt(entries)
+            for partition in range(entry.partitions):
+                self._logs.forget((name, partition))
+            gone()
+            yield partial(self._take_away, entry, delay_ms)
+            entries = self._registry.without(name)
+            yield partial(self._registry.write, entries)
+        except OSError as error:
+            raise StorageError(f"topic {name!r} cannot be deleted: {error}") from error
+        self._registry.adopt(entries)
+        self._seams.observe("topic_deleted", topic=name, partitions=entry.partitions)
+        return entry
+
+    def _take_away(self, entry: TopicEntry, delay_ms: int) -> None:
+        renamed = rename_deleted(self._files, self._path, entry, self._seams.random)
+        self._seams.deletions.add(renamed, delay_ms)
+        self._checkpoints.write(*self._logs.offsets())
+        self._positions.forget_topic(entry.name)

@@ -1,0 +1,146 @@
+"""Changes in steps: carried out in a thread, finished by somebody else, failing on the way."""
+
+import threading
+
+import pytest
+
+from horolog.protocol.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from horolog.storage.steps import Change, Steps
+from horolog.testing.directories import DataDirectory
+
+
+class Traced:
+    """A change of two works that writes down what is done, and where."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.done: list[tuple[str, int]] = []
+        self.failing = failing
+
+    def _do(self, what: str) -> None:
+        self.done.append((what, threading.get_ident()))
+        if what == self.failing:
+            raise OSError(what)
+
+    def steps(self) -> Steps[str]:
+        self._do("begin")
+        yield lambda: self._do("first")
+        self._do("between")
+        try:
+            yield lambda: self._do("second")
+        except OSError:
+            yield lambda: self._do("undone")
+            raise
+        self._do("end")
+        return "made"
+
+    def names(self) -> list[str]:
+        return [what for what, _ in self.done]
+
+
+def in_thread(change: Change[str], step: int) -> None:
+    thread = threading.Thread(target=change.run, args=(step,))
+    thread.start()
+    thread.join()
+
+
+def test_work_is_done_elsewhere_and_the_rest_here() -> None:
+    traced = Traced()
+    change = Change(traced.steps())
+    while not change.done:
+        step = change.step
+        in_thread(change, step)
+        change.advance(step)
+    assert change.result() == "made"
+    assert traced.names() == ["begin", "first", "between", "second", "end"]
+    here = threading.get_ident()
+    assert [thread == here for _, thread in traced.done] == [True, False, True, False, True]
+
+
+def test_somebody_else_may_finish_it() -> None:
+    """The one who began it finds every step done, and does none twice."""
+    traced = Traced()
+    change = Change(traced.steps())
+    step = change.step
+    in_thread(change, step)
+    change.finish()
+    change.run(step)
+    change.advance(step)
+    assert change.result() == "made"
+    assert traced.names() == ["begin", "first", "between", "second", "end"]
+
+
+def test_finishing_waits_for_the_work_in_the_thread() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def steps() -> Steps[int]:
+        def work() -> None:
+            entered.set()
+            leave.wait(30)
+
+        yield work
+        assert leave.is_set()
+        return 1
+
+    change = Change(steps())
+    thread = threading.Thread(target=change.run, args=(change.step,))
+    thread.start()
+    assert entered.wait(30)
+    threading.Timer(0.01, leave.set).start()
+    change.finish()
+    assert change.result() == 1
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("failing", "names"),
+    [
+        ("begin", ["begin"]),
+        ("first", ["begin", "first"]),
+        ("second", ["begin", "first", "between", "second", "undone"]),
+        ("end", ["begin", "first", "between", "second", "end"]),
+    ],
+)
+def test_a_failure_is_the_changes_own(failing: str, names: list[str]) -> None:
+    traced = Traced(failing)
+    change = Change(traced.steps())
+    change.finish()
+    with pytest.raises(OSError, match=failing):
+        change.result()
+    assert traced.names() == names
+
+
+def test_a_change_of_topics_begins_when_the_one_before_is_over(data: DataDirectory) -> None:
+    changes = data.open().changes
+    first = changes.begin(changes.create("a", 1, {}))
+    assert "a" not in data.directory.topics()
+    second = changes.begin(changes.create("a", 2, {}))
+    assert first.result().partitions == 1
+    second.finish()
+    with pytest.raises(TopicAlreadyExists):
+        second.result()
+    deletion = changes.begin(changes.delete("a", lambda: None))
+    data.directory.create_topic("a", 3, {})
+    deletion.result()
+    assert data.directory.topics()["a"].partitions == 3
+    data.close()
+
+
+def test_a_deleted_topic_is_gone_before_its_files_are_touched(data: DataDirectory) -> None:
+    directory = data.open()
+    directory.create_topic("a", 1, {})
+    data.append("a", 1)
+    told: list[bool] = []
+    changes = directory.changes
+    deletion = changes.begin(changes.delete("a", lambda: told.append("a" in directory.topics())))
+    assert data.times("a") == [1]
+    step = deletion.step
+    deletion.run(step)
+    deletion.advance(step)
+    assert told == [False]
+    with pytest.raises(UnknownTopicOrPartition):
+        directory.log("a", 0)
+    assert "a-0" in data.names()
+    data.restart()
+    assert not data.directory.topics()
+    assert not [name for name in data.names() if name.startswith("a-")]
+    data.close()
