@@ -71,6 +71,10 @@ class OffsetMetadataTooLarge(HorologError, code=12, name="OFFSET_METADATA_TOO_LA
     """The text stored beside a position is above the limit."""
 
 
+class NotCoordinator(HorologError, code=16, name="NOT_COORDINATOR", retriable=True):
+    """This broker does not look after the group now, because it stops; ask again who does."""
+
+
 class InvalidTopic(HorologError, code=17, name="INVALID_TOPIC_EXCEPTION"):
     """The topic name is not allowed, or the topic is internal."""
 

@@ -3,7 +3,8 @@
 0   body length, uint32 big-endian
 4   CRC-32 of the body, uint32 big-endian
 8   body, msgpack: [kind, name, entries]
-    kind "commit":       entries [topic, partition, offset, timestamp, commit time, metadata]
+    kind "commit":       entries [topic, partition, offset, timestamp, commit time, metadata],
+                         which go on with [retention, used] where it is not kept for ever
     kind "forget":       no entries; drops all positions of the name
     kind "forget-topic": no entries; `name` is a topic, dropped from under every name
 """
@@ -22,6 +23,12 @@ FORGET: Final = "forget"
 FORGET_TOPIC: Final = "forget-topic"
 
 _FRAME = Struct(">II")
+KEPT: Final = -1
+"""Retention of a position that never expires."""
+
+BROKERS: Final = 0
+"""Retention of a position that lives as long as the broker's settings say."""
+
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 
@@ -38,6 +45,10 @@ class Position:
     commit_time_ms: int
     metadata: str
     """The consumer's own text; its length is checked by the caller."""
+    retention_ms: int = KEPT
+    """How long it is to live once nobody uses its name: in ms, `KEPT`, or `BROKERS`."""
+    used_ms: int = -1
+    """When its name was last seen in use after this commit; -1 when it was not."""
 
 
 class Change(NamedTuple):
@@ -50,7 +61,7 @@ class Change(NamedTuple):
 
 def encode_change(change: Change) -> bytes:
     """One record."""
-    entries = [astuple(entry) for entry in change.entries]
+    entries = [astuple(entry)[: 6 if entry.retention_ms == KEPT else 8] for entry in change.entries]
     body: bytes = msgpack.packb([change.kind, change.name, entries])
     return _FRAME.pack(len(body), crc32(body)) + body
 
@@ -88,10 +99,19 @@ def _decode(body: bytes) -> Change | None:
 
 
 def _position(
-    topic: Any, partition: Any, offset: Any, timestamp_ms: Any, commit_time_ms: Any, metadata: Any
+    topic: Any,
+    partition: Any,
+    offset: Any,
+    timestamp_ms: Any,
+    commit_time_ms: Any,
+    metadata: Any,
+    retention_ms: Any = KEPT,
+    used_ms: Any = -1,
 ) -> Position:
     texts = isinstance(topic, str) and isinstance(metadata, str)
-    numbers = all(type(n) is int for n in (partition, offset, timestamp_ms, commit_time_ms))
-    if not texts or not numbers:
+    numbers = (partition, offset, timestamp_ms, commit_time_ms, retention_ms, used_ms)
+    if not texts or not all(type(number) is int for number in numbers):
         raise TypeError("not a position")
-    return Position(topic, partition, offset, timestamp_ms, commit_time_ms, metadata)
+    return Position(
+        topic, partition, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms
+    )

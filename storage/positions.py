@@ -10,6 +10,7 @@ import heapq
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +24,21 @@ from .position_records import (
     FORGET,
     FORGET_TOPIC,
     HEADER,
+    KEPT,
     Change,
     Position,
     encode_change,
     good_records,
 )
 
-__all__ = ["MAX_NAME_BYTES", "MAX_POSITIONS", "POSITIONS_FILE", "Position", "Positions"]
+__all__ = [
+    "MAX_NAME_BYTES",
+    "MAX_POSITIONS",
+    "POSITIONS_FILE",
+    "Position",
+    "Positions",
+    "check_name",
+]
 
 POSITIONS_FILE: Final = "positions"
 
@@ -106,13 +115,46 @@ class Positions:
         """How many positions there are."""
         return self._count
 
+    def has(self, name: str) -> bool:
+        """Whether there is a position under `name`."""
+        return name in self._names
+
+    def expires_ms(self, name: str, retention_ms: int) -> int | None:
+        """When everything under `name` has outlived its use: none of it was committed, and nobody
+        was seen to use the name, for as long as it is to live. `None` for what is kept for ever.
+
+        `retention_ms` is for the positions that go by the broker's settings.
+        """
+        held = list(self._names.get(name, {}).values())
+        if not held or any(position.retention_ms == KEPT for position in held):
+            return None
+        used_ms = max(max(position.commit_time_ms, position.used_ms) for position in held)
+        return used_ms + max(position.retention_ms or retention_ms for position in held)
+
+    def last_used_ms(self, name: str) -> int:
+        """The last commit under `name`, or when it was seen in use after that; -1 for none."""
+        held = list(self._names.get(name, {}).values())
+        return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
+
+    def used(self, name: str, at_ms: int) -> None:
+        """Note that somebody uses `name`; durable on return. Raises `StorageError`.
+
+        That is of interest only where something may expire, and nothing else happens elsewhere.
+        """
+        with self._lock:
+            held = self._names.get(name, {}).values()
+            expiring = next((each for each in held if each.retention_ms != KEPT), None)
+            if expiring is not None:
+                # One is enough: they expire together.
+                self._write(Change(COMMIT, name, (replace(expiring, used_ms=at_ms),)))
+
     def commit(self, name: str, entries: Sequence[Position]) -> None:
         """Store `entries` under `name`, all or none; durable on return.
 
         Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an entry
         that is no position or a full store, `StorageError` when the disk fails.
         """
-        _check_name(name)
+        check_name(name)
         for entry in entries:
             _check_entry(entry)
         if not entries:
@@ -295,7 +337,8 @@ class Positions:
         return done
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raises `InvalidGroupId` for a name that is empty or too long."""
     size = len(name.encode())
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidGroupId(

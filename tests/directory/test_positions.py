@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import InvalidGroupId, InvalidRequest, StorageError
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
+from horolog.storage.position_records import BROKERS
 from horolog.storage.positions import MAX_NAME_BYTES, MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
@@ -353,3 +354,43 @@ def test_a_failed_compaction_loses_nothing(
     positions.close()
     assert files.open_count == 0
     assert state(Positions(SystemFiles(), tmp_path, ignore_events)) == expected
+
+
+def expiring(
+    offset: int, committed_ms: int, retention_ms: int = BROKERS, partition: int = 0
+) -> Position:
+    return Position("a", partition, offset, -1, committed_ms, "", retention_ms)
+
+
+def test_positions_that_expire(tmp_path: Path, files: SystemFiles) -> None:
+    positions = Positions(files, tmp_path, ignore_events)
+    positions.commit("group", [expiring(1, 1000), expiring(2, 1500, partition=1)])
+    positions.commit("own", [expiring(1, 1000, 70), expiring(1, 1000, 60, partition=1)])
+    positions.commit("both", [expiring(1, 1000), position(5, partition=1)])
+    for store in (positions, Positions(files, tmp_path, ignore_events)):
+        assert store.expires_ms("group", 100) == 1600, "all of a name expire together"
+        assert store.expires_ms("own", 100) == 1070
+        assert store.expires_ms("both", 100) is None
+        assert store.expires_ms("nobody", 100) is None
+        assert store.has("group")
+        assert not store.has("nobody")
+        store.close()
+
+
+def test_a_name_in_use_lives_on(tmp_path: Path, files: SystemFiles) -> None:
+    positions = Positions(files, tmp_path, ignore_events)
+    positions.commit("group", [expiring(1, 1000)])
+    positions.commit("job", [position(5)])
+    before = files.size(tmp_path / "positions")
+    positions.used("job", 9000)
+    positions.used("nobody", 9000)
+    assert files.size(tmp_path / "positions") == before
+    positions.used("group", 9000)
+    for store in (positions, Positions(files, tmp_path, ignore_events)):
+        assert store.expires_ms("group", 100) == 9100
+        assert store.last_used_ms("group") == 9000
+        assert store.last_used_ms("nobody") == -1
+        held = store.get("group", "a", 0)
+        assert held is not None
+        assert (held.offset, held.commit_time_ms) == (1, 1000)
+        store.close()
