@@ -358,6 +358,7 @@ class Broker:
             figures=self.figures,
             observe=self.observe,
             answer=self.dispatcher.answer,
+            answer_together=self.dispatcher.answer_together,
             in_thread=self.services.work.in_reading_thread,
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)

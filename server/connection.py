@@ -12,7 +12,7 @@ request or an unread answer may take.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -67,6 +67,10 @@ class Host(Protocol):
     ) -> Iterable[Answer]:
         """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
         taken. Raises `ProtocolError` or `CloseConnection`."""
+        ...
+
+    def heard(self, connection: "Connection", size_bytes: int) -> None:
+        """Requests came, of so many bytes: have the connection go on soon."""
         ...
 
     def closed(self, connection: "Connection") -> None:
@@ -132,7 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._frame_deadline.stop()
             self.held_since = self._loop.time()
-        self._work()
+            self._host.heard(self, sum(map(len, frames)))
+        else:
+            self._work()
 
     def eof_received(self) -> bool:
         """The client sends no more, and is probably gone; what it asked for is still answered."""
@@ -190,28 +196,60 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.abort()
 
-    def _work(self) -> None:
-        """Handle frames and write answers as far as the limits allow."""
+    def to_be_answered(self) -> tuple[deque[bytes | bytearray], int]:
+        """The frames that wait, and how many of them may be taken now."""
+        if not self._may_work() or self._stuck:
+            return self._frames, 0
+        most = self._limits.max_requests_in_flight - self._answers.waiting
+        return self._frames, min(most, REQUESTS_IN_A_TURN)
+
+    def go_on(self, answers: Sequence[Answer]) -> None:
+        """Take the answers to the first frames, and go on with the others."""
+        queue = self._answers
+        for answer in answers:
+            queue.add(answer)
+        nothing_to_do = (
+            not self._frames
+            and not queue.has_come
+            and queue.waiting < self._limits.max_requests_in_flight
+            and not self._reader.unfinished
+            and not self._ending
+        )
+        if not nothing_to_do:
+            self._work(len(answers))
+
+    def failed(self, error: Exception) -> None:
+        """A bug. Half-handled requests leave no connection to go on with."""
+        self._host.observe("connection_failed", peer=self.peer, error=error)
+        self._drop("failed", "the broker met something unexpected")
+
+    def _may_work(self) -> bool:
         if self._working or self._transport is None or self._transport.is_closing():
-            return
-        if not self._host.held_memory.has_room(self._work):
+            return False
+        return self._host.held_memory.has_room(self._work)
+
+    def _work(self, taken: int = 0) -> None:
+        """Handle frames and write answers as far as the limits allow.
+
+        So many requests were `taken` in this turn already.
+        """
+        if not self._may_work():
             return
         self._working = True
         try:
             if self._answers or self._sender:
                 self._write()
-            left = max(len(self._frames) - REQUESTS_IN_A_TURN, 0)
-            while len(self._frames) > left and not self._stuck:
-                self._handle_frames(left)
-                self._write()
-            if self._frames and not self._stuck:
-                self._loop.call_soon(self._work)
+            if self._frames:
+                left = max(len(self._frames) - (REQUESTS_IN_A_TURN - taken), 0)
+                while len(self._frames) > left and not self._stuck:
+                    self._handle_frames(left)
+                    self._write()
+                if self._frames and not self._stuck:
+                    self._loop.call_soon(self._work)
         except (FileChanged, OSError) as error:
             self._drop("file", f"an answer could not be sent to its end: {error}")
         except Exception as error:
-            # A bug. Half-handled requests leave no connection to go on with.
-            self._host.observe("connection_failed", peer=self.peer, error=error)
-            self._drop("failed", "the broker met something unexpected")
+            self.failed(error)
         else:
             self._after_work()
         finally:
@@ -255,6 +293,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._sender.send()
                 if self._sender:
                     return
+            if not self._answers.has_come:
+                return
             answers = self._answers.take(self._limits.buffer_bytes)
             if not answers:
                 return
@@ -262,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.held_since = self._loop.time()
             size = sum(map(len, answers))
             self._host.figures.sent_bytes += size
-            if any(isinstance(answer, AnswerInParts) for answer in answers):
+            if AnswerInParts in map(type, answers):
                 self._send_from_files(answers)
             elif size <= JOINED_BYTES:
                 self._transport.write(b"".join(answers))  # type: ignore[arg-type]
@@ -278,9 +318,13 @@ class Connection(asyncio.BufferedProtocol):
         for answer in answers:
             self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
 
+    @property
+    def _ending(self) -> bool:
+        return self._finishing or self._broken is not None
+
     def _after_work(self) -> None:
         assert self._transport is not None
-        ending = self._finishing or self._broken is not None
+        ending = self._ending
         if ending:
             self._answers.hurry()
             if not self._frames and not self._answers and not self._sender:

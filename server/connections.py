@@ -9,6 +9,7 @@ from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
 from .figures import Figures, count
 from .file_sending import InThread
+from .gathering import Gathering, TogetherAnswerer
 from .held_memory import HeldMemory
 from .sending import Answer
 
@@ -28,12 +29,14 @@ class Connections:
         figures: Figures,
         observe: Observer,
         answer: Answerer,
+        answer_together: TogetherAnswerer,
         in_thread: InThread,
     ) -> None:
         self._loop = loop
         self._capacity = capacity
         self._answer = answer
         self._observe = observe
+        self._gathering = Gathering(loop.call_soon, answer_together)
         self._open: dict[Connection, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -73,6 +76,9 @@ class Connections:
         self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
     ) -> Iterable[Answer]:
         return self._answer(frames, most, local_address)
+
+    def heard(self, connection: Connection, size_bytes: int) -> None:
+        self._gathering.heard(connection, size_bytes)
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""

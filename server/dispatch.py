@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS
@@ -12,15 +12,13 @@ from ..protocol.api.produce import PRODUCE, ProduceRequest
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
+from .gathering import GATHERED_BYTES
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
-from .repeated_produce import RepeatedProduces
+from .repeated_produce import Frames, RepeatedProduces
 from .sending import Answer, AnswerInParts, Deferred
-
-GATHERED_BYTES: Final = 512 << 10
-"""Requests are answered together until they have so many bytes: what a read brings, about."""
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -84,6 +82,11 @@ class Dispatcher:
                 if opened:
                     return self._answer_alike(APIS[key], opened)
         return (self.answer_one(frames.popleft(), local_address),)
+
+    def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> list[list[Answer]]:
+        """Take requests off the frames of several connections whose answers cost a fraction when
+        they are made together; of each connection the first ones, up to so many."""
+        return self._repeated.answer_all(sources, GATHERED_BYTES)
 
     def _open_alike(
         self, api: Api, frames: deque[bytes | bytearray], most: int

@@ -12,9 +12,9 @@ Partition = tuple[str, int]
 
 
 class _Parked:
-    """One waiting request."""
+    """One waiting request, or several that wait for the same."""
 
-    __slots__ = ("named_partitions", "partitions", "ready", "satisfied", "timer")
+    __slots__ = ("named_partitions", "partitions", "ready", "requests", "satisfied", "timer")
 
     def __init__(
         self,
@@ -22,11 +22,13 @@ class _Parked:
         satisfied: Callable[[Partition], bool],
         ready: asyncio.Future[None],
         named_partitions: int,
+        requests: int,
     ) -> None:
         self.partitions = tuple(dict.fromkeys(partitions))
         self.satisfied = satisfied
         self.ready = ready
         self.named_partitions = named_partitions
+        self.requests = requests
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -45,16 +47,17 @@ class ParkingLot:
         self._capacity = capacity
         self._partitions_max = partitions_max
         self._named_partitions = 0
+        self._requests = 0
         self._parked: dict[_Parked, None] = {}
         self._by_partition: dict[Partition, dict[_Parked, None]] = {}
         self._advanced: dict[Partition, None] = {}
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return self._requests
 
     def has_room(self, named_partitions: int) -> bool:
         """Whether one more request may wait, one that names so many partitions."""
-        if self._capacity is not None and len(self._parked) >= self._capacity:
+        if self._capacity is not None and self._requests >= self._capacity:
             return False
         after = self._named_partitions + named_partitions
         return self._partitions_max is None or after <= self._partitions_max
@@ -66,15 +69,19 @@ class ParkingLot:
         wait_ms: int,
         *,
         named_partitions: int = 0,
+        requests: int = 1,
     ) -> asyncio.Future[None]:
         """A future that is done when `satisfied` says so of a partition that advanced, or after
         `wait_ms`. Cancelling it takes the request out of the lot.
 
-        `named_partitions` is how many the request names, the same one again included.
+        `named_partitions` is how many the request names, the same one again included; `requests`
+        is how many requests this is for.
         """
-        parked = _Parked(partitions, satisfied, self._loop.create_future(), named_partitions)
+        ready = self._loop.create_future()
+        parked = _Parked(partitions, satisfied, ready, named_partitions, requests)
         self._parked[parked] = None
         self._named_partitions += named_partitions
+        self._requests += requests
         for partition in parked.partitions:
             self._by_partition.setdefault(partition, {})[parked] = None
         parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, self._release, parked)
@@ -96,6 +103,7 @@ class ParkingLot:
             return
         del self._parked[parked]
         self._named_partitions -= parked.named_partitions
+        self._requests -= parked.requests
         for partition in parked.partitions:
             of_partition = self._by_partition[partition]
             del of_partition[parked]

@@ -1,27 +1,31 @@
 """Produce requests that repeat one before them, answered in a fraction of its time.
 
 What is asked for is the same every time, so that all there is to do is to take the record sets and
-to make the answers. Requests that name one partition and ask for `acks` 1 are learned; whatever
-else comes is left to the handler.
+to make the answers. Requests that name one partition and want an answer are learned; whatever else
+comes is left to the handler.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from ..protocol.api import native
 from ..protocol.api.produce import PRODUCE, ProduceRequest, ProduceResponse
 from ..protocol.api.produce_forms import ProduceForm, split
-from .handlers.base import Services
-from .handlers.produce import IN_THE_LOG, append_alone
+from .handlers.base import Later, Services
+from .handlers.produce import DURABLE, IN_THE_LOG, append_alone
 from .outcomes import NO_ERROR_NAME, error_name, first_error
 from .parking import Partition
-from .sending import Answer
+from .sending import Answer, Deferred, SharedWait
 
 _FORMS_MAX: Final = 256
 """Producers and partitions that are known at a time; one more begins anew."""
 
 _Found = tuple[ProduceForm, int, memoryview]
+
+Frames = deque[bytes | bytearray]
 
 
 class RepeatedProduces:
@@ -34,13 +38,13 @@ class RepeatedProduces:
 
     def learn(self, head: native.RequestHead, request: ProduceRequest) -> None:
         """Know requests like this one from now on."""
-        if request.acks != IN_THE_LOG or len(request.topics) != 1:
+        if request.acks not in (IN_THE_LOG, DURABLE) or len(request.topics) != 1:
             return
         (topic,) = request.topics
         if len(topic.partitions) != 1:
             return
         named = topic.name, topic.partitions[0].partition
-        key = *named, head.version, head.client_id, request.timeout_ms
+        key = *named, head.version, head.client_id, request.acks, request.timeout_ms
         if key in self._learned:
             return  # it comes in another form
         if len(self._learned) >= _FORMS_MAX:
@@ -50,34 +54,52 @@ class RepeatedProduces:
         form = ProduceForm(head, request)
         self._forms[form.around] = form
 
-    def answer(self, frames: deque[bytes | bytearray], most: int, most_bytes: int) -> list[Answer]:
+    def answer(self, frames: Frames, most: int, most_bytes: int) -> Sequence[Answer]:
         """Take the requests that are known off the front of `frames` and answer them.
 
         At most so many, and none once they have `most_bytes`.
         """
+        (answers,) = self.answer_all(((frames, most),), most_bytes)
+        return answers
+
+    def answer_all(
+        self, sources: Sequence[tuple[Frames, int]], most_bytes: int
+    ) -> list[list[Answer]]:
+        """As `answer`, for several connections, each with its own frames and how many of them may
+        be taken: what they bring for one partition is appended at once."""
         began = self._services.work.time()
         found: list[_Found] = []
+        ends = []
         by_partition: dict[Partition, list[int]] = {}
-        size = 0
-        for frame in frames:
-            parts = split(frame)
-            form = None if parts is None else self._forms.get(parts[0])
-            if parts is None or form is None or len(found) >= most or size >= most_bytes:
-                break
-            by_partition.setdefault((form.topic, form.partition), []).append(len(found))
-            found.append((form, parts[1], parts[2]))
-            size += len(frame)
-        for _ in found:
-            frames.popleft()
+        for frames, most in sources:
+            begin, size = len(found), 0
+            for frame in frames:
+                if len(found) - begin >= most or size >= most_bytes:
+                    break
+                parts = split(frame)
+                form = None if parts is None else self._forms.get(parts[0])
+                if parts is None or form is None:
+                    break
+                alike = by_partition.setdefault((form.topic, form.partition), [])
+                if alike and not form.asks_as(found[alike[0]][0]):
+                    break  # To be appended behind those, in order.
+                alike.append(len(found))
+                found.append((form, parts[1], parts[2]))
+                size += len(frame)
+            for _ in range(len(found) - begin):
+                frames.popleft()
+            ends.append(len(found))
         answers: list[Answer] = [None] * len(found)
         for partition, places in by_partition.items():
             of_partition = [found[place] for place in places]
             made = self._answers(partition, of_partition, began)
             for place, answer in zip(places, made, strict=True):
                 answers[place] = answer
-        return answers
+        return [answers[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
-    def _answers(self, partition: Partition, found: Sequence[_Found], began: float) -> list[bytes]:
+    def _answers(
+        self, partition: Partition, found: Sequence[_Found], began: float
+    ) -> Sequence[Answer]:
         """The answers to what was sent to one partition, whatever happens."""
         services = self._services
         try:
@@ -87,29 +109,73 @@ class RepeatedProduces:
             self._count(error_name(code), began, len(found))
             return [native.encode_error(number, code, message) for _, number, _ in found]
 
-    def _append(self, partition: Partition, found: Sequence[_Found], began: float) -> list[bytes]:
-        services = self._services
-        appended = append_alone(services, partition, [records for _, _, records in found])
-        if isinstance(appended, list):
+    def _append(
+        self, partition: Partition, found: Sequence[_Found], began: float
+    ) -> Sequence[Answer]:
+        form = found[0][0]
+        record_sets = [records for _, _, records in found]
+        outcome = append_alone(self._services, partition, record_sets, form.acks, form.timeout_ms)
+        if isinstance(outcome, list):
             return [
                 self._answer(form, correlation_id, response, began)
-                for (form, correlation_id, _), response in zip(found, appended, strict=True)
+                for (form, correlation_id, _), response in zip(found, outcome, strict=True)
             ]
-        form = found[0][0]
+        appended, response = outcome
         make = form.answers(appended.append_time_ms)
-        answers = []
+        answers: list[bytes] = []
         for (of, correlation_id, _), first_offset in zip(
             found, appended.first_offsets, strict=True
         ):
             if of is not form:
                 form, make = of, of.answers(appended.append_time_ms)
             answers.append(make(correlation_id, first_offset))
+        if isinstance(response, Later):
+            return self._answers_later(response, found, appended.first_offsets, answers, began)
         self._count(NO_ERROR_NAME, began, len(found))
         return answers
 
+    def _answers_later(
+        self,
+        later: Later,
+        found: Sequence[_Found],
+        first_offsets: Sequence[int],
+        answers: Sequence[bytes],
+        began: float,
+    ) -> list[Answer]:
+        """Answers that are given once the wait is over; others, if it did not end well."""
+        wait = SharedWait()
+        refused: list[ProduceResponse] = []
+
+        def end(_: object) -> None:
+            response = later.make()
+            result = error_name(first_error(response))
+            if result != NO_ERROR_NAME:
+                refused.append(response)
+            self._count(result, began, len(found))
+            wait.end()
+
+        def answer(place: int) -> bytes:
+            if not refused:
+                return answers[place]
+            form, correlation_id, _ = found[place]
+            response = _from(refused[0], first_offsets[place])
+            return native.encode_response(correlation_id, PRODUCE, form.version, response)
+
+        later.ready.add_done_callback(end)
+        return [Deferred(wait, partial(answer, place)) for place in range(len(found))]
+
     def _answer(
-        self, form: ProduceForm, correlation_id: int, response: ProduceResponse, began: float
-    ) -> bytes:
+        self,
+        form: ProduceForm,
+        correlation_id: int,
+        response: ProduceResponse | Later,
+        began: float,
+    ) -> Answer:
+        if isinstance(response, Later):
+            return Deferred(
+                response.ready,
+                lambda: self._answer(form, correlation_id, response.make(), began),
+            )
         self._count(error_name(first_error(response)), began, 1)
         return native.encode_response(correlation_id, PRODUCE, form.version, response)
 
@@ -117,3 +183,11 @@ class RepeatedProduces:
         services = self._services
         seconds = services.work.time() - began
         services.figures.answered(PRODUCE.name, result, seconds, requests)
+
+
+def _from(response: ProduceResponse, first_offset: int) -> ProduceResponse:
+    """A response for one partition with the offset of another's set."""
+    (topic,) = response.topics
+    (result,) = topic.partitions
+    own = replace(result, base_offset=first_offset)
+    return replace(response, topics=[replace(topic, partitions=[own])])

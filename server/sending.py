@@ -11,7 +11,35 @@ from typing import Any
 from ..protocol.api.packing import Elsewhere
 
 
-@dataclass(frozen=True, slots=True)
+class SharedWait:
+    """What answers of several connections wait for. All are told at once when it is over."""
+
+    __slots__ = ("_callbacks", "_over")
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[SharedWait], None]] = []
+        self._over = False
+
+    def add_done_callback(self, callback: Callable[[SharedWait], None]) -> None:
+        self._callbacks.append(callback)
+
+    def done(self) -> bool:
+        return self._over
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        """One of them is not waited for any more. The others are."""
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._over = True
+        for callback in self._callbacks:
+            callback(self)
+
+
+@dataclass(slots=True)
 class Deferred:
     """An answer that is made when `ready` is done and its turn has come, not before.
 
@@ -19,7 +47,7 @@ class Deferred:
     until the client has taken the answers before them.
     """
 
-    ready: asyncio.Future[Any]
+    ready: asyncio.Future[Any] | SharedWait
     make: Callable[[], Answer]
     may_hurry: bool = False
     """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
@@ -76,6 +104,16 @@ class AnswerQueue:
 
     def __bool__(self) -> bool:
         return bool(self._ready or self._waiting)
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the first answer may be written."""
+        if self._ready:
+            return True
+        if not self._waiting:
+            return False
+        head = self._waiting[0]
+        return not isinstance(head, Deferred) or head.ready.done()
 
     def add(self, answer: Answer) -> None:
         """Queue the answer of the next request."""
@@ -142,6 +180,7 @@ class AnswerQueue:
         """Have the answers that could still wait made now."""
         for answer in list(self._waiting):
             if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
+                assert not isinstance(answer.ready, SharedWait)
                 answer.ready.set_result(None)
 
     def cancel(self) -> None:
@@ -154,8 +193,8 @@ class AnswerQueue:
             if isinstance(answer, Deferred):
                 answer.ready.cancel()
 
-    def _done(self, ready: asyncio.Future[Any]) -> None:
-        if not ready.cancelled():
+    def _done(self, ready: asyncio.Future[Any] | SharedWait) -> None:
+        if not isinstance(ready, SharedWait) and not ready.cancelled():
             ready.exception()  # marks it as seen, should the client be gone before it is made
         head = self._waiting[0] if self._waiting else None
         if isinstance(head, Deferred) and head.ready.done():

@@ -42,7 +42,7 @@ class ProduceForm:
 
     __slots__ = (
         *("_before", "_behind", "_behind_time"),
-        *("acks", "around", "partition", "topic", "version"),
+        *("acks", "around", "partition", "timeout_ms", "topic", "version"),
     )
 
     def __init__(self, head: RequestHead, request: ProduceRequest) -> None:
@@ -50,7 +50,7 @@ class ProduceForm:
         (topic,) = request.topics
         (partition,) = topic.partitions
         self.topic, self.partition = topic.name, partition.partition
-        self.acks, self.version = request.acks, head.version
+        self.acks, self.timeout_ms, self.version = request.acks, request.timeout_ms, head.version
         empty = ProducePartition(partition=partition.partition, records=b"")
         again = ProduceRequest(
             acks=request.acks,
@@ -61,6 +61,10 @@ class ProduceForm:
         begin = LENGTH_BYTES + _CORRELATION_AT + 1
         self.around: Around = head.version, frame[begin : -len(_EMPTY_RECORDS)]
         self._before, self._behind, self._behind_time = self._answer()
+
+    def asks_as(self, other: "ProduceForm") -> bool:
+        """Whether both ask for the same durability, and wait as long for it if they do."""
+        return self.acks == other.acks and (self.acks > 0 or self.timeout_ms == other.timeout_ms)
 
     def _answer(self) -> tuple[bytes, bytes, bytes | None]:
         """The bytes of an answer's body before the base offset, between that and the append time,

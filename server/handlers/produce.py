@@ -150,22 +150,38 @@ def _answer_to(
 
 
 def append_alone(
-    services: Services, partition: Partition, record_sets: Sequence[Buffer]
-) -> AppendedTogether | list[ProduceResponse]:
-    """Append the sets of requests with `acks` 1 that brought nothing else.
+    services: Services,
+    partition: Partition,
+    record_sets: Sequence[Buffer],
+    acks: int,
+    timeout_ms: int,
+) -> tuple[AppendedTogether, ProduceResponse | Later] | list[ProduceResponse | Later]:
+    """Append the sets of requests that brought nothing else; `acks` is 1 or -1.
 
-    Gives what became of all of them at once, or the answer of each.
+    Gives what became of all of them at once with one answer, which is right for each but for the
+    base offset; or the answer of each.
     """
-    log, outcomes = _append_sets(services, IN_THE_LOG, partition, record_sets)
+    log, outcomes = _append_sets(services, acks, partition, record_sets)
+
+    def answer(sent: _Sent, requests: int) -> ProduceResponse | Later:
+        topic = ProduceTopicResult(name=partition[0], partitions=[sent.result])
+        response = ProduceResponse(topics=[topic])
+        if acks == IN_THE_LOG:
+            return response
+        return _when_durable(services, timeout_ms, response, (sent,), requests)
+
     if isinstance(outcomes, AppendedTogether):
-        return outcomes
-    responses = []
+        result = ProducePartitionResult(
+            partition=partition[1], log_append_time_ms=outcomes.append_time_ms
+        )
+        whole = _Sent(partition, b"", result, log, outcomes.end_offset)
+        return outcomes, answer(whole, len(record_sets))
+    answers = []
     for record_set, outcome in zip(record_sets, outcomes, strict=True):
         sent = _Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
         sent.take(services, log, outcome)
-        topic = ProduceTopicResult(name=partition[0], partitions=[sent.result])
-        responses.append(ProduceResponse(topics=[topic]))
-    return responses
+        answers.append(answer(sent, 1))
+    return answers
 
 
 def _append(services: Services, acks: int, partition: Partition, sent: Sequence[_Sent]) -> None:
@@ -267,9 +283,13 @@ def _refusal(response: ProduceResponse) -> CloseConnection | None:
 
 
 def _when_durable(
-    services: Services, timeout_ms: int, response: ProduceResponse, sent: Sequence[_Sent]
+    services: Services,
+    timeout_ms: int,
+    response: ProduceResponse,
+    sent: Sequence[_Sent],
+    requests: int = 1,
 ) -> ProduceResponse | Later:
-    """The answer, once all that was appended is as durable as was asked for."""
+    """The answer to so many requests, once all that was appended is as durable as was asked for."""
     unsynced = {
         one.partition: one for one in sent if one.log is not None and not _settled(services, one)
     }
@@ -293,7 +313,7 @@ def _when_durable(
                 one.refuse(services, error)
         return response
 
-    ready = services.produces.park(unsynced, satisfied, timeout_ms)
+    ready = services.produces.park(unsynced, satisfied, timeout_ms, requests=requests)
     return Later(ready, make)
 
 

@@ -1,5 +1,8 @@
 """Produce requests that repeat one before them get what they would have got the long way."""
 
+import errno
+import socket
+import struct
 from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,14 +11,23 @@ import pytest
 
 from horolog.protocol.api import native
 from horolog.protocol.api.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.metadata import MetadataRequest
 from horolog.protocol.api.produce import PRODUCE, ProduceRequest
-from horolog.protocol.errors import CorruptMessage, UnknownTopicOrPartition
+from horolog.protocol.errors import (
+    CorruptMessage,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from horolog.server.broker import Broker
 from horolog.server.repeated_produce import RepeatedProduces
+from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
+from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic, message_set, produce, produce_to, result
-from horolog.testing.wire import Wire
+from horolog.testing.waiting import until
+from horolog.testing.wire import Wire, wire
 
 NOW = ManualClock().now_ms()
 BAD = b"\0" * 40
@@ -82,12 +94,91 @@ async def test_a_refused_one_touches_no_other(broker: Broker, client: Wire) -> N
 
 
 @pytest.mark.parametrize("acks", [0, -1])
-async def test_other_acks_go_the_long_way(client: Wire, acks: int) -> None:
+async def test_other_acks_between_them(client: Wire, acks: int) -> None:
     good, other = (produce("a", message_set(NOW), acks=each) for each in (1, acks))
     await client.call(good)
     client.send_together(good, other, other, good)
     told = [offset for _, _, offset, _ in await answers(client, 4 if acks else 2)]
     assert told == ([1, 2, 3, 4] if acks else [1, 4])
+
+
+async def test_acks_in_turns_keep_their_order(client: Wire) -> None:
+    once, durable = (produce("a", message_set(NOW), acks=acks) for acks in (1, -1))
+    await client.call(once)
+    await client.call(durable)
+    client.send_together(once, durable, durable, once, durable)
+    assert [offset for _, _, offset, _ in await answers(client, 5)] == [2, 3, 4, 5, 6]
+
+
+async def test_durable_ones_of_several_connections_share_a_write_and_a_wait(
+    broker: Broker, client: Wire
+) -> None:
+    durable = produce("a", message_set(NOW, NOW), acks=-1)
+    await client.call(durable)
+    log = broker.directory.log("a", 0)
+    async with wire(broker.addresses.native) as second, wire(broker.addresses.native) as third:
+        for each in (second, third):
+            await each.call(MetadataRequest())
+        log.hold_high_watermark(2)
+        client.send_together(durable, durable)
+        second.send_together(durable)
+        third.send_together(durable, MetadataRequest())
+        await until(lambda: log.log_end_offset == 10)
+        assert len(broker.services.produces) == 4
+        linger = struct.pack("ii", 1, 0)  # The connection is reset, not ended.
+        third.writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
+        third.close()
+        await until(lambda: broker.connections() == 2)
+        log.hold_high_watermark(None)
+        assert [offset for _, _, offset, _ in await answers(client, 2)] == [2, 4]
+        assert [offset for _, _, offset, _ in await answers(second, 1)] == [6]
+    assert len(broker.services.produces) == 0
+    assert broker.figures.requests["produce", "NONE"] == 5
+
+
+async def test_a_durable_one_times_out_with_its_own_offset(broker: Broker, client: Wire) -> None:
+    durable = produce("a", message_set(NOW), acks=-1, timeout_ms=1)
+    await client.call(produce("a", message_set(NOW), acks=-1, timeout_ms=30_000))
+    log = broker.directory.log("a", 0)
+    log.hold_high_watermark(1)
+    await client.call(durable)
+    client.send_together(durable, durable)
+    timed_out = RequestTimedOut.code
+    assert await answers(client, 2) == [(0, timed_out, 2, -1), (0, timed_out, 3, -1)]
+    assert broker.figures.requests["produce", "REQUEST_TIMED_OUT"] == 3
+
+
+async def answers_to(client: Wire, request: ProduceRequest) -> list[tuple[int, int, int, int]]:
+    client.send_together(request)
+    return await answers(client, 1)
+
+
+async def test_durable_ones_that_meet_a_failed_sync(tmp_path: Path) -> None:
+    files = FaultyFiles(SystemFiles())
+    durable = produce("a", message_set(NOW), acks=-1)
+    with pytest.raises(StorageError, match="not clean"):  # noqa: PT012  (raised at the stop)
+        async with (
+            running_broker(tmp_path / "other", files=files, http_listen="off") as broker,
+            wire(broker.addresses.native) as client,
+        ):
+            await client.call(durable)
+            await client.call(durable)
+            files.fail("sync", errno.EIO, name=".log")
+            client.send_together(durable, durable)
+            got = await answers(client, 2)
+            assert [code for _, code, _, _ in got] == [StorageError.code] * 2
+            assert await answers_to(client, durable) == [(0, StorageError.code, -1, -1)]
+
+
+async def test_where_durable_is_written_nobody_waits(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a", acks_all_durability="written"))
+    durable = produce("a", message_set(NOW), acks=-1)
+    assert await answers_to(client, durable) == [(0, 0, 0, -1)]
+    client.send_together(durable, durable)
+    assert await answers(client, 2) == [(0, 0, 1, -1), (0, 0, 2, -1)]
+    assert broker.directory.log("a", 0).recovery_point == 0
 
 
 async def test_a_topic_that_is_deleted_meanwhile(
@@ -131,7 +222,7 @@ async def test_which_requests_are_learned(broker: Broker, client: Wire) -> None:
     repeated = RepeatedProduces(broker.services)
     for request in (
         produce("a", sets, acks=0),
-        produce("a", sets, acks=-1),
+        produce("a", sets, acks=7),
         produce_to("a", [(0, sets), (1, sets)]),
         produce_to("a", []),
     ):
