@@ -19,7 +19,15 @@ from typing import Final
 PACKAGE: Final = "horolog.protocol.records"
 FOLDER: Final = "protocol/records"
 """The place of `PACKAGE` below the package's root."""
-MODULES: Final = ("kernel", "packing", "rewriting", "scans")
+MODULES: Final = (
+    "kernel",
+    "packing",
+    "record_check",
+    "record_cursor",
+    "record_packing",
+    "rewriting",
+    "scans",
+)
 SOURCES: Final = (
     *(f"{name}.{kind}" for name in MODULES for kind in ("py", "pxd")),
     "kernel.h",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 
-from ..compiled import MODULES, source_form
+from ..compiled import source_form
 from ..protocol.records import kernel, packing, rewriting, scans
 from ..protocol.records.kernel import Offsets
 from ..protocol.records.sets import NewRecord, build_set
@@ -54,8 +54,9 @@ def main() -> int:
 
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
-    forms = dict(zip(MODULES, (kernel, packing, rewriting, scans), strict=True))
-    sources = {module: source_form(module) for module in MODULES}
+    compiled = (kernel, packing, rewriting, scans)
+    forms = {module.__name__.rpartition(".")[2]: module for module in compiled}
+    sources = {module: source_form(module) for module in forms}
     for value_bytes in (100, 1024):
         count = SET_BYTES // (value_bytes + 34)
         for what, messages, work in (

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ..clock import Clock, SystemClock
 from ..protocol.partitioner import partition_of
-from ..protocol.records.layout import NO_TIMESTAMP, Codec
+from ..protocol.records.layout import MESSAGE_CODECS, NO_TIMESTAMP, Codec
 from ..protocol.records.sets import NewRecord
 from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .client import DEFAULT_ADDRESS, Client
@@ -27,7 +27,7 @@ Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4"]
 
 _ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
-_CODECS: Final = {codec.label: codec for codec in Codec}
+_CODECS: Final = {codec.label: codec for codec in MESSAGE_CODECS}
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 

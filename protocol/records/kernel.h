@@ -1,4 +1,4 @@
-/* Big-endian fields and CRC-32 for the compiled kernel.
+/* Big-endian fields, CRC-32 and CRC-32C for the compiled kernel.
 
    CRC-32 is zlib's: polynomial 0x04c11db7, bits reflected, all ones before and after. Where the
    processor multiplies without carries, the message is folded 16 bytes at a time, after the method
@@ -21,6 +21,8 @@
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define HOROLOG_FOLDS 1
 #include <immintrin.h>
+#elif defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
 #endif
 
 #ifdef HOROLOG_SOURCES
@@ -68,41 +70,58 @@ static inline void copy_bytes(unsigned char *data, long long position,
     memcpy(data + position, content + start, (size_t)length);
 }
 
-static uint32_t horolog_crc_tables[8][256];
-static int horolog_crc_tables_filled;
+/* Tables for one polynomial, made when they are first needed. */
+struct horolog_tables {
+    uint32_t polynomial;
+    int filled;
+    uint32_t tables[8][256];
+};
+static struct horolog_tables horolog_zlib_tables = {0xedb88320u, 0, {{0}}};
+static struct horolog_tables horolog_castagnoli_tables = {0x82f63b78u, 0, {{0}}};
 
-static void horolog_fill_crc_tables(void)
+static void horolog_fill_tables(struct horolog_tables *made)
 {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
         for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (0xedb88320u & (0u - (crc & 1)));
-        horolog_crc_tables[0][byte] = crc;
+            crc = crc >> 1 ^ (made->polynomial & (0u - (crc & 1)));
+        made->tables[0][byte] = crc;
     }
     for (int table = 1; table < 8; table++)
         for (int byte = 0; byte < 256; byte++) {
-            uint32_t crc = horolog_crc_tables[table - 1][byte];
-            horolog_crc_tables[table][byte] = crc >> 8 ^ horolog_crc_tables[0][crc & 0xff];
+            uint32_t crc = made->tables[table - 1][byte];
+            made->tables[table][byte] = crc >> 8 ^ made->tables[0][crc & 0xff];
         }
-    horolog_crc_tables_filled = 1;
+    made->filled = 1;
+}
+
+static uint32_t horolog_by_tables(struct horolog_tables *by, const unsigned char *data,
+                                  size_t length)
+{
+    uint32_t crc = 0xffffffffu;
+    if (!by->filled)
+        horolog_fill_tables(by);
+    for (; length >= 8; data += 8, length -= 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                              (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        crc = by->tables[7][low & 0xff] ^ by->tables[6][low >> 8 & 0xff] ^
+              by->tables[5][low >> 16 & 0xff] ^ by->tables[4][low >> 24] ^
+              by->tables[3][data[4]] ^ by->tables[2][data[5]] ^
+              by->tables[1][data[6]] ^ by->tables[0][data[7]];
+    }
+    for (; length; data++, length--)
+        crc = crc >> 8 ^ by->tables[0][(crc ^ *data) & 0xff];
+    return ~crc;
 }
 
 static uint32_t horolog_crc_by_tables(const unsigned char *data, size_t length)
 {
-    uint32_t crc = 0xffffffffu;
-    if (!horolog_crc_tables_filled)
-        horolog_fill_crc_tables();
-    for (; length >= 8; data += 8, length -= 8) {
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
-                              (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
-        crc = horolog_crc_tables[7][low & 0xff] ^ horolog_crc_tables[6][low >> 8 & 0xff] ^
-              horolog_crc_tables[5][low >> 16 & 0xff] ^ horolog_crc_tables[4][low >> 24] ^
-              horolog_crc_tables[3][data[4]] ^ horolog_crc_tables[2][data[5]] ^
-              horolog_crc_tables[1][data[6]] ^ horolog_crc_tables[0][data[7]];
-    }
-    for (; length; data++, length--)
-        crc = crc >> 8 ^ horolog_crc_tables[0][(crc ^ *data) & 0xff];
-    return ~crc;
+    return horolog_by_tables(&horolog_zlib_tables, data, length);
+}
+
+static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t length)
+{
+    return horolog_by_tables(&horolog_castagnoli_tables, data, length);
 }
 
 #ifdef HOROLOG_FOLDS
@@ -201,6 +220,54 @@ static inline unsigned int crc32_at(const unsigned char *data, long long positio
         return horolog_crc_by_folding(data, (size_t)length);
 #endif
     return horolog_crc_by_tables(data, (size_t)length);
+}
+
+#ifdef HOROLOG_FOLDS
+
+/* The processor's own instruction, eight bytes at a time. */
+__attribute__((target("sse4.2"))) static uint32_t
+horolog_crc32c_by_instruction(const unsigned char *data, size_t length)
+{
+    uint64_t crc = 0xffffffffu, number;
+    for (; length >= 8; data += 8, length -= 8) {
+        memcpy(&number, data, 8);
+        crc = _mm_crc32_u64(crc, number);
+    }
+    for (; length; data++, length--)
+        crc = _mm_crc32_u8((uint32_t)crc, *data);
+    return ~(uint32_t)crc;
+}
+
+#elif defined(__ARM_FEATURE_CRC32) && defined(__ORDER_LITTLE_ENDIAN__) && \
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define HOROLOG_ARM_CRC 1
+
+static uint32_t horolog_crc32c_by_instruction(const unsigned char *data, size_t length)
+{
+    uint32_t crc = 0xffffffffu;
+    uint64_t number;
+    for (; length >= 8; data += 8, length -= 8) {
+        memcpy(&number, data, 8);
+        crc = __crc32cd(crc, number);
+    }
+    for (; length; data++, length--)
+        crc = __crc32cb(crc, *data);
+    return ~crc;
+}
+
+#endif
+
+static inline unsigned int crc32c_at(const unsigned char *data, long long position,
+                                     long long length)
+{
+    data += position;
+#ifdef HOROLOG_FOLDS
+    if (__builtin_cpu_supports("sse4.2"))
+        return horolog_crc32c_by_instruction(data, (size_t)length);
+#elif defined(HOROLOG_ARM_CRC)
+    return horolog_crc32c_by_instruction(data, (size_t)length);
+#endif
+    return horolog_crc32c_by_tables(data, (size_t)length);
 }
 
 #endif

@@ -18,12 +18,12 @@ from .layout import (
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
+    MESSAGE_CODECS,
     MESSAGE_OVERHEAD,
     NO_TIMESTAMP,
     SIZE_AT,
     TIMESTAMP_AT,
     Buffer,
-    Codec,
 )
 from .marks import NO_MARKS, Marks
 from .uncompiled import crc32 as crc32
@@ -50,7 +50,7 @@ _SIZE, _CRC, _MAGIC, _TIME = SIZE_AT, CRC_AT, MAGIC_AT, TIMESTAMP_AT
 _V0_KEY_AT, _V1_KEY_AT, _LENGTH_BYTES = 18, 26, 4
 _V0_OVERHEAD, _V1_OVERHEAD = MESSAGE_OVERHEAD[0], MESSAGE_OVERHEAD[1]
 _CODEC_MASK: Final = CODEC_MASK
-_HIGHEST_CODEC: Final = int(max(Codec))
+_HIGHEST_CODEC: Final = int(max(MESSAGE_CODECS))
 _APPEND_TIME: Final = LOG_APPEND_TIME_BIT
 _NO_TIME: Final = NO_TIMESTAMP
 _LARGEST_INT32: Final = 2**31 - 1

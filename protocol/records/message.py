@@ -21,6 +21,7 @@ from .layout import (
     TimestampType,
 )
 from .problems import problem_error
+from .record import Record as Record
 
 _CRC: Final = Struct(">I")
 _LENGTH: Final = Struct(">i")
@@ -135,20 +136,6 @@ def _read_field(view: memoryview, at: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     return bytes(view[at : at + length]), at + length
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One message as a consumer sees it."""
-
-    offset: int
-    timestamp_ms: int
-    """-1 when it has none."""
-    timestamp_type: TimestampType | None
-    """`None` for v0 messages, which know no time."""
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def records(

@@ -1,4 +1,6 @@
-"""What to say about the entry that stopped a walk."""
+"""What to say about the entry that stopped a walk, or the record that stopped a check."""
+
+from typing import Final
 
 from ..errors import (
     CorruptMessage,
@@ -17,6 +19,8 @@ from .layout import (
     SIZE_AT,
     Buffer,
 )
+from .record_check import BAD_OFFSET, BAD_TIME
+from .record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
 
 
 def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
@@ -75,4 +79,25 @@ def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
     return MessageTooLarge(
         f"a compressed message holds more than {max_bytes} bytes;"
         " the limit is max.decompressed.bytes"
+    )
+
+
+_RECORD_PROBLEMS: Final = {
+    BAD_LENGTH: "its length is none, or goes behind the batch's end",
+    BAD_FIELD: "its key, value or a header goes behind its end",
+    BAD_END: "it is longer than what is in it",
+    BAD_OFFSET: "its offset is not the one after that of the record before it",
+    BAD_TIME: "its timestamp does not fit into 64 bits",
+}
+
+
+def record_error(problem: int, number: int, at: int, position: int) -> CorruptMessage:
+    """What is wrong with record `number` (from 0 on) of the batch at byte `position`.
+
+    `problem` is as `RecordCursor.step` or `check_records` says it, `at` where the record begins in
+    the decompressed records.
+    """
+    return CorruptMessage(
+        f"the batch at byte {position}: record {number}, at byte {at} of its content, is not"
+        f" good: {_RECORD_PROBLEMS[problem]}"
     )

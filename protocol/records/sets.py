@@ -1,7 +1,6 @@
 """Message sets as a producer sends them, and changes to entries in place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -13,27 +12,18 @@ from .layout import (
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
-    NO_TIMESTAMP,
     TIMESTAMP_AT,
     Buffer,
     Codec,
 )
 from .message import build_message
 from .packing import SetEncoder
+from .record import NewRecord as NewRecord
 
 _ENTRY_HEAD: Final = Struct(">qi")
 _OFFSET: Final = Struct(">q")
 _TIMESTAMP: Final = Struct(">q")
 _CRC: Final = Struct(">I")
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """A message that has no offset yet."""
-
-    value: bytes | None
-    key: bytes | None = None
-    timestamp_ms: int = NO_TIMESTAMP
 
 
 def build_set(

@@ -57,9 +57,8 @@ def copy_bytes(data: memoryview, position: int, content: Buffer, start: int, len
 
 
 def content_of(content: bytes | None) -> bytes:
-    """The memory of `content`, which is not `None`."""
-    assert content is not None
-    return content
+    """The memory of `content`; there is nothing to read for `None`."""
+    return b"" if content is None else content
 
 
 def writable(buffer: bytearray) -> memoryview:
@@ -80,3 +79,11 @@ def int64s(buffer: bytearray) -> memoryview:
 def crc32_at(data: memoryview, position: int, length: int) -> int:
     """zlib's CRC-32 of `length` bytes from `position` on."""
     return crc32(data[position : position + length])
+
+
+def crc32c_at(data: memoryview, position: int, length: int) -> int:
+    """CRC-32C of `length` bytes from `position` on. The library wants bytes and nothing else."""
+    import google_crc32c  # here, because the compiled form does without it
+
+    crc: int = google_crc32c.value(bytes(data[position : position + length]))
+    return crc

@@ -10,7 +10,7 @@ from horolog.protocol.errors import (
     RecordListTooLarge,
 )
 from horolog.protocol.records.codecs import compress, decompress
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import Entry, build_message, entries, open_wrapper
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
 from horolog.storage.appended import Conversion
@@ -19,7 +19,7 @@ from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
 NOW = 1_479_144_272_509
 V0, V1 = "0.9.0", "0.10.0"
 GZIP = Codec.GZIP
-CODECS = list(Codec)
+CODECS = MESSAGE_CODECS
 COMPRESSED = CODECS[1:]
 
 

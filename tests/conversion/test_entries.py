@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.conversion import convert_entries, runs
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import build_message, entries
 from horolog.protocol.records.sets import NewRecord, build_set
 
@@ -107,7 +107,7 @@ def test_only_what_changes_its_format_is_counted() -> None:
         assert convert_entries(bytearray(), data, 0, len(data), magic=magic) == count
 
 
-@given(st.lists(st.sampled_from(list(Codec)), max_size=8), st.integers(0, 1))
+@given(st.lists(st.sampled_from(MESSAGE_CODECS), max_size=8), st.integers(0, 1))
 def test_runs(codecs: list[Codec], magic: int) -> None:
     data = bytearray()
     expected: list[tuple[int, int, Codec]] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -78,7 +78,7 @@ async def test_appends_and_fetches_are_counted_apart(broker: Broker, client: Wir
 
 async def test_nothing_converted_counts_nothing(broker: Broker, client: Wire) -> None:
     await client.call(create_topic("a"))
-    for codec in Codec:
+    for codec in MESSAGE_CODECS:
         await client.call(produce("a", message_set(NOW, codec=codec)))
         await client.call(produce("a", message_set(-1, magic=0, codec=codec)))
     await client.call(fetch("a", (0, 0)), 3)

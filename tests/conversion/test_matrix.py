@@ -12,7 +12,7 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.downconversion import downconversion, run
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import Record, entries, open_wrapper, records
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.testing.logs import LogFolder
@@ -205,7 +205,7 @@ sent_sets = st.builds(
     Sent,
     st.lists(new_records, min_size=1, max_size=5),
     st.sampled_from([0, 1]),
-    st.sampled_from(list(Codec)),
+    st.sampled_from(MESSAGE_CODECS),
     st.sampled_from(list(FORMATS)),
     st.sampled_from(KINDS),
     st.sampled_from(COMPRESSION),
@@ -252,7 +252,7 @@ def assert_searches_right(folder: LogFolder, oracle: Oracle) -> None:
 @examples(60)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(list(Codec)), st.lists(new_records, min_size=1, max_size=5)),
+        st.tuples(st.sampled_from(MESSAGE_CODECS), st.lists(new_records, min_size=1, max_size=5)),
         min_size=1,
         max_size=6,
     ),

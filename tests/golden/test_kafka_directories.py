@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS
 from horolog.protocol.records.message import records
 from horolog.storage.files import SystemFiles
 from horolog.storage.log import Log
@@ -130,7 +130,7 @@ def assert_every_time_found(log: Log, topic: Topic) -> None:
 def assert_goes_on(log: Log, topic: Topic) -> None:
     """New messages come behind Kafka's, and change nothing before them."""
     following = len(topic.messages)
-    for number, codec in enumerate(Codec):
+    for number, codec in enumerate(MESSAGE_CODECS):
         appended = log.append(timed_set(5_000_000_000_000 + number, codec=codec))
         assert appended.first_offset == appended.last_offset == following + number
     read = list(read_all(log))

@@ -1,4 +1,4 @@
-"""The CRC-32 of `kernel.h`, both ways of computing it, against zlib's."""
+"""The CRC-32 and CRC-32C of `kernel.h`, all ways of computing them, against those of libraries."""
 
 import ctypes
 import random
@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 import horolog
@@ -20,7 +21,21 @@ unsigned int by_tables(const unsigned char *data, size_t length)
     return horolog_crc_by_tables(data, length);
 }
 unsigned int best(const unsigned char *data, size_t length) { return crc32_at(data, 0, length); }
+unsigned int castagnoli_by_tables(const unsigned char *data, size_t length)
+{
+    return horolog_crc32c_by_tables(data, length);
+}
+unsigned int castagnoli_best(const unsigned char *data, size_t length)
+{
+    return crc32c_at(data, 0, length);
+}
 """
+WAYS = {
+    "by_tables": zlib.crc32,
+    "best": zlib.crc32,
+    "castagnoli_by_tables": google_crc32c.value,
+    "castagnoli_best": google_crc32c.value,
+}
 LENGTHS = (*range(701), 1023, 1024, 1058, 4095, 4096, 4097, 65_535, 65_536, 70_001)
 POLYNOMIAL = 0x104C11DB7
 
@@ -30,8 +45,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("crc") / "crc.so"
 
 
-@pytest.mark.parametrize("way", ["by_tables", "best"])
-def test_it_is_zlibs(library: Path, way: str, require_program: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_the_librarys(library: Path, way: str, require_program: Callable[[str], str]) -> None:
     if not library.exists():
         source = library.with_suffix(".c")
         source.write_text(CALLS)
@@ -45,7 +60,7 @@ def test_it_is_zlibs(library: Path, way: str, require_program: Callable[[str], s
     held = ctypes.create_string_buffer(content, len(content))
     for length in LENGTHS:
         for start in (0, 1, 3, 7, 8, 15):
-            expected = zlib.crc32(content[start : start + length])
+            expected = WAYS[way](content[start : start + length])
             assert crc(ctypes.addressof(held) + start, length) == expected, (length, start)
 
 

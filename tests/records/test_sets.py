@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from horolog.protocol.errors import MessageTooLarge
 from horolog.protocol.records.kernel import Problem, walk
-from horolog.protocol.records.layout import Codec, TimestampType
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec, TimestampType
 from horolog.protocol.records.message import Record, entries, records
 from horolog.protocol.records.sets import (
     NewRecord,
@@ -27,7 +27,7 @@ timed_records = st.builds(
 )
 combinations = pytest.mark.parametrize(
     ("magic", "codec"),
-    list(product([0, 1], Codec)),
+    list(product([0, 1], MESSAGE_CODECS)),
     ids=lambda value: getattr(value, "label", value),
 )
 

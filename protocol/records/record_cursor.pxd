@@ -1,0 +1,40 @@
+# C types for record_cursor.py; see there for what everything means.
+
+cimport cython
+
+cdef extern from "kernel.h" nogil:
+    unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
+
+cdef extern from "Python.h":
+    Py_buffer *PyMemoryView_GET_BUFFER(object view)
+    bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
+
+# The memoryview holds on to its bytes for as long as the function holds on to it.
+cdef inline unsigned char *bytes_of(object view) except? NULL:
+    cdef Py_buffer *buffer = PyMemoryView_GET_BUFFER(view)
+    if buffer.itemsize != 1 or not PyBuffer_IsContiguous(buffer, b"C"):
+        raise BufferError("the bytes of a message set must follow each other in memory")
+    return <unsigned char *>buffer.buf
+
+cdef int _RECORD, _NO_MORE, _BAD_LENGTH, _BAD_FIELD, _BAD_END
+cdef long long _SMALLEST
+cdef int _INT32_BYTES, _INT64_BYTES, _INT32_TOP, _INT64_TOP
+
+cdef object _crc32c(object view, long long start, long long end)
+
+cdef class RecordCursor:
+    cdef object _view
+    cdef unsigned char *_data
+    cdef long long _at, _end, _stop
+    cdef readonly long long position, following, timestamp_delta_ms, offset_delta
+    cdef readonly long long key_at, key_bytes, value_at, value_bytes, headers_at, header_count
+    cdef readonly int attributes
+
+    @cython.locals(length="long long", start="long long", stop="long long", count="long long")
+    cpdef int step(self)
+
+    @cython.locals(
+        at="long long", last="long long", byte="unsigned int", shift="int",
+        wide="unsigned long long", number="unsigned long long",
+    )
+    cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept

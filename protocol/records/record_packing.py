@@ -1,0 +1,262 @@
+"""Records into the bytes of a batch, many at a time.
+
+It runs as it is and compiled, as `kernel` does. The batch around them is made in `batch`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from .layout import (
+    BATCH_OVERHEAD,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_AT,
+    Buffer,
+)
+from .packing import bad_timestamp
+
+try:
+    import cython
+except ImportError:
+    from . import uncompiled as cython
+
+if not cython.compiled:
+    from .uncompiled import bytes_of, content_of, copy_bytes, int32_at, int64_at, writable
+
+FORM: Final = "compiled" if cython.compiled else "interpreted"
+"""How this module runs."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_BATCH_OVERHEAD: Final = BATCH_OVERHEAD
+_ENTRY_OVERHEAD: Final = ENTRY_OVERHEAD
+_SIZE: Final = SIZE_AT
+_MAGIC: Final = MAGIC_AT
+_TIME: Final = TIMESTAMP_AT
+_TIME_BYTES: Final = 8
+_LENGTH_BYTES: Final = 4
+_V0_OVERHEAD: Final = MESSAGE_OVERHEAD[0]
+_V1_OVERHEAD: Final = MESSAGE_OVERHEAD[1]
+_NO_TIME: Final = NO_TIMESTAMP
+_LARGEST_INT64: Final = 2**63 - 1
+_LARGEST_BATCH: Final = 2**31 - 1
+_FIRST_BYTES: Final = 512
+_MOST_OVERHEAD: Final = 36
+"""Bytes of a record without key, value and headers: the varints as long as can be."""
+_MOST_HEADER_OVERHEAD: Final = 10
+
+
+class RecordEncoder:
+    """The records of a batch that grows record by record, with offsets 0, 1, ...
+
+    count: how many there are.
+    size_bytes: of a batch with these records, if it is not compressed.
+    base_timestamp_ms: of the first record, -1 for none.
+    max_timestamp_ms: the largest, -1 for none.
+    """
+
+    __slots__ = ("_out", "_room", "base_timestamp_ms", "count", "max_timestamp_ms", "size_bytes")
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+        self._room = 0
+        self.count = 0
+        self.size_bytes = _BATCH_OVERHEAD
+        self.base_timestamp_ms = self.max_timestamp_ms = _NO_TIME
+
+    def add(
+        self, value: Buffer | None, key: Buffer | None, timestamp_ms: int, headers: Headers = ()
+    ) -> None:
+        """Add a record.
+
+        Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, and for one that makes
+        the batch 2 GiB large; `TypeError` for headers that are not pairs of text and bytes.
+        """
+        if value is not None and type(value) is not bytes:
+            value = bytes(memoryview(value))
+        if key is not None and type(key) is not bytes:
+            key = bytes(memoryview(key))
+        if not cython.compiled:
+            if timestamp_ms > _LARGEST_INT64:
+                raise bad_timestamp(timestamp_ms)
+            time_ms = timestamp_ms
+        else:
+            try:
+                time_ms = timestamp_ms
+            except OverflowError:
+                raise bad_timestamp(timestamp_ms) from None
+        if time_ms < _NO_TIME:
+            raise bad_timestamp(timestamp_ms)
+        key_bytes = -1 if key is None else len(key)
+        value_bytes = -1 if value is None else len(value)
+        if not headers:
+            self._begin(time_ms, key_bytes, value_bytes, 1)
+            out = writable(self._out)
+            at = self._put(out, self.size_bytes, key_bytes, content_of(key), 0)
+            at = self._put(out, at, value_bytes, content_of(value), 0)
+            out[at] = 0
+            self.size_bytes = at + 1
+        else:
+            written = _headers(headers)
+            self._begin(time_ms, key_bytes, value_bytes, len(written))
+            out = writable(self._out)
+            at = self._put(out, self.size_bytes, key_bytes, content_of(key), 0)
+            at = self._put(out, at, value_bytes, content_of(value), 0)
+            copy_bytes(out, at, content_of(written), 0, len(written))
+            self.size_bytes = at + len(written)
+
+    def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
+        """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.
+
+        A walk must have found them good; `ValueError` if they cannot be, after those before the
+        bad one were added, and as `add`.
+        """
+        self._add_messages(memoryview(buffer), start, end)
+
+    def _add_messages(self, view: memoryview, start: int, end: int) -> None:
+        data = bytes_of(view)
+        if start < 0 or start > end or end > len(view):
+            raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+        position = start
+        while position < end:
+            size = int32_at(data, position + _SIZE) if end - position >= _ENTRY_OVERHEAD else -1
+            stop = position + _ENTRY_OVERHEAD + size
+            if size < _V0_OVERHEAD or stop > end or data[position + _MAGIC] > 1:
+                raise ValueError(f"the entry at byte {position} is no good plain message")
+            time_ms = _NO_TIME
+            at = position + _TIME
+            if data[position + _MAGIC] == 1:
+                if size < _V1_OVERHEAD:
+                    raise ValueError(f"the entry at byte {position} is too small")
+                time_ms = int64_at(data, at)
+                if time_ms < _NO_TIME:
+                    raise bad_timestamp(time_ms)
+                at += _TIME_BYTES
+            key_bytes = int32_at(data, at)
+            at += _LENGTH_BYTES
+            key_at = at
+            at += max(key_bytes, 0)
+            if at + _LENGTH_BYTES > stop:
+                raise ValueError(f"the key of the entry at byte {position} is too long")
+            value_bytes = int32_at(data, at)
+            at += _LENGTH_BYTES
+            if at + max(value_bytes, 0) > stop:
+                raise ValueError(f"the value of the entry at byte {position} is too long")
+            self._begin(time_ms, key_bytes, value_bytes, 1)
+            out = writable(self._out)
+            written = self._put(out, self.size_bytes, key_bytes, data, key_at)
+            written = self._put(out, written, value_bytes, data, at)
+            out[written] = 0
+            self.size_bytes = written + 1
+            if not cython.compiled:
+                out.release()  # else the bytearray could not grow
+            position = stop
+
+    def finish(self) -> bytearray:
+        """The batch with its header still blank, 61 zeros; the encoder begins another one."""
+        out = self._out
+        if self.count == 0:
+            out.extend(bytes(_BATCH_OVERHEAD))
+        del out[self.size_bytes :]
+        self._out = bytearray()
+        self._room = 0
+        self.count = 0
+        self.size_bytes = _BATCH_OVERHEAD
+        self.base_timestamp_ms = self.max_timestamp_ms = _NO_TIME
+        return out
+
+    def _begin(self, time_ms: int, key_bytes: int, value_bytes: int, header_bytes: int) -> None:
+        """Make room for a record and write what stands before its key."""
+        if self.count == 0:
+            self.base_timestamp_ms = time_ms
+        if self.base_timestamp_ms < 0 and time_ms == _LARGEST_INT64:
+            raise bad_timestamp(time_ms)  # it is too far from the first one
+        key_room = max(key_bytes, 0)
+        value_room = max(value_bytes, 0)
+        most = _MOST_OVERHEAD + key_room + value_room + header_bytes
+        if self.size_bytes + most > self._room:
+            if self.size_bytes + most > _LARGEST_BATCH:
+                raise ValueError(
+                    f"a batch of {self.size_bytes + most} bytes: it must be below 2 GiB"
+                )
+            self._room = 2 * (self.size_bytes + most) + _FIRST_BYTES
+            self._out.extend(bytes(self._room - len(self._out)))
+        delta_ms = time_ms - self.base_timestamp_ms
+        body_bytes = (
+            1
+            + _varint_bytes(delta_ms)
+            + _varint_bytes(self.count)
+            + _varint_bytes(max(key_bytes, -1))
+            + key_room
+            + _varint_bytes(max(value_bytes, -1))
+            + value_room
+            + header_bytes
+        )
+        out = writable(self._out)
+        at = _put_varint(out, self.size_bytes, body_bytes)
+        out[at] = 0
+        at = _put_varint(out, at + 1, delta_ms)
+        self.size_bytes = _put_varint(out, at, self.count)
+        if time_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = time_ms
+        self.count += 1
+
+    def _put(self, out: memoryview, at: int, length: int, content: Buffer, start: int) -> int:
+        """Write a key or value with its length; the place behind it."""
+        if length < 0:
+            out[at] = 1
+            return at + 1
+        at = _put_varint(out, at, length)
+        if length:
+            copy_bytes(out, at, content, start, length)
+        return at + length
+
+
+def _headers(headers: Headers) -> bytes:
+    """The header count and the headers."""
+    written = bytearray(varint(len(headers)))
+    for name, value in headers:
+        encoded = name.encode()
+        written += varint(len(encoded))
+        written += encoded
+        if value is None:
+            written += varint(-1)
+        else:
+            written += varint(len(value))
+            written += value
+    return bytes(written)
+
+
+def varint(number: int) -> bytes:
+    """A number of up to 64 bits as it is written in records."""
+    folded = number << 1 if number >= 0 else ~(number << 1)
+    written = bytearray()
+    while folded > 0x7F:
+        written.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    written.append(folded)
+    return bytes(written)
+
+
+def _varint_bytes(number: int) -> int:
+    """How many bytes a number takes."""
+    folded = (number << 1) ^ (number >> 63)
+    width = 1
+    while folded > 0x7F:
+        folded >>= 7
+        width += 1
+    return width
+
+
+def _put_varint(out: memoryview, at: int, number: int) -> int:
+    """Write a number to `at`; the place behind it."""
+    folded = (number << 1) ^ (number >> 63)
+    while folded > 0x7F:
+        out[at] = folded & 0x7F | 0x80
+        folded >>= 7
+        at += 1
+    out[at] = folded
+    return at + 1
