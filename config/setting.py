@@ -73,6 +73,11 @@ class Setting:
         """Name of the field that holds it in the settings dataclasses."""
         return self.name.replace(".", "_")
 
+    @property
+    def kafka_name(self) -> str:
+        """What Kafka's broker calls it, if it has such a setting; else its name."""
+        return self.aliases[-1] if self.aliases else self.name
+
     def names(self) -> Iterator[str]:
         """Every name it can be given by, the canonical one first."""
         yield self.name

@@ -17,6 +17,7 @@ __all__ = [
     "check_defaults",
     "check_overrides",
     "effective",
+    "places",
     "topic_settings",
 ]
 
@@ -112,16 +113,20 @@ def effective(
     defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
     """(name, value, where it comes from: "topic", "broker" or "default") of every setting."""
-    own, broker = check_overrides(overrides), check_defaults(defaults)
-    rows: list[tuple[str, str, str]] = []
+    return [(name, *found[0]) for name, found in places(defaults, overrides).items()]
+
+
+def places(
+    defaults: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, list[tuple[str, str]]]:
+    """(value, where it comes from) of every setting, for each place that has a value; the one that
+    counts first."""
+    levels = (("topic", check_overrides(overrides)), ("broker", check_defaults(defaults)))
+    found: dict[str, list[tuple[str, str]]] = {}
     for name, setting in TOPIC_SETTINGS.items():
-        if name in own:
-            rows.append((name, own[name], "topic"))
-        elif name in broker:
-            rows.append((name, broker[name], "broker"))
-        else:
-            rows.append((name, setting.format(setting.default), "default"))
-    return rows
+        found[name] = [(values[name], place) for place, values in levels if name in values]
+        found[name].append((setting.format(setting.default), "default"))
+    return found
 
 
 def _resolve(given: Mapping[str, str], at: Scope) -> dict[str, Value]:

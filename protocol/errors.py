@@ -167,6 +167,12 @@ class InvalidTransactionState(HorologError, code=48, name="INVALID_TXN_STATE"):
     """A batch belongs to a transaction; there are none in Horolog."""
 
 
+class TransactionalIdAuthorizationFailed(
+    HorologError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+):
+    """A producer asked for transactions, which do not exist in Horolog."""
+
+
 class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
 

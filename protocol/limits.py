@@ -64,6 +64,9 @@ MAX_REPLICAS: Final = 1_000
 MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""
 
+MAX_LOG_DIRS: Final = 1_000
+"""Directories of one broker. There is one; Kafka takes a list of them."""
+
 MAX_APIS: Final = 1_000
 """Entries of an api-versions response; Kafka has about a hundred requests."""
 

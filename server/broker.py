@@ -20,6 +20,7 @@ from ..storage.files import Files, SystemFiles
 from ..storage.flush import GroupCommit
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
+from .changes import Changes
 from .connection import ConnectionLimits
 from .connections import Connections
 from .conversions import Conversions
@@ -268,6 +269,7 @@ class Broker:
             settings=self.settings,
             directory=self.directory,
             logs=logs,
+            changes=Changes(self.directory, work),
             lags=Lags(logs, self.directory.positions, work, self.clock),
             clock=self.clock,
             trusted_time=self.trusted_time,

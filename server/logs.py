@@ -58,9 +58,12 @@ class Logs:
         try:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
+            # Somebody may be making it right now.
+            self._directory.changes.settle()
             exists = topic in self._directory.topics()
-            if exists or not 0 <= partition < self._settings.num_partitions:
+            if not exists and not 0 <= partition < self._settings.num_partitions:
                 raise
+        if not exists:
             self.create(topic)
         return self.find(topic, partition)
 
@@ -69,6 +72,9 @@ class Logs:
 
         Raises `UnknownTopicOrPartition` when they do not, `InvalidTopic` for a bad name.
         """
+        self._directory.changes.settle()
+        if topic in self._directory.topics():
+            return
         if not self._settings.auto_create_topics_enable:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"

@@ -24,8 +24,9 @@ READING_THREADS = 4
 class Work:
     """Tasks started for requests, and the threads for what would block the loop.
 
-    There is one thread for positions, because their commits must not overtake each other, and one
-    for conversions, so that they leave the processor's other cores to the rest.
+    There is one thread for positions, because their commits must not overtake each other, one for
+    changes of topics, for the same reason, and one for conversions, so that they leave the
+    processor's other cores to the rest.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -37,6 +38,7 @@ class Work:
         self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
         self._positions = ThreadPoolExecutor(1, "positions")
         self._conversions = ThreadPoolExecutor(1, "conversions")
+        self._topics = ThreadPoolExecutor(1, "topics")
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `coroutine` as a task that `stop` cancels if it is not done by then."""
@@ -56,6 +58,10 @@ class Work:
     def in_positions_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a commit of positions, after those before it."""
         return self._loop.run_in_executor(self._positions, call)
+
+    def in_topics_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run what a change of topics does on the disk, after those before it."""
+        return self._loop.run_in_executor(self._topics, call)
 
     def in_conversion_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call that compresses or decompresses for a reader."""
@@ -103,7 +109,8 @@ class Work:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for executor in (self._storage, self._reading, self._positions, self._conversions):
+        threads = (self._storage, self._reading, self._positions, self._conversions, self._topics)
+        for executor in threads:
             executor.shutdown(wait=False, cancel_futures=True)
             await self._loop.run_in_executor(None, executor.shutdown)
 

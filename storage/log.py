@@ -79,6 +79,23 @@ class Log(AppendableLog):
         self.log_start_offset = max(self.log_start_offset, start)
         return plan
 
+    def roll_before(self, offset: int) -> None:
+        """Roll, if all messages are below `offset`: so that a `trim` there lets every file go.
+
+        Raises `OSError`, `StorageError`.
+        """
+        sound = self.failure is None and self._list.active.damaged is None
+        if sound and offset >= self.log_end_offset:
+            self.roll("trimmed")
+
+    def trim(self, offset: int) -> None:
+        """Begin the log at `offset`, if it begins before: what is below can be read no more.
+
+        As with `expire`, files go with `drop_expired`. `offset` is at most the high watermark, and
+        everything below it on stable storage.
+        """
+        self.log_start_offset = max(self.log_start_offset, offset)
+
     @property
     def has_expired(self) -> bool:
         """Whether there are segments that end before the log begins."""

@@ -64,17 +64,32 @@ class TopicChanges:
             self._under_way.finish()
             self._under_way = None
 
-    def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
-        """As `LogDirectory.create_topic`."""
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> Steps[TopicEntry]:
+        """As `LogDirectory.create_topic`; with `validate_only` nothing is made."""
         entry = self._registry.check_new(name, partitions, overrides)
+        if validate_only:
+            self._check_folders(name, range(partitions))
+            return entry
         yield from self._add(entry, range(partitions), f"topic {name!r} cannot be made")
         self._seams.observe("topic_created", topic=name, partitions=partitions)
         return entry
 
-    def raise_partitions(self, name: str, partitions: int) -> Steps[TopicEntry]:
-        """As `LogDirectory.create_partitions`."""
+    def raise_partitions(
+        self, name: str, partitions: int, *, validate_only: bool = False
+    ) -> Steps[TopicEntry]:
+        """As `LogDirectory.create_partitions`; with `validate_only` nothing is made."""
         entry = self._registry.check_raise(name, partitions)
         new = range(self._registry.get(name).partitions, partitions)
+        if validate_only:
+            self._check_folders(name, new)
+            return entry
         yield from self._add(entry, new, f"topic {name!r} cannot be given more partitions")
         self._seams.observe("partitions_created", topic=name, partitions=partitions)
         return entry
@@ -100,14 +115,18 @@ class TopicChanges:
         for partition in new:
             self._logs.add((entry.name, partition), clean=True)
 
-    def _make_folders(self, name: str, partitions: Sequence[int], made: list[Path]) -> None:
+    def _check_folders(self, name: str, partitions: Sequence[int]) -> list[Path]:
+        """The paths of new folders. Raises `TopicAlreadyExists` when there is something in one."""
         paths = [self._path / folder_name(name, partition) for partition in partitions]
         for path in paths:
             if self._files.exists(path) and self._files.names(path):
                 raise TopicAlreadyExists(
                     f"there is a folder {path} with files in it; a restart adopts it as a topic"
                 )
-        for path in paths:
+        return paths
+
+    def _make_folders(self, name: str, partitions: Sequence[int], made: list[Path]) -> None:
+        for path in self._check_folders(name, partitions):
             made.append(path)
             self._files.make_directory(path)
         self._files.sync_directory(self._path)

@@ -3,7 +3,18 @@
 from typing import Final
 
 from ..limits import MAX_CONFIGS, MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
-from .schema import INT32, Api, array, error_text, int16, int32, message, nullable_string, string
+from .schema import (
+    INT32,
+    Api,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    message,
+    nullable_string,
+    string,
+)
 
 
 @message
@@ -38,17 +49,19 @@ class CreatableTopic:
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic, max_items=MAX_TOPICS)
     timeout_ms: int = int32(default=30_000, doc="How long to wait.")
+    validate_only: bool = boolean(since=1, default=False, doc="True: check, and create nothing.")
 
 
 @message
 class CreatableTopicResult:
     name: str = string(doc="Topic.")
     error_code: int = int16(default=0, doc="0 when it was created.")
-    error_message: str | None = error_text(native=True, default=None)
+    error_message: str | None = error_text(since=1, native_since=0, default=None)
 
 
 @message
 class CreateTopicsResponse:
+    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, max_items=MAX_TOPICS)
 
 
@@ -56,7 +69,7 @@ CREATE_TOPICS: Final = Api(
     key=19,
     name="create-topics",
     min_version=0,
-    max_version=0,
+    max_version=3,
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
     doc="Create topics; each succeeds or fails by itself.",

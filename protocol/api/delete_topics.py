@@ -21,6 +21,7 @@ class DeletableTopicResult:
 
 @message
 class DeleteTopicsResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, max_items=MAX_TOPICS)
 
 
@@ -28,7 +29,7 @@ DELETE_TOPICS: Final = Api(
     key=20,
     name="delete-topics",
     min_version=0,
-    max_version=0,
+    max_version=3,
     request=DeleteTopicsRequest,
     response=DeleteTopicsResponse,
     doc="Delete topics; each succeeds or fails by itself.",

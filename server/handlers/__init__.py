@@ -6,12 +6,16 @@ from typing import Final
 
 from ...protocol.api.alter_configs import ALTER_CONFIGS
 from ...protocol.api.api_versions import API_VERSIONS
+from ...protocol.api.create_partitions import CREATE_PARTITIONS
 from ...protocol.api.create_topics import CREATE_TOPICS
+from ...protocol.api.delete_records import DELETE_RECORDS
 from ...protocol.api.delete_topics import DELETE_TOPICS
 from ...protocol.api.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.describe_log import DESCRIBE_LOG
+from ...protocol.api.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.fetch import FETCH
+from ...protocol.api.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.list_offsets import LIST_OFFSETS
 from ...protocol.api.metadata import METADATA
 from ...protocol.api.offset_commit import OFFSET_COMMIT
@@ -23,15 +27,19 @@ from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
 from .fetch import handle as fetch
 from .list_offsets import handle as list_offsets
+from .log_dirs import handle as describe_log_dirs
 from .metadata import handle as metadata
 from .positions import commit as commit_positions
 from .positions import fetch as fetch_positions
 from .produce import handle as produce
 from .produce import handle_many as produce_many
+from .producer_ids import handle as init_producer_id
 from .settings import alter as alter_settings
 from .settings import describe as describe_settings
 from .topics import create as create_topics
+from .topics import create_partitions
 from .topics import delete as delete_topics
+from .trimming import handle as delete_records
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {
@@ -41,6 +49,10 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         METADATA.key: metadata,
         CREATE_TOPICS.key: create_topics,
         DELETE_TOPICS.key: delete_topics,
+        DELETE_RECORDS.key: delete_records,
+        CREATE_PARTITIONS.key: create_partitions,
+        INIT_PRODUCER_ID.key: init_producer_id,
+        DESCRIBE_LOG_DIRS.key: describe_log_dirs,
         DESCRIBE_CONFIGS.key: describe_settings,
         ALTER_CONFIGS.key: alter_settings,
         OFFSET_COMMIT.key: commit_positions,

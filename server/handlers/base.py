@@ -9,6 +9,7 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...storage.flush import GroupCommit
 from ...storage.log_directory import LogDirectory
+from ..changes import Changes
 from ..conversions import Conversions
 from ..figures import Figures
 from ..lags import Lags
@@ -29,6 +30,7 @@ class Services:
     settings: BrokerSettings
     directory: LogDirectory
     logs: Logs
+    changes: Changes
     lags: Lags
     clock: Clock
     trusted_time: TrustedTime

@@ -1,9 +1,10 @@
 """describe-configs and alter-configs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
-from ...config.topic import TOPIC_SETTINGS, check_overrides, effective
+from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places
 from ...protocol.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -12,7 +13,11 @@ from ...protocol.api.alter_configs import (
 )
 from ...protocol.api.describe_configs import (
     BROKER_RESOURCE,
+    FROM_BROKER,
+    FROM_DEFAULT,
+    FROM_TOPIC,
     TOPIC_RESOURCE,
+    ConfigSynonym,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -20,7 +25,17 @@ from ...protocol.api.describe_configs import (
     DescribedConfig,
 )
 from ...protocol.errors import InvalidRequest
-from .base import NODE_ID, Call, Services
+from ...storage.steps import Steps
+from ...storage.topics import TopicEntry
+from .base import NODE_ID, Call, Later, Services
+
+_SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
+
+_KAFKA_ONLY: Final = {
+    "broker.id": str(NODE_ID),
+    "default.replication.factor": "1",
+}
+"""Settings of a Kafka broker that its tools ask for and that cannot be anything else here."""
 
 
 def describe(
@@ -32,17 +47,20 @@ def describe(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            described = _describer(resource.resource_type)(services, resource.resource_name)
+            described = _describer(resource.resource_type)(services, resource.resource_name, call)
         except Exception as error:
             outcome = services.outcomes.of(error, api="describe-configs")
             result.error_code, result.error_message = outcome
         else:
-            result.configs = _chosen(described, resource)
+            result.configs = _chosen(described, resource, call)
+            if not request.include_synonyms:
+                for config in result.configs:
+                    config.synonyms = []
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _describer(resource_type: int) -> Callable[[Services, str], list[DescribedConfig]]:
+def _describer(resource_type: int) -> Callable[[Services, str, Call], list[DescribedConfig]]:
     if resource_type == TOPIC_RESOURCE:
         return _describe_topic
     if resource_type == BROKER_RESOURCE:
@@ -53,66 +71,105 @@ def _describer(resource_type: int) -> Callable[[Services, str], list[DescribedCo
     )
 
 
-def _describe_topic(services: Services, name: str) -> list[DescribedConfig]:
+def _describe_topic(services: Services, name: str, call: Call) -> list[DescribedConfig]:
     overrides = services.logs.topic(name).overrides
     return [
-        DescribedConfig(name=setting, value=value, is_default=source == "default", source=source)
-        for setting, value, source in effective(services.settings.topic_defaults, overrides)
+        _described(setting, setting, found)
+        for setting, found in places(services.settings.topic_defaults, overrides).items()
     ]
 
 
-def _describe_broker(services: Services, name: str) -> list[DescribedConfig]:
+def _described(
+    setting: str, name: str, found: Sequence[tuple[str, str]], *, read_only: bool = False
+) -> DescribedConfig:
+    """One setting under `name`. `found` are its values and places, the one that counts first."""
+    value, place = found[0]
+    kafka_name = _kafka_name(setting)
+    return DescribedConfig(
+        name=name,
+        value=value,
+        read_only=read_only,
+        is_default=place == "default",
+        config_source=_SOURCES[place],
+        synonyms=[
+            ConfigSynonym(
+                name=setting if place == "topic" else kafka_name,
+                value=value,
+                source=_SOURCES[place],
+            )
+            for value, place in found
+        ],
+        source=place,
+    )
+
+
+def _kafka_name(name: str) -> str:
+    setting = TOPIC_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
+    return name if setting is None else setting.kafka_name
+
+
+def _describe_broker(services: Services, name: str, call: Call) -> list[DescribedConfig]:
     if name != str(NODE_ID):
         raise InvalidRequest(f"broker {name!r} does not exist; there is only broker {NODE_ID}")
-    described = []
+    found: dict[str, list[tuple[str, str]]] = {}
+    if call.kafka:
+        found |= {only: [(value, "default")] for only, value in _KAFKA_ONLY.items()}
     for setting in BROKER_SETTINGS.values():
-        value = getattr(services.settings, setting.attribute)
-        is_default = value == setting.default
-        described.append(
-            DescribedConfig(
-                name=setting.name,
-                value=setting.format(value),
-                read_only=True,
-                is_default=is_default,
-                source="default" if is_default else "broker",
-            )
-        )
-    for name, value, source in effective(services.settings.topic_defaults, {}):
-        described.append(
-            DescribedConfig(
-                name=name,
-                value=value,
-                read_only=True,
-                is_default=source == "default",
-                source=source,
-            )
-        )
-    return described
+        value = setting.format(getattr(services.settings, setting.attribute))
+        default = setting.format(setting.default)
+        own = [] if value == default else [(value, "broker")]
+        found[setting.name] = [*own, (default, "default")]
+    found |= places(services.settings.topic_defaults, {})
+    return [
+        _described(each, _kafka_name(each) if call.kafka else each, its, read_only=True)
+        for each, its in found.items()
+    ]
 
 
 def _chosen(
-    described: list[DescribedConfig], resource: DescribeConfigsResource
+    described: list[DescribedConfig], resource: DescribeConfigsResource, call: Call
 ) -> list[DescribedConfig]:
-    """The settings asked for, by any of their names; a name that is none is left out."""
+    """The settings asked for, by any of their names; a name that is none is left out.
+
+    Kafka's clients look for a setting under the name they asked for, so they get it.
+    """
     if resource.configuration_keys is None:
         return described
-    wanted = set(resource.configuration_keys)
-    return [config for config in described if not wanted.isdisjoint(_names(config.name))]
+    chosen = []
+    for config in described:
+        names = _names(config.name)
+        asked = next((name for name in resource.configuration_keys if name in names), None)
+        if asked is not None:
+            config.name = asked if call.kafka else config.name
+            chosen.append(config)
+    return chosen
 
 
-def _names(canonical: str) -> tuple[str, ...]:
-    setting = TOPIC_SETTINGS.get(canonical) or BROKER_SETTINGS[canonical]
-    return tuple(setting.names())
+_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset((setting.name, *setting.aliases))
+    for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values())
+    for name in (setting.name, *setting.aliases)
+}
 
 
-def alter(services: Services, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+def _names(name: str) -> frozenset[str]:
+    """Every name, in the same unit, of the setting that `name` is a name of."""
+    return _NAMES.get(name, frozenset((name,)))
+
+
+def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
+    task = services.work.start(_alter(services, request))
+    return Later(task, task.result)
+
+
+async def _alter(services: Services, request: AlterConfigsRequest) -> AlterConfigsResponse:
     results = []
     for resource in request.resources:
         result = AlterConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            _alter_one(services, resource, request)
+            await services.changes.make(_altering(services, resource, request))
         except Exception as error:
             outcome = services.outcomes.of(error, api="alter-configs")
             result.error_code, result.error_message = outcome
@@ -120,13 +177,17 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Alter
     return AlterConfigsResponse(responses=results)
 
 
-def _alter_one(
+def _altering(
     services: Services, resource: AlterConfigsResource, request: AlterConfigsRequest
-) -> None:
+) -> Steps[TopicEntry]:
+    if resource.resource_type == BROKER_RESOURCE:
+        raise InvalidRequest(
+            "the broker's settings cannot be altered while it runs; change them in its "
+            "configuration file, environment or command line and restart it"
+        )
     if resource.resource_type != TOPIC_RESOURCE:
         raise InvalidRequest(
-            f"resource_type is {resource.resource_type}; only topics ({TOPIC_RESOURCE}) can be "
-            "altered while the broker runs"
+            f"resource_type is {resource.resource_type}; it must be {TOPIC_RESOURCE} (topic)"
         )
     entry = services.logs.topic(resource.resource_name)
     given = {config.name: config.value for config in resource.configs}
@@ -134,18 +195,11 @@ def _alter_one(
         raise InvalidRequest("the request names a setting more than once")
     overrides = dict(entry.overrides) if request.incremental else {}
     for name in (name for name, value in given.items() if value is None):
-        overrides.pop(_canonical(name), None)
+        overrides.pop(canonical_name(name), None)
     overrides |= check_overrides(
         {name: value for name, value in given.items() if value is not None}
     )
     check_overrides(overrides)
-    if not request.validate_only:
-        services.directory.alter_topic(entry.name, overrides)
-
-
-def _canonical(name: str) -> str:
-    """The one name under which a topic's override is kept. Raises `InvalidConfig`."""
-    for setting in TOPIC_SETTINGS.values():
-        if name in setting.names():
-            return setting.name
-    return next(iter(check_overrides({name: ""})))  # an unknown name: this raises what it says
+    if request.validate_only:
+        return entry
+    return (yield from services.directory.changes.alter(entry.name, overrides))

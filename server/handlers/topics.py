@@ -1,7 +1,17 @@
-"""create-topics and delete-topics."""
+"""create-topics, create-partitions and delete-topics.
+
+Topics are changed one after another, and in a thread: each change waits for the disk.
+"""
 
 from collections import Counter
+from collections.abc import Sequence
 
+from ...protocol.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsResult,
+    CreatePartitionsTopic,
+)
 from ...protocol.api.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -19,13 +29,20 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
-from .base import NODE_ID, Call, Services
+from ...storage.steps import Steps
+from ...storage.topics import TopicEntry
+from .base import NODE_ID, Call, Later, Services
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""
 
 
-def create(services: Services, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+def create(services: Services, request: CreateTopicsRequest, call: Call) -> Later:
+    task = services.work.start(_create(services, request))
+    return Later(task, task.result)
+
+
+async def _create(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = {}
     for topic in request.topics:
@@ -33,16 +50,20 @@ def create(services: Services, request: CreateTopicsRequest, call: Call) -> Crea
             continue
         result = results[topic.name] = CreatableTopicResult(name=topic.name)
         try:
-            if times[topic.name] > 1:
-                raise InvalidRequest(f"the request names topic {topic.name!r} more than once")
-            _create_one(services, topic)
+            _check_named_once(topic.name, times)
+            await services.changes.make(_creating(services, topic, request.validate_only))
         except Exception as error:
             outcome = services.outcomes.of(error, api="create-topics")
             result.error_code, result.error_message = outcome
     return CreateTopicsResponse(topics=list(results.values()))
 
 
-def _create_one(services: Services, topic: CreatableTopic) -> None:
+def _check_named_once(name: str, times: Counter[str]) -> None:
+    if times[name] > 1:
+        raise InvalidRequest(f"the request names topic {name!r} more than once")
+
+
+def _creating(services: Services, topic: CreatableTopic, validate_only: bool) -> Steps[TopicEntry]:
     partitions = topic.num_partitions
     if topic.assignments:
         if partitions != DEFAULT or topic.replication_factor != DEFAULT:
@@ -58,7 +79,8 @@ def _create_one(services: Services, topic: CreatableTopic) -> None:
         )
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions
-    services.directory.create_topic(topic.name, partitions, _overrides(topic))
+    changes = services.directory.changes
+    return changes.create(topic.name, partitions, _overrides(topic), validate_only=validate_only)
 
 
 def _assigned_partitions(topic: CreatableTopic) -> int:
@@ -69,12 +91,16 @@ def _assigned_partitions(topic: CreatableTopic) -> int:
             f"the assignments must name partitions 0 to {len(partitions) - 1}, each once"
         )
     for assignment in topic.assignments:
-        if assignment.broker_ids != [NODE_ID]:
-            raise InvalidReplicaAssignment(
-                f"partition {assignment.partition} is assigned to brokers "
-                f"{assignment.broker_ids[:10]}; there is only broker {NODE_ID}"
-            )
+        _check_assignment(assignment.partition, assignment.broker_ids)
     return len(partitions)
+
+
+def _check_assignment(partition: int, broker_ids: Sequence[int]) -> None:
+    if list(broker_ids) != [NODE_ID]:
+        raise InvalidReplicaAssignment(
+            f"partition {partition} is assigned to brokers {list(broker_ids[:10])}; there is only "
+            f"broker {NODE_ID}"
+        )
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:
@@ -88,12 +114,59 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+def create_partitions(services: Services, request: CreatePartitionsRequest, call: Call) -> Later:
+    task = services.work.start(_create_partitions(services, request))
+    return Later(task, task.result)
+
+
+async def _create_partitions(
+    services: Services, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        result = results[topic.name] = CreatePartitionsResult(name=topic.name)
+        try:
+            _check_named_once(topic.name, times)
+            await services.changes.make(_raising(services, topic, request.validate_only))
+        except Exception as error:
+            outcome = services.outcomes.of(error, api="create-partitions")
+            result.error_code, result.error_message = outcome
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _raising(
+    services: Services, topic: CreatePartitionsTopic, validate_only: bool
+) -> Steps[TopicEntry]:
+    if topic.assignments is not None:
+        present = services.logs.topic(topic.name).partitions
+        new = topic.count - present
+        if len(topic.assignments) != max(new, 0):
+            raise InvalidReplicaAssignment(
+                f"there are {len(topic.assignments)} assignments for {max(new, 0)} new partitions; "
+                "give one for each, or none at all"
+            )
+        for partition, assignment in enumerate(topic.assignments, start=present):
+            _check_assignment(partition, assignment.broker_ids)
+    changes = services.directory.changes
+    return (
+        yield from changes.raise_partitions(topic.name, topic.count, validate_only=validate_only)
+    )
+
+
+def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Later:
+    task = services.work.start(_delete(services, request))
+    return Later(task, task.result)
+
+
+async def _delete(services: Services, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     results = []
     for name in dict.fromkeys(request.topic_names):
         result = DeletableTopicResult(name=name)
         try:
-            _delete_one(services, name)
+            await services.changes.make(_deleting(services, name))
         except Exception as error:
             outcome = services.outcomes.of(error, api="delete-topics")
             result.error_code, result.error_message = outcome
@@ -101,12 +174,13 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Dele
     return DeleteTopicsResponse(responses=results)
 
 
-def _delete_one(services: Services, name: str) -> None:
+def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
     entry = services.directory.topics().get(name)
-    try:
-        services.directory.delete_topic(name)
-    finally:
-        # Even when the disk did not let it be finished, the topic is gone for everybody.
-        if entry is not None and name not in services.directory.topics():
-            services.figures.forget(name)
+
+    def gone() -> None:
+        # Even if the disk does not let it be finished, the topic is gone for everybody.
+        services.figures.forget(name)
+        if entry is not None:
             services.logs.went_away(name, entry.partitions)
+
+    return (yield from services.directory.changes.delete(name, gone))

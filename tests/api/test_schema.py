@@ -8,6 +8,7 @@ from horolog.protocol.api import registry, schema
 from horolog.protocol.api.schema import Array, fields_of
 
 TOPIC_ERRORS = "[name string, error_code int16]"
+TOPIC_ERROR_TEXTS = "[name string, error_code int16, error_message nullable string]"
 CONFIGS = "[name string, value nullable string]"
 RESOURCE = "resource_type int8, resource_name string"
 MEMBERSHIP = "generation_id int32, member_id string"
@@ -188,7 +189,27 @@ KAFKA_LAYOUTS = [
         f"[partition int32, broker_ids [int32]], configs {CONFIGS}], timeout_ms int32",
         id="create-topics",
     ),
-    pytest.param(20, (0,), "topic_names [string], timeout_ms int32", id="delete-topics"),
+    pytest.param(
+        19,
+        (1, 2, 3),
+        "topics [name string, num_partitions int32, replication_factor int16, assignments "
+        f"[partition int32, broker_ids [int32]], configs {CONFIGS}], timeout_ms int32, "
+        "validate_only boolean",
+        id="create-topics-1",
+    ),
+    pytest.param(20, (0, 1, 2, 3), "topic_names [string], timeout_ms int32", id="delete-topics"),
+    pytest.param(
+        21,
+        (0, 1),
+        "topics [name string, partitions [partition int32, offset int64]], timeout_ms int32",
+        id="delete-records",
+    ),
+    pytest.param(
+        22,
+        (0, 1),
+        "transactional_id nullable string, transaction_timeout_ms int32",
+        id="init-producer-id",
+    ),
     pytest.param(
         32,
         (0,),
@@ -196,8 +217,27 @@ KAFKA_LAYOUTS = [
         id="describe-configs",
     ),
     pytest.param(
+        32,
+        (1, 2),
+        f"resources [{RESOURCE}, configuration_keys nullable [string]], include_synonyms boolean",
+        id="describe-configs-1",
+    ),
+    pytest.param(
+        35,
+        (0, 1),
+        "topics nullable [name string, partitions [int32]]",
+        id="describe-log-dirs",
+    ),
+    pytest.param(
+        37,
+        (0, 1),
+        "topics [name string, count int32, assignments nullable [broker_ids [int32]]], timeout_ms "
+        "int32, validate_only boolean",
+        id="create-partitions",
+    ),
+    pytest.param(
         33,
-        (0,),
+        (0, 1),
         f"resources [{RESOURCE}, configs {CONFIGS}], validate_only boolean",
         id="alter-configs",
     ),
@@ -396,7 +436,39 @@ KAFKA_RESPONSE_LAYOUTS = [
         id="api-versions-1",
     ),
     pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
+    pytest.param(19, (1,), f"topics {TOPIC_ERROR_TEXTS}", id="create-topics-1"),
+    pytest.param(19, (2, 3), f"{THROTTLE}, topics {TOPIC_ERROR_TEXTS}", id="create-topics-2"),
     pytest.param(20, (0,), f"responses {TOPIC_ERRORS}", id="delete-topics"),
+    pytest.param(20, (1, 2, 3), f"{THROTTLE}, responses {TOPIC_ERRORS}", id="delete-topics-1"),
+    pytest.param(
+        21,
+        (0, 1),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, low_watermark int64, "
+        "error_code int16]]",
+        id="delete-records",
+    ),
+    pytest.param(
+        22,
+        (0, 1),
+        f"{THROTTLE}, error_code int16, producer_id int64, producer_epoch int16",
+        id="init-producer-id",
+    ),
+    pytest.param(
+        35,
+        (0, 1),
+        f"{THROTTLE}, results [error_code int16, log_dir string, topics [name string, partitions "
+        "[partition int32, size_bytes int64, offset_lag int64, is_future_key boolean]]]",
+        id="describe-log-dirs",
+    ),
+    pytest.param(37, (0, 1), f"{THROTTLE}, results {TOPIC_ERROR_TEXTS}", id="create-partitions"),
+    pytest.param(
+        32,
+        (1, 2),
+        f"{THROTTLE}, results [error_code int16, error_message nullable string, {RESOURCE}, "
+        "configs [name string, value nullable string, read_only boolean, config_source int8, "
+        "is_sensitive boolean, synonyms [name string, value nullable string, source int8]]]",
+        id="describe-configs-1",
+    ),
     pytest.param(
         32,
         (0,),
@@ -407,7 +479,7 @@ KAFKA_RESPONSE_LAYOUTS = [
     ),
     pytest.param(
         33,
-        (0,),
+        (0, 1),
         "throttle_time_ms int32, responses [error_code int16, error_message nullable string, "
         f"{RESOURCE}]",
         id="alter-configs",

@@ -252,7 +252,8 @@ async def described(
     )
     (got,) = (await client.call(DescribeConfigsRequest(resources=[resource]))).results
     assert got.error_code == 0
-    assert all(each.is_default == (each.source == "default") for each in got.configs)
+    numbers = {"topic": 1, "broker": 4, "default": 5}
+    assert all(each.config_source == numbers[each.source] for each in got.configs)
     return {each.name: (each.value, each.source) for each in got.configs}
 
 

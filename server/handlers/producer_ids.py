@@ -1,0 +1,20 @@
+"""init-producer-id: an id for a producer that numbers its batches."""
+
+from ...protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.errors import TransactionalIdAuthorizationFailed
+from .base import Call, Later, Services
+
+
+def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Later:
+    if request.transactional_id is not None:
+        raise TransactionalIdAuthorizationFailed(
+            f"transactional.id is {request.transactional_id[:100]!r}; there are no transactions in "
+            "Horolog: leave it out (enable.idempotence alone is served)"
+        )
+    # Now and then an id takes a write to the disk. Always the same thread: ids are given in turn.
+    ready = services.work.in_positions_thread(services.directory.producer_ids.next)
+
+    def answer() -> InitProducerIdResponse:
+        return InitProducerIdResponse(producer_id=ready.result(), producer_epoch=0)
+
+    return Later(ready, answer)

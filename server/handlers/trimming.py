@@ -1,0 +1,106 @@
+"""delete-records: the oldest messages of partitions are dropped."""
+
+from collections.abc import Iterable
+
+from ...protocol.api.delete_records import (
+    ALL_READABLE,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ...protocol.errors import OffsetOutOfRange, StorageError
+from ...storage.log import Log
+from .base import Call, Later, Services
+
+
+def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Later:
+    task = services.work.start(_trim_all(services, request))
+    return Later(task, task.result)
+
+
+async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Begin each log behind what is to go, make sure of that, and then drop files."""
+    trimmed: list[tuple[Log, DeleteRecordsPartitionResult]] = []
+    topics = []
+    turns = services.work.turns()
+    for topic in request.topics:
+        results = []
+        for partition in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition=partition.partition)
+            try:
+                log = await _trim(services, topic.name, partition.partition, partition.offset)
+                trimmed.append((log, result))
+            except Exception as error:
+                _fail(services, [result], error)
+            results.append(result)
+            await turns.give_way()
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    logs = [log for log, _ in trimmed]
+    try:
+        await services.work.in_storage_thread(lambda: services.directory.secure_log_starts(logs))
+    except Exception as error:
+        _fail(services, [result for _, result in trimmed], error)
+    else:
+        for log, result in trimmed:
+            _drop(services, log, result)
+            await turns.give_way()
+    return DeleteRecordsResponse(topics=topics)
+
+
+async def _trim(services: Services, topic: str, partition: int, offset: int) -> Log:
+    """Let a log begin at `offset`, in memory. Raises what concerns this partition."""
+    log = services.logs.find(topic, partition)
+    if not log.prepared:
+        await services.logs.prepare([log])
+        log = services.logs.find(topic, partition)
+    end = log.high_watermark
+    target = end if offset == ALL_READABLE else offset
+    if not 0 <= target <= end:
+        raise OffsetOutOfRange(
+            f"{topic}-{partition} cannot be trimmed to offset {offset}; it must be 0 to {end}, the "
+            f"high watermark, or {ALL_READABLE} for just that"
+        )
+    if target > log.log_start_offset:
+        log.roll_before(target)
+        await _sync(services, log, target)
+        log.trim(target)
+    return log
+
+
+async def _sync(services: Services, log: Log, offset: int) -> None:
+    """Bring everything below `offset` to stable storage.
+
+    Else a power cut could take the end of the log away, and leave it ending before it begins: then
+    nobody could tell what had been dropped.
+    """
+    work = log.begin_flush() if log.recovery_point < offset else None
+    if work is not None:
+        failure: OSError | None = None
+        try:
+            await services.work.in_storage_thread(work.run)
+        except OSError as error:
+            failure = error
+        log.end_flush(work, failure)
+    if log.failure is not None:
+        raise log.failure
+    if log.recovery_point < offset:
+        raise StorageError(f"{log.path}: the log could not be synced; try again")
+
+
+def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) -> None:
+    result.low_watermark = log.log_start_offset
+    if services.logs.is_current(log):
+        try:
+            log.drop_expired()
+        except OSError as error:
+            # Nothing below the log start can be read any more; the next retention pass tries again.
+            services.outcomes.of(error, api="delete-records")
+
+
+def _fail(
+    services: Services, results: Iterable[DeleteRecordsPartitionResult], error: Exception
+) -> None:
+    for result in results:
+        outcome = services.outcomes.of(error, api="delete-records")
+        result.error_code, result.error_message = outcome
