@@ -26,6 +26,9 @@ class BrokerSettings:
     listen: str
     http_listen: str
     kafka_listen: str
+    kafka_listen_given: bool
+    """Whether somebody asked for it: a default that cannot be had is no reason not to start."""
+    advertised_listeners: str
     auto_create_topics_enable: bool
     num_partitions: int
     max_topics: int
@@ -87,5 +90,6 @@ def build(values: Mapping[str, Value]) -> BrokerSettings:
         setting.attribute: values.get(name, setting.default)
         for name, setting in BROKER_SETTINGS.items()
     }
+    seen["kafka_listen_given"] = "kafka.listen" in values
     seen["data_dir"] = Path(seen["data_dir"]).expanduser()
     return BrokerSettings(**seen, topic_defaults=MappingProxyType(topic_defaults))

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from .setting import INT32_MAX, Kind, Scope, Setting, Value
 
+AS_REACHED: Final = "as-reached"
+
 FLUSH_SCHEDULER_INTERVAL: Final = "log.flush.scheduler.interval.ms"
 
 
@@ -40,11 +42,18 @@ _PLACES: Final = (
     ),
     _setting(
         "kafka.listen",
-        Kind.CHOICE,
-        "off",
-        "Address of the Kafka protocol. Only `off`.",
+        Kind.ADDRESS,
+        "127.0.0.1:9092",
+        "Address of Kafka's protocol, or `off`.",
         choices=("off",),
-        why_not="The Kafka listener does not exist yet.",
+    ),
+    _setting(
+        "advertised.listeners",
+        Kind.ADDRESS,
+        AS_REACHED,
+        "Where Kafka's clients are told to find the broker, when that is not the address at which "
+        "they have reached it: behind a forwarded port, for example.",
+        choices=(AS_REACHED,),
     ),
 )
 

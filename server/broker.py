@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
+from ..config.address import split_address
 from ..config.broker import BrokerSettings
+from ..config.broker_table import AS_REACHED
+from ..protocol.api import kafka, native
 from ..protocol.lag import Lag
 from ..protocol.records.kernel import FORM
 from ..storage.files import Files, SystemFiles
@@ -25,13 +29,14 @@ from .connection import ConnectionLimits
 from .connections import Connections
 from .conversions import Conversions
 from .dispatch import Dispatcher
+from .door import Door
 from .events import Events
 from .figures import Figures
 from .handlers import HANDLERS
 from .handlers.base import Services
 from .http import HttpServer, State
 from .lags import Lags
-from .listener import Listener, address_of, bind, raise_file_limit, share_files
+from .listener import CannotListen, Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
@@ -62,10 +67,11 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the broker listens, as `HOST:PORT`; `http` is `None` when it is off."""
+    """Where the broker listens, as `HOST:PORT`; `None` for what is off."""
 
     native: str
     http: str | None
+    kafka: str | None = None
 
 
 class Broker:
@@ -109,18 +115,23 @@ class Broker:
         opened until then is closed again.
         """
         async with AsyncExitStack() as cleanups:
-            native = cleanups.enter_context(bind(self.settings.listen, "listen"))
-            http = None
-            if self.settings.http_listen != "off":
-                http = cleanups.enter_context(bind(self.settings.http_listen, "http.listen"))
+            settings = self.settings
+            own = cleanups.enter_context(bind(settings.listen, "listen"))
+            http = _bind_unless_off(settings.http_listen, "http.listen", cleanups)
+            kafkas = self._bind_for_kafka(cleanups)
             capacity = self._open_storage(cleanups)
             self._make_services(cleanups)
             self._start_http(http, cleanups)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
-            self._start_connections(native, capacity, cleanups)
+            self._start_connections(capacity, cleanups)
+            self._listen(own, Door(native.NAME, self.dispatcher), cleanups)
+            if kafkas is not None:
+                self._listen(kafkas, self._kafka_door(), cleanups)
             self.addresses = Addresses(
-                address_of(native), None if http is None else address_of(http)
+                address_of(own),
+                None if http is None else address_of(http),
+                None if kafkas is None else address_of(kafkas),
             )
             self._cleanups = cleanups.pop_all()
         self._serving = True
@@ -282,7 +293,8 @@ class Broker:
             conversions=Conversions(work),
             rolled=self.maintenance.has_rolled,
         )
-        self.dispatcher = Dispatcher(self.services, HANDLERS)
+        self.dispatcher = Dispatcher(self.services, HANDLERS, native)
+        self.kafka_dispatcher = Dispatcher(self.services, HANDLERS, kafka)
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)
@@ -327,6 +339,7 @@ class Broker:
                 "broker_started",
                 native=self.addresses.native,
                 http=self.addresses.http,
+                kafka=self.addresses.kafka,
                 data_dir=str(self.settings.data_dir),
                 kernel=FORM,
             )
@@ -342,9 +355,7 @@ class Broker:
         logging = ["structlog"] if self._log_stream is not None else []
         return logging if listening is None else [*logging, "prometheus_client", PAGE]
 
-    def _start_connections(
-        self, listening: socket.socket, capacity: int, cleanups: AsyncExitStack
-    ) -> None:
+    def _start_connections(self, capacity: int, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
         settings = self.settings
         self._connections = Connections(
@@ -359,20 +370,40 @@ class Broker:
             max_buffered_bytes=settings.max_buffered_bytes,
             figures=self.figures,
             observe=self.observe,
-            answer=self.dispatcher.answer,
-            answer_together=self.dispatcher.answer_together,
             in_thread=self.services.work.in_reading_thread,
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
+
+    def _bind_for_kafka(self, cleanups: AsyncExitStack) -> socket.socket | None:
+        settings = self.settings
+        try:
+            return _bind_unless_off(settings.kafka_listen, "kafka.listen", cleanups)
+        except CannotListen as error:
+            if settings.kafka_listen_given:
+                raise
+            self.observe("kafka_port_taken", address=settings.kafka_listen, cause=str(error))
+            return None
+
+    def _kafka_door(self) -> Door:
+        advertised = self.settings.advertised_listeners
+        address = None if advertised == AS_REACHED else split_address(advertised)
+        return Door(kafka.NAME, self.kafka_dispatcher, address)
+
+    def _listen(self, listening: socket.socket, door: Door, cleanups: AsyncExitStack) -> None:
+        """Take the connections that come in by one port."""
         listener = Listener(
-            loop,
+            asyncio.get_running_loop(),
             listening,
-            admit=self._connections.admit,
+            admit=partial(self._connections.admit, door),
             failed=self._connections.closed,
             refused=self._connections.refused,
         )
         cleanups.callback(listener.close)
         listener.start()
+
+
+def _bind_unless_off(address: str, setting: str, cleanups: AsyncExitStack) -> socket.socket | None:
+    return None if address == "off" else cleanups.enter_context(bind(address, setting))
 
 
 def _import_late(names: Iterable[str]) -> None:

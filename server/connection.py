@@ -12,7 +12,7 @@ request or an unread answer may take.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -20,8 +20,10 @@ from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from ..protocol.limits import REQUESTS_IN_A_TURN
 from .deadline import Deadline
+from .door import Caller, Door
 from .figures import Figures, count
 from .file_sending import FileChanged, FileSender, InThread
+from .gathering import Gathering
 from .held_memory import HeldMemory
 from .outcomes import CloseConnection
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
@@ -62,36 +64,33 @@ class Host(Protocol):
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
-    def answer(
-        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
-    ) -> Iterable[Answer]:
-        """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
-        taken. Raises `ProtocolError` or `CloseConnection`."""
-        ...
-
-    def heard(self, connection: "Connection", size_bytes: int) -> None:
-        """Requests came, of so many bytes: have the connection go on soon."""
-        ...
-
     def closed(self, connection: "Connection") -> None:
         """The connection is gone."""
         ...
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The server's side of one connection."""
+    """The server's side of one connection, which came in by `door`."""
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, host: Host, door: Door, gathering: Gathering, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`gathering` has the connection go on when requests came."""
         self._host = host
+        self._door = door
+        self._gathering = gathering
         self._loop = loop
         self._limits = host.limits
         self._reader = FrameReader(
-            host.limits.max_frame_bytes, limit_name="max.frame.bytes", slab=host.slab
+            host.limits.max_frame_bytes,
+            limit_name="max.frame.bytes",
+            protocol=door.protocol,
+            slab=host.slab,
         )
         self._answers = AnswerQueue(self._work)
         self._frames: deque[bytes | bytearray] = deque()
         self._transport: asyncio.Transport | None = None
-        self._local_address = ("", 0)
+        self._caller = Caller(("", 0), "")
         self._reading = True
         self._unread = False
         self._finishing = False
@@ -108,8 +107,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's by class, only by what they can do.
         transport = self._transport = cast(asyncio.Transport, transport)
-        self._local_address = transport.get_extra_info("sockname")[:2]
         peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")[:2]
+        self._caller = self._door.caller(local, peer[0] if peer else "")
         self.peer = join_address(*peer[:2]) if peer else "unknown"
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._frame_deadline.stop()
             self.held_since = self._loop.time()
-            self._host.heard(self, sum(map(len, frames)))
+            self._gathering.heard(self, sum(map(len, frames)))
         else:
             self._work()
 
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._limits.max_requests_in_flight - self._answers.waiting,
                     len(self._frames) - left,
                 )
-                for answer in self._host.answer(self._frames, most, self._local_address):
+                for answer in self._door.answerer.answer(self._frames, most, self._caller):
                     self._answers.add(answer)
         except ProtocolError as error:
             self._broken = "protocol", error.cause

@@ -1,19 +1,15 @@
 """All connections of the broker: how many there may be, and how they end."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
 
 from ..protocol.limits import SHARED_SLAB_BYTES
 from ..storage.events import Observer
 from .connection import Connection, ConnectionLimits
+from .door import Door
 from .figures import Figures, count
 from .file_sending import InThread
-from .gathering import Gathering, TogetherAnswerer
+from .gathering import Gathering
 from .held_memory import HeldMemory
-from .sending import Answer
-
-Answerer = Callable[[deque[bytes | bytearray], int, tuple[str, int]], Iterable[Answer]]
 
 
 class Connections:
@@ -28,15 +24,12 @@ class Connections:
         max_buffered_bytes: int,
         figures: Figures,
         observe: Observer,
-        answer: Answerer,
-        answer_together: TogetherAnswerer,
         in_thread: InThread,
     ) -> None:
         self._loop = loop
         self._capacity = capacity
-        self._answer = answer
         self._observe = observe
-        self._gathering = Gathering(loop.call_soon, answer_together)
+        self._gatherings: dict[Door, Gathering] = {}
         self._open: dict[Connection, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -49,12 +42,16 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self) -> Connection | None:
-        """A protocol for a new connection, or `None` when there are enough."""
+    def admit(self, door: Door) -> Connection | None:
+        """A protocol for a new connection by `door`, or `None` when there are enough."""
         if len(self._open) >= self._capacity:
             self.refused("max_connections")
             return None
-        connection = Connection(self, self._loop)
+        gathering = self._gatherings.get(door)
+        if gathering is None:
+            gathering = Gathering(self._loop.call_soon, door.answerer.answer_together)
+            self._gatherings[door] = gathering
+        connection = Connection(self, door, gathering, self._loop)
         self._open[connection] = None
         self._empty.clear()
         return connection
@@ -71,14 +68,6 @@ class Connections:
 
     def observe(self, event: str, /, **fields: object) -> None:
         self._observe(event, **fields)
-
-    def answer(
-        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
-    ) -> Iterable[Answer]:
-        return self._answer(frames, most, local_address)
-
-    def heard(self, connection: Connection, size_bytes: int) -> None:
-        self._gathering.heard(connection, size_bytes)
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""

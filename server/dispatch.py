@@ -1,125 +1,148 @@
 """From a frame to its answer: which handler, and what its exceptions become."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS
+from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import ProtocolError
+from ..protocol.api.native import Frame, RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
+from .door import Caller, Frames
 from .gathering import GATHERED_BYTES
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
-from .repeated_produce import Frames, RepeatedProduces
+from .repeated_produce import RepeatedProduces
 from .sending import Answer, AnswerInParts, Deferred
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request on its way to an answer. It was taken up at `began`."""
+
+    api: Api
+    head: RequestHead
+    began: float
+    request: Any = None
+    """Known once it was decoded, and as long as a refusal may have to say what it named."""
+
+
 class Dispatcher:
-    """Answers the frames of every connection."""
+    """Answers the frames of every connection that speaks one encoding."""
 
     def __init__(
         self,
         services: Services,
         handlers: Mapping[int, Handler],
+        encoding: Encoding,
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
     ) -> None:
         self._services = services
         self._handlers = handlers
+        self._encoding = encoding
         self._handlers_of_many = handlers_of_many
         self._time = services.work.time
-        self._repeated = RepeatedProduces(services)
+        self._repeated = RepeatedProduces(services) if encoding.NATIVE else None
+        self._versions = {
+            key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
+        }
 
-    def answer_one(self, frame: native.Frame, local_address: tuple[str, int]) -> Answer:
+    def answer_one(self, frame: Frame, caller: Caller) -> Answer:
         """The answer of one request, or `Deferred` when it has to wait.
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
-        head, raw = native.open_request(frame)
-        api = APIS.get(head.api_key)
-        if (
-            api is None
-            or head.version not in api.versions(native=True)
-            or api.key not in self._handlers
-        ):
-            return self._unsupported(head, api)
-        call = Call(head.version, local_address, client_id=head.client_id)
-        began = self._time()
+        head, raw = self._encoding.open_request(frame)
+        if head.version not in self._versions.get(head.api_key, ()):
+            return self._unsupported(head)
+        call = Call(
+            head.version,
+            caller.broker_address,
+            kafka=not self._encoding.NATIVE,
+            client_id=head.client_id,
+            client_host=caller.host,
+        )
+        api = APIS[head.api_key]
+        asked = _Asked(api, head, self._time())
 
         def handle() -> Answer:
-            request = native.decode_body(api.request, head.version, raw)
+            asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
             if api is PRODUCE:
-                self._repeated.learn(head, request)
-            response = self._handlers[api.key](self._services, request, call)
-            return self._respond(api, head, response, began)
+                self._learn(head, request)
+            return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
-        return self._guarded(api, head, handle, began)
+        return self._guarded(asked, handle)
 
-    def answer(
-        self, frames: deque[bytes | bytearray], most: int, local_address: tuple[str, int]
-    ) -> Iterable[Answer]:
+    def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
 
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        answers = self._repeated.answer(frames, most, GATHERED_BYTES)
-        if answers:
-            return answers
+        if self._repeated is not None:
+            answers = self._repeated.answer(frames, most, GATHERED_BYTES)
+            if answers:
+                return answers
         if len(frames) > 1:
-            key = native.likely_api_key(frames[0])
+            key = self._encoding.likely_api_key(frames[0])
             if key is not None and key in self._handlers_of_many:
                 opened = self._open_alike(APIS[key], frames, most)
                 if opened:
                     return self._answer_alike(APIS[key], opened)
-        return (self.answer_one(frames.popleft(), local_address),)
+        return (self.answer_one(frames.popleft(), caller),)
 
-    def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> list[list[Answer]]:
+    def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
         """Take requests off the frames of several connections whose answers cost a fraction when
         they are made together; of each connection the first ones, up to so many."""
+        if self._repeated is None:
+            return [()] * len(sources)
         return self._repeated.answer_all(sources, GATHERED_BYTES)
 
-    def _open_alike(
-        self, api: Api, frames: deque[bytes | bytearray], most: int
-    ) -> list[tuple[native.RequestHead, native.Body]]:
+    def _learn(self, head: RequestHead, request: ProduceRequest) -> None:
+        if self._repeated is not None:
+            self._repeated.learn(head, request)
+
+    def _open_alike(self, api: Api, frames: Frames, most: int) -> list[tuple[RequestHead, Any]]:
         """Take the requests of one kind off the front of `frames`."""
-        opened: list[tuple[native.RequestHead, native.Body]] = []
+        opened: list[tuple[RequestHead, Any]] = []
         size = 0
         while frames and len(opened) < most and size < GATHERED_BYTES:
             frame = frames[0]
-            if native.likely_api_key(frame) != api.key:
+            if self._encoding.likely_api_key(frame) != api.key:
                 break
             try:
-                head, body = native.open_request(frame)
+                head, body = self._encoding.open_request(frame)
             except ProtocolError:
                 break  # It is met again when those before it have been answered.
-            if head.version not in api.versions(native=True):
+            if head.version not in self._versions[api.key]:
                 break
             opened.append((head, body))
             size += len(frames.popleft())
         return opened
 
     def _answer_alike(
-        self, api: Api, opened: Sequence[tuple[native.RequestHead, native.Body]]
+        self, api: Api, opened: Sequence[tuple[RequestHead, Any]]
     ) -> Iterator[Answer]:
         began = self._time()
-        requests = [_decoded(api, head, body) for head, body in opened]
+        requests = [self._decoded(api, head, body) for head, body in opened]
         if api is PRODUCE and isinstance(requests[0], ProduceRequest):
-            self._repeated.learn(opened[0][0], requests[0])
+            self._learn(opened[0][0], requests[0])
         outcomes = iter(self._handle_alike(api, requests))
         for (head, _), request in zip(opened, requests, strict=True):
-            outcome = request if isinstance(request, Exception) else next(outcomes)
-            answer = partial(self._answer_with, api, head, outcome, began)
-            yield self._guarded(api, head, answer, began)
+            failed = isinstance(request, Exception)
+            outcome = request if failed else next(outcomes)
+            asked = _Asked(api, head, began, None if failed else request)
+            yield self._guarded(asked, partial(self._answer_with, asked, outcome))
 
     def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
         """The outcomes of those requests that could be decoded."""
@@ -129,77 +152,82 @@ class Dispatcher:
         except Exception as error:
             return [error] * len(decoded)
 
-    def _answer_with(
-        self, api: Api, head: native.RequestHead, outcome: Any, began: float
-    ) -> Answer:
+    def _decoded(self, api: Api, head: RequestHead, body: Any) -> Any:
+        """The request, or what is wrong with it."""
+        try:
+            return self._encoding.decode_body(api.request, head.version, body)
+        except Exception as error:
+            return error
+
+    def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):
             raise outcome
-        return self._respond(api, head, outcome, began)
+        return self._respond(asked, outcome)
 
-    def _respond(self, api: Api, head: native.RequestHead, response: Any, began: float) -> Answer:
+    def _respond(self, asked: _Asked, response: Any) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
         if isinstance(response, Later):
+            if asked.api is PRODUCE:
+                asked.request = None  # Its record sets are not to be held until they are durable.
             return Deferred(
                 response.ready,
-                lambda: self._guarded(
-                    api, head, lambda: self._respond(api, head, response.make(), began), began
-                ),
+                lambda: self._guarded(asked, lambda: self._respond(asked, response.make())),
                 response.may_hurry,
             )
         if response is None:
-            self._count(api.name, NO_ERROR, began)
+            self._count(asked, NO_ERROR)
             return None
-        answer = native.encode_answer(head.correlation_id, api, head.version, response)
-        self._count(api.name, first_error(response), began)
+        head, code = asked.head, first_error(response)
+        answer = self._encoding.encode_answer(
+            head.correlation_id, asked.api, head.version, response
+        )
+        self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
-    def _guarded(
-        self, api: Api, head: native.RequestHead, step: Callable[[], Answer], began: float
-    ) -> Answer:
+    def _guarded(self, asked: _Asked, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
         except CloseConnection as closing:
-            self._count(api.name, closing.code, began)
+            self._count(asked, closing.code)
             raise
         except Exception as error:
-            code, message = self._services.outcomes.of(error, api=api.name)
-            self._count(api.name, code, began)
-            return native.encode_error(head.correlation_id, code, message)
+            code, message = self._services.outcomes.of(error, api=asked.api.name)
+            self._count(asked, code)
+            return self._encoding.encode_refusal(
+                asked.head, asked.api, asked.request, code, message
+            )
 
-    def _unsupported(self, head: native.RequestHead, api: Api | None) -> bytes:
+    def _unsupported(self, head: RequestHead) -> bytes:
+        """The answer to a request, or a version of one, that does not exist in the encoding."""
+        encoding = self._encoding
+        api = APIS.get(head.api_key)
+        if api is not None and head.api_key not in self._versions:
+            api = None
         name = UNKNOWN_API if api is None else api.name
-        self._count(name, UnsupportedVersion.code, self._time())
+        code = error_name(UnsupportedVersion.code)
+        self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
             # Whoever asks with a version from the future learns which versions there are.
-            return native.encode_response(
-                head.correlation_id,
-                API_VERSIONS,
-                API_VERSIONS.last_version(native=True),
-                unknown_version(native=True),
-            )
-        error = unsupported(head.api_key, head.version, api)
-        return native.encode_error(head.correlation_id, error.code, error.message)
+            unknown = unknown_version(native=encoding.NATIVE)
+            return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
+        error = unsupported(head.api_key, head.version, api, native=encoding.NATIVE)
+        return encoding.encode_refusal(head, None, None, error.code, error.message)
 
-    def _count(self, api_name: str, code: int, began: float) -> None:
-        """Count a request whose answer is made; it was taken up at `began`."""
-        self._services.figures.answered(api_name, error_name(code), self._time() - began)
+    def _count(self, asked: _Asked, code: int) -> None:
+        """Count a request whose answer is made."""
+        seconds = self._time() - asked.began
+        self._services.figures.answered(asked.api.name, error_name(code), seconds)
 
 
-def _decoded(api: Api, head: native.RequestHead, body: native.Body) -> Any:
-    """The request, or what is wrong with it."""
-    try:
-        return native.decode_body(api.request, head.version, body)
-    except Exception as error:
-        return error
-
-
-def unsupported(api_key: int, version: int, api: Api | None) -> HorologError:
-    """The error for a request that this broker does not have, or not in this version."""
-    if api is None:
-        known = ", ".join(f"{each.key} {each.name}" for each in APIS.values())
+def unsupported(api_key: int, version: int, api: Api | None, *, native: bool) -> HorologError:
+    """The error for a request that an encoding does not have, or not in this version."""
+    if api is None or not api.versions(native=native):
+        known = ", ".join(
+            f"{each.key} {each.name}" for each in APIS.values() if each.versions(native=native)
+        )
         return UnsupportedVersion(f"request {api_key} is unknown; there are {known}")
     return UnsupportedVersion(
         f"{api.name} version {version} is unknown; "
-        f"versions {api.min_version} to {api.last_version(native=True)} are served"
+        f"versions {api.min_version} to {api.last_version(native=native)} are served"
     )

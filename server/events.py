@@ -33,6 +33,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "connection_refused": "warning",
         "deletion_failed": "warning",
         "index_rebuilt": "warning",
+        "kafka_port_taken": "warning",
         "limits_lowered": "warning",
         "loop_error": "error",
         "partition_folder_missing": "error",

@@ -19,9 +19,10 @@ Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
 def serve(settings: BrokerSettings, beside: Beside | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT`.
-    The log goes to standard error. A broker that cannot start, or cannot stop cleanly, says why
-    in one line. An error in `beside` stops the broker.
+    One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT
+    kafka=HOST:PORT`, without what is off. The log goes to standard error.
+    A broker that cannot start, or cannot stop cleanly, says why in one line. An error in
+    `beside` stops the broker.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory(settings.event_loop)) as runner:
@@ -53,7 +54,8 @@ async def _serve(settings: BrokerSettings, beside: Beside | None) -> int:
     try:
         addresses = broker.addresses
         http = "" if addresses.http is None else f" http={addresses.http}"
-        sys.stdout.write(f"ready native={addresses.native}{http}\n")
+        kafka = "" if addresses.kafka is None else f" kafka={addresses.kafka}"
+        sys.stdout.write(f"ready native={addresses.native}{http}{kafka}\n")
         sys.stdout.flush()
         if beside is None:
             await asked_to_stop.wait()

@@ -5,7 +5,6 @@ to make the answers. Requests that name one partition and want an answer are lea
 comes is left to the handler.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any, Final
 from ..protocol.api import native
 from ..protocol.api.produce import PRODUCE, ProduceRequest, ProduceResponse
 from ..protocol.api.produce_forms import ProduceForm, split
+from .door import Frames
 from .handlers.base import Later, Services
 from .handlers.produce import DURABLE, IN_THE_LOG, append_alone
 from .outcomes import NO_ERROR_NAME, error_name, first_error
@@ -24,8 +24,6 @@ _FORMS_MAX: Final = 256
 """Producers and partitions that are known at a time; one more begins anew."""
 
 _Found = tuple[ProduceForm, int, memoryview]
-
-Frames = deque[bytes | bytearray]
 
 
 class RepeatedProduces:

@@ -29,6 +29,7 @@ async def running_broker(
             {
                 "listen": "127.0.0.1:0",
                 "http.listen": "127.0.0.1:0",
+                "kafka.listen": "off",
                 **{name.replace("_", "."): _text(value) for name, value in settings.items()},
                 "data.dir": str(data_dir),
             }

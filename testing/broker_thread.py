@@ -30,11 +30,12 @@ class BrokerThread:
     def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
         """`settings` are the broker's, and defaults for its topics: `{"retention.ms": 60_000}`.
 
-        Without `http.listen` there is no HTTP port, without `listen` a free port is taken.
+        Without `http.listen` there is no HTTP port, and without `kafka.listen` no Kafka's; without
+        `listen` a free port is taken.
         """
         self.data_dir = data_dir
         self.clock = MovingClock()
-        self._settings = {"http.listen": "off", **(settings or {})}
+        self._settings = {"http.listen": "off", "kafka.listen": "off", **(settings or {})}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._addresses: Addresses | None = None
@@ -48,6 +49,11 @@ class BrokerThread:
     def http_address(self) -> str | None:
         """`HOST:PORT` of the HTTP port; None when `http.listen` is off."""
         return self._known.http
+
+    @property
+    def kafka_address(self) -> str | None:
+        """`HOST:PORT` for Kafka's clients; None when `kafka.listen` is off."""
+        return self._known.kafka
 
     def start(self) -> None:
         """Returns when the broker can serve. Raises what keeps it from starting."""

@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-READY: Final = re.compile(r"ready native=(?P<native>\S+:\d+) http=(?P<http>\S+:\d+)\n")
+READY: Final = re.compile(
+    r"ready native=(?P<native>\S+:\d+) http=(?P<http>\S+:\d+)(?: kafka=(?P<kafka>\S+:\d+))?\n"
+)
 """The line that a server prints when it can serve."""
 
 _PROGRAM: Final = (sys.executable, "-m", "horolog")
@@ -96,6 +98,8 @@ class ServerProcess:
     native: str
     """Address of the native protocol."""
     http: str
+    kafka: str | None
+    """Where Kafka's clients connect; only with `--kafka-listen`."""
     data_dir: Path
     log: Path
     """Its standard error."""
@@ -126,6 +130,7 @@ def serving(
     """
     log = data_dir.parent / f"{data_dir.name}.log"
     places = ["--data-dir", data_dir, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+    places += ["--kafka-listen", "off"]
     with (
         log.open("a") as stderr,
         subprocess.Popen(
@@ -143,7 +148,9 @@ def serving(
             match = READY.fullmatch(line)
             if match is None:
                 raise RuntimeError(f"{line!r} is not a ready line; {log.read_text()}")
-            yield ServerProcess(process, match["native"], match["http"], data_dir, log)
+            yield ServerProcess(
+                process, match["native"], match["http"], match["kafka"], data_dir, log
+            )
         finally:
             process.kill()
 

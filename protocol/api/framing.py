@@ -54,6 +54,7 @@ class FrameReader:
         "_limit_name",
         "_max_frame_bytes",
         "_opened",
+        "_protocol",
         "_slab",
         "_spare",
         "_window",
@@ -65,15 +66,18 @@ class FrameReader:
         max_frame_bytes: int,
         *,
         limit_name: str = "socket.request.max.bytes",
+        protocol: str = "Horolog's protocol",
         slab: bytearray | None = None,
     ) -> None:
-        """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so.
+        """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so, and
+        `protocol` what is spoken here.
 
         `slab` has at least `SLAB_BYTES`. Readers may share one if nothing of another's comes
         between `get_buffer` and `received`.
         """
         self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
+        self._protocol = protocol
         self._opened = False
         self._slab = bytearray(SLAB_BYTES) if slab is None else slab
         self._window = len(self._slab)
@@ -178,7 +182,7 @@ class FrameReader:
         if not self._opened:
             foreign = foreign_protocol(bytes(head))
             if foreign is not None:
-                raise ProtocolError(f"the other side speaks {foreign}, not Horolog's protocol")
+                raise ProtocolError(f"the other side speaks {foreign}, not {self._protocol}")
             self._opened = True
         length = int.from_bytes(head, "big", signed=True)
         if not 0 < length <= self._max_frame_bytes:

@@ -119,7 +119,8 @@ def encode_refusal(
     """
     refused = None if api is None else refusal(api.response, request, code, message)
     if api is None or refused is None:
-        raise ProtocolError(message)
+        name = f"request {head.api_key}" if api is None else api.name
+        raise ProtocolError(f"{name} version {head.version} was refused: {message}")
     return encode_response(head.correlation_id, api, head.version, refused)
 
 

@@ -38,6 +38,10 @@ from .shape import find_fault
 T = TypeVar("T")
 Frame = bytes | bytearray | memoryview
 
+NAME: Final = "Horolog's protocol"
+NATIVE: Final = True
+"""Which versions of requests it has."""
+
 _NO_ERROR: Final = integer(NO_ERROR)
 
 _RESPONSE_START: Final = 0x93
@@ -207,6 +211,13 @@ def _response(correlation_id: int, api: Api, version: int, body: object) -> list
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
     """The frame of a response that is an error as a whole, with its length in front."""
     return _frame([correlation_id, code, {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}])
+
+
+def encode_refusal(
+    head: RequestHead, api: Api | None, request: object, code: int, message: str
+) -> bytes:
+    """The frame that refuses a request as a whole, with its length in front."""
+    return encode_error(head.correlation_id, code, message)
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:

@@ -176,7 +176,8 @@ def test_it_goes_on_when_nobody_reads_the_tour(tmp_path: Path, tree: Path) -> No
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    places = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--data-dir", tmp_path / "data")
+    places: tuple[str | Path, ...] = ("--listen", "127.0.0.1:0", "--http-listen", "off")
+    places += ("--kafka-listen", "off", "--data-dir", tmp_path / "data")
     result = Program()("demo", "--history", tmp_path / "empty", *places)
     assert result.code == 1
     assert result.out.startswith("ready ")

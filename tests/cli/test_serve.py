@@ -11,7 +11,7 @@ import pytest
 
 from horolog.testing.program import Program, Result, serving
 
-HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off")
+HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--kafka-listen", "off")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -28,7 +28,7 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path: Path, number: i
 
 
 def test_ready_without_http_names_only_the_native_address(tmp_path: Path) -> None:
-    arguments = ("serve", "--data-dir", tmp_path / "data", *HERE, "--kafka-listen", "off")
+    arguments = ("serve", "--data-dir", tmp_path / "data", *HERE)
     with Program().running(*arguments) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -57,6 +57,7 @@ def test_places_can_come_from_the_environment(tmp_path: Path) -> None:
     env = {
         "HOROLOG_LISTEN": "127.0.0.1:0",
         "HOROLOG_HTTP_LISTEN": "off",
+        "HOROLOG_KAFKA_LISTEN": "off",
         "HOROLOG_DATA_DIR": str(tmp_path / "elsewhere"),
     }
     with Program(env=env).running("serve") as process:
@@ -74,7 +75,7 @@ def test_places_can_come_from_the_environment(tmp_path: Path) -> None:
         (["--set", "retention.ms"], {}, ["NAME=VALUE"]),
         (["--set", "retention.msec=1"], {}, ["retention.msec", "did you mean retention.ms?"]),
         (["--listen", "7070"], {}, ["listen", "HOST:PORT"]),
-        (["--kafka-listen", "127.0.0.1:9092"], {}, ["kafka.listen", "off"]),
+        (["--kafka-listen", "on"], {}, ["kafka.listen", "HOST:PORT", "off"]),
         (["--config", "no-such-file"], {}, ["no-such-file"]),
         ([], {"HOROLOG_SEGMENT_BYTES": "1"}, ["HOROLOG_SEGMENT_BYTES", "from 14 to 2147483647"]),
         (["--no-such-option"], {}, ["--no-such-option"]),
@@ -99,7 +100,7 @@ def test_a_port_that_is_taken_is_named_in_one_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = Program(cwd=tmp_path)("serve", "--listen", address, "--http-listen", "off")
+        result = Program(cwd=tmp_path)("serve", "--listen", address, *HERE[2:])
     assert (result.code, result.out) == (1, "")
     assert result.err.splitlines()[-1].startswith(f"horolog: cannot listen on {address}")
     assert "Traceback" not in result.err

@@ -16,7 +16,6 @@ READ_BY_ANOTHER_NAME = {
 }
 
 ONE_VALUE = {
-    "kafka.listen",
     "cleanup.policy",
     "preallocate",
     "min.insync.replicas",

@@ -23,7 +23,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
     assert (settings.listen, settings.http_listen, settings.kafka_listen) == (
         "127.0.0.1:7070",
         "127.0.0.1:7071",
-        "off",
+        "127.0.0.1:9092",
     )
     assert settings.auto_create_topics_enable
     assert settings.num_partitions == 1
@@ -37,7 +37,8 @@ def test_the_defaults_are_those_of_the_interface() -> None:
 
 def test_every_field_of_the_view_is_a_setting_and_the_other_way_round() -> None:
     attributes = {setting.attribute for setting in BROKER_SETTINGS.values()}
-    assert {field.name for field in fields(BrokerSettings)} == attributes | {"topic_defaults"}
+    others = {"topic_defaults", "kafka_listen_given"}
+    assert {field.name for field in fields(BrokerSettings)} == attributes | others
 
 
 def integer_settings() -> list[Setting]:
@@ -187,10 +188,18 @@ def test_the_last_of_equal_options_counts_and_values_keep_their_equals_signs() -
     assert settings.data_dir == Path("/b=c")
 
 
-def test_the_kafka_listener_takes_only_off() -> None:
-    assert load(None, {}, ["kafka.listen=off"]).kafka_listen == "off"
-    with pytest.raises(InvalidConfig, match="does not exist yet"):
-        load(None, {}, ["kafka.listen=127.0.0.1:9092"])
+def test_it_is_known_whether_the_kafka_listener_was_asked_for() -> None:
+    assert not load(None, {}, []).kafka_listen_given
+    assert load(None, {}, ["kafka.listen=127.0.0.1:9092"]).kafka_listen_given
+    off = load(None, {}, ["kafka.listen=off"])
+    assert (off.kafka_listen, off.advertised_listeners) == ("off", "as-reached")
+
+
+def test_an_advertised_address_is_one() -> None:
+    given = ["advertised.listeners=broker.example:19092"]
+    assert load(None, {}, given).advertised_listeners == "broker.example:19092"
+    with pytest.raises(InvalidConfig, match="must be HOST:PORT or as-reached"):
+        load(None, {}, ["advertised.listeners=broker.example"])
 
 
 def test_a_flush_schedule_sets_the_default_of_the_flush_time() -> None:

@@ -24,6 +24,7 @@ def content(data_dir: Path) -> dict[str, bytes]:
 def refused(data_dir: Path) -> str:
     """What a second broker says; it must not start."""
     listen = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+    listen += ["--kafka-listen", "off"]
     result = Program()("serve", "--data-dir", data_dir, *listen)
     assert (result.code, result.out) == (1, "")
     (line,) = result.err.splitlines()

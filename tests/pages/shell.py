@@ -121,6 +121,7 @@ class Shell:
             "PATH": f"{programs}:{os.environ['PATH']}",
             "HOROLOG_LISTEN": f"127.0.0.1:{self._port('7070')}",
             "HOROLOG_HTTP_LISTEN": f"127.0.0.1:{self._port('7071')}",
+            "HOROLOG_KAFKA_LISTEN": "off",
             "HOROLOG_SERVER": f"127.0.0.1:{self._port('7070')}",
             "COLUMNS": "200",
             **self.env,

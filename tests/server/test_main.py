@@ -33,6 +33,7 @@ async def process(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A server process, killed in the end if it still runs."""
     given = {"data.dir": str(data_dir), "listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
+    given["kafka.listen"] = "off"
     given |= {name.replace("_", "."): value for name, value in settings.items()}
 
     started = await asyncio.create_subprocess_exec(
