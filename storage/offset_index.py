@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from .index_file import IndexFile, bytes_of, numbers_of
+from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
 from .open_files import OpenFiles
 
 
@@ -54,6 +54,15 @@ class OffsetIndex(IndexFile):
         """Position to start looking for `offset`: the last entry at or below it, else 0."""
         number = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[number] if number >= 0 else 0
+
+    def around(self, offset: int) -> tuple[int, int, int]:
+        """`(offset, position)` of the last entry at or below `offset`, else of the start, and the
+        position of the next one, else one beyond all."""
+        number = bisect_right(self._offsets, offset - self.base_offset)
+        after = self._positions[number] if number < len(self._positions) else RELATIVE_OFFSET_MAX
+        if not number:
+            return self.base_offset, 0, after
+        return self.base_offset + self._offsets[number - 1], self._positions[number - 1], after
 
     def count_below(self, offset: int) -> int:
         """Number of entries whose offset is below `offset`."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
-from ..protocol.records.kernel import Problem, walk
-from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT
+from ..protocol.records.kernel import Offsets, Problem, walk
+from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, TIMESTAMP_AT
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
 from .segment import Segment
@@ -86,8 +86,9 @@ def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found |
     Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
     opens to more than `max.decompressed.bytes`.
     """
-    first = bisect_left(view.closed_max_ms, target_ms)
-    for segment in view.segments[first:]:
+    segments = view.segments
+    for number in range(bisect_left(view.closed_max_ms, target_ms), len(segments)):
+        segment = segments[number]
         if segment.base_offset >= view.high_watermark:
             break
         if _is_gone(view, segment) or segment.largest_possible_ms < target_ms:
@@ -233,6 +234,9 @@ def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
 ) -> Generator[None, None, Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
+    found = _find_near_index(segment, start, target_ms)
+    if found is not None:
+        return found
     if not segment.located(start):
         yield from _close_to(segment, start)
         if segment.dropped:
@@ -271,6 +275,30 @@ def _find_in_segment(
     return None
 
 
+def _find_near_index(segment: Segment, start: int, target_ms: int) -> Found | None:
+    """What is found in one read from the index entry on that is before offset `start`, if all in
+    front of it are good plain entries, as they nearly always are; `None` leaves it to others."""
+    offset, position, after = segment.offset_index.around(start)
+    end = segment.readable_bytes
+    if segment.gaps or min(after, end) - position > _READ_BYTES_MAX or position >= end:
+        return None
+    data = segment.file.pread(min(_FIRST_READ_BYTES, end - position), position)
+    at, _ = scan_timestamp(data, 0, len(data), target_ms)
+    if at < 0:
+        return None
+    end = at + _entry_bytes(data, at)
+    walked = walk(data, 0, end, offsets=Offsets.CONTIGUOUS, base_offset=offset)
+    found_offset = walked.last_offset
+    if (
+        walked.problem is not Problem.NONE
+        or walked.last_codec
+        or walked.count != found_offset - offset + 1
+        or not start <= found_offset < segment.next_offset
+    ):
+        return None
+    return Found(found_offset, _timestamp(data, at))
+
+
 def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
     """Look for `offset` step by step until `locate` has not far to go."""
     while not segment.dropped and not segment.located(offset):
@@ -284,6 +312,10 @@ def _is_gone(view: SearchView, segment: Segment) -> bool:
 
 def _offset(data: bytes, position: int) -> int:
     return int.from_bytes(data[position : position + SIZE_AT], "big", signed=True)
+
+
+def _timestamp(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position + TIMESTAMP_AT : position + TIMESTAMP_AT + 8], "big")
 
 
 def _entry_bytes(data: bytes, position: int) -> int:
