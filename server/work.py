@@ -14,6 +14,10 @@ TURN_SECONDS = 0.00025
 """How long one request may compute before the loop serves the others: what a small request takes,
 about, so that none waits for much longer than it takes itself."""
 
+MAX_TURN_SECONDS = 0.001
+"""The same after a pass of the loop in which the others took as long: however many they are, a
+computation gets on."""
+
 STORAGE_THREADS = 2
 """Threads that prepare logs: two, so that one large log does not hold up the small ones."""
 
@@ -119,7 +123,7 @@ class Turns:
     """Lets a long computation give way: `await turns.give_way()` between its pieces.
 
     It gives way once `TURN_SECONDS` of the loop's time are used up, so a short computation never
-    does.
+    does. Its next turn is as long as the others took, within bounds.
     """
 
     __slots__ = ("_clock", "_next", "_until")
@@ -136,6 +140,8 @@ class Turns:
         return self._clock() >= self._until
 
     async def give_way(self) -> None:
-        if self.over:
+        began = self._clock()
+        if began >= self._until:
             await self._next()
-            self._until = self._clock() + TURN_SECONDS
+            now = self._clock()
+            self._until = now + min(max(now - began, TURN_SECONDS), MAX_TURN_SECONDS)

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from horolog.server.work import TURN_SECONDS, Turns, Work
+import pytest
+
+from horolog.server.work import MAX_TURN_SECONDS, TURN_SECONDS, Turns, Work
 
 
 def _ends_at_once(work: Work) -> Turns:
@@ -88,5 +90,29 @@ def test_a_short_computation_never_gives_way() -> None:
             await turns.give_way()
         assert not others
         await work.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_is_as_long_as_the_others_took_within_bounds() -> None:
+    async def turn_after(others_took: float) -> float:
+        """Seconds of the turn that follows a pass of the loop in which others took so long."""
+        work = Work(asyncio.get_running_loop())
+        now = 0.0
+        turns = Turns(lambda: now, work.next_turn)
+        now = TURN_SECONDS
+        waiting = work.start(turns.give_way())
+        await asyncio.sleep(0)
+        now = began = now + others_took
+        await waiting
+        while not turns.over:
+            now += TURN_SECONDS / 100
+        await work.stop()
+        return now - began
+
+    async def scenario() -> None:
+        assert await turn_after(0.0) == pytest.approx(TURN_SECONDS, rel=0.05)
+        assert await turn_after(TURN_SECONDS * 2) == pytest.approx(TURN_SECONDS * 2, rel=0.05)
+        assert await turn_after(60.0) == pytest.approx(MAX_TURN_SECONDS, rel=0.05)
 
     asyncio.run(scenario())
