@@ -34,3 +34,8 @@ class Assigned:
         """The position is behind this message."""
         self.position = record.offset + 1
         self.timestamp_ms = record.timestamp_ms
+
+    def note_end(self, now: float, end_offset: int) -> None:
+        """The partition ends at `end_offset`; `now` is on a monotonic clock."""
+        if self.position is not None:
+            self.pace.note(now, self.position, max(end_offset, self.position))

@@ -5,7 +5,8 @@ There is one broker; the class is where a second one would be noticed.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from ..protocol.api.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
 from ..protocol.api.schema import Api
@@ -14,6 +15,8 @@ from .backoff import Backoff
 from .connection import Connection, connect
 from .errors import ClientClosed, ConnectionFailed
 from .responses import topic_result
+
+_STOPPED: Final = "it had stopped answering"
 
 
 class Cluster:
@@ -93,8 +96,17 @@ class Cluster:
         try:
             return await connection.submit(api, body, wait_ms=wait_ms)
         except RequestTimedOut:
-            connection.abort("it had stopped answering")
+            connection.abort(_STOPPED)
             raise
+
+    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
+        """Send a request if the connection takes it now; what `request_or_drop` would wait for."""
+        connection = self._connection
+        if connection is None or not connection.ready or self._connecting.locked():
+            return None
+        answer = connection.submit(api, body)
+        answer.add_done_callback(partial(_drop_if_late, connection))
+        return answer
 
     async def request_all(self, api: Api, bodies: Sequence[object]) -> list[Any]:
         """Send requests back to back, so that they are served in this order."""
@@ -129,3 +141,8 @@ class Cluster:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:
+    if isinstance(answer.exception(), RequestTimedOut):
+        connection.abort(_STOPPED)

@@ -66,6 +66,11 @@ class Connection(asyncio.BufferedProtocol):
         """True when the connection is of no more use."""
         return self._failure is not None
 
+    @property
+    def ready(self) -> bool:
+        """True when a request can be sent without waiting."""
+        return self._failure is None and self._writable.is_set()
+
     def version(self, api: Api) -> int:
         """The highest version both sides have. Raises UnsupportedVersion when there is none."""
         version = self._versions.get(api.key)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,7 +16,8 @@ from ..protocol.lag import Lag
 from .assigned import Assigned
 from .client import DEFAULT_ADDRESS, Client
 from .cluster import Cluster
-from .fetching import FetchOptions, TopicPartition
+from .fetch_ahead import FetchAhead
+from .fetching import FetchOptions, TopicPartition, next_offset
 from .instants import epoch_ms
 from .lagging import lags_at
 from .patience import patiently
@@ -55,7 +57,8 @@ class Consumer(Client):
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
         at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
-        than that comes anyway. A compressed message may hold `max_decompressed_bytes`.
+        than that comes anyway. While more is there, the next fetch is under way before this one
+        is read. A compressed message may hold `max_decompressed_bytes`.
         `append_times` asks for when each message was appended. `name` is what `commit` stores
         positions under.
         """
@@ -75,6 +78,7 @@ class Consumer(Client):
         self._options = FetchOptions(
             min_bytes, partition_max_bytes, max_bytes, max_decompressed_bytes, append_times
         )
+        self._ahead = FetchAhead(self._cluster, self._options, self._note_ends)
         self._clock = clock or SystemClock()
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._ready: deque[ConsumerRecord] = deque()
@@ -339,36 +343,58 @@ class Consumer(Client):
             raise ValueError("nothing is assigned; call assign() first")
         await self._find_beginnings()
         self._changed.clear()
-        asked = {
-            key: assigned.position or 0
-            for key, assigned in self._assigned.items()
-            if not assigned.paused
-        }
+        asked = self._wanted()
         if not asked:
             await self._wait_for_a_change(max_wait_ms)
             return []
-        request = self._options.request(asked, max_wait_ms)
-        response: FetchResponse = await self._ask(
-            partial(self._cluster.request_or_drop, FETCH, request, wait_ms=max_wait_ms)
-        )
-        now = self._clock.monotonic()
+        response = await self._ahead.take(asked) or await self._fetch_now(asked, max_wait_ms)
         found = []
         for key, offset in asked.items():
             result = partition_result(response.topics, *key)
             assigned = self._assigned.get(key)
             # What was moved or dropped meanwhile is read again from where it is now.
             if assigned is not None and assigned.position == offset and not assigned.paused:
-                assigned.pace.note(now, offset, max(result.high_watermark, offset))
                 found.append((assigned, offset, result))
         self._take_turns()
+        self._fetch_ahead(found)
         return found
 
+    async def _fetch_now(self, asked: dict[TopicPartition, int], max_wait_ms: int) -> FetchResponse:
+        request = self._options.request(asked, max_wait_ms)
+        response: FetchResponse = await self._ask(
+            partial(self._cluster.request_or_drop, FETCH, request, wait_ms=max_wait_ms)
+        )
+        self._note_ends(response)
+        return response
+
+    def _fetch_ahead(self, found: list[tuple[Assigned, int, FetchPartitionResult]]) -> None:
+        """Ask for what is behind these messages, if it is there already."""
+        nexts, more = self._wanted(), False
+        for assigned, offset, result in found:
+            behind = nexts[assigned.key] = next_offset(result, offset)
+            more = more or offset < behind < result.high_watermark
+        if more:
+            self._ahead.ask(nexts)
+
+    def _wanted(self) -> dict[TopicPartition, int]:
+        return {
+            key: assigned.position or 0
+            for key, assigned in self._assigned.items()
+            if not assigned.paused
+        }
+
+    def _note_ends(self, response: FetchResponse) -> None:
+        now = self._clock.monotonic()
+        for topic in response.topics:
+            for result in topic.partitions:
+                assigned = self._assigned.get((topic.name, result.partition))
+                if assigned is not None:
+                    assigned.note_end(now, result.high_watermark)
+
     async def _wait_for_a_change(self, max_wait_ms: int) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(max_wait_ms / 1000):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
     def _take_turns(self) -> None:
         """The broker fills a response in order: next time another partition is the first."""

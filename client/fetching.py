@@ -16,6 +16,7 @@ from ..protocol.api.fetch import (
 )
 from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ..protocol.records.columns import BinaryColumn, Columns, read_columns
+from ..protocol.records.kernel import walk
 from ..protocol.records.layout import NO_TIMESTAMP, TimestampType
 from .results import ColumnBatch, ConsumerRecord
 
@@ -127,6 +128,13 @@ class FetchOptions:
                 f"partition_max_bytes={self.partition_max_bytes}"
             )
         return read
+
+
+def next_offset(result: FetchPartitionResult, offset: int) -> int:
+    """The offset behind the messages of a result, as far as it can be told without reading them;
+    `offset` if there are none."""
+    records = result.records or b""
+    return max(walk(records, 0, len(records), check_crc=False).last_offset + 1, offset)
 
 
 class _AppendTimes:
