@@ -1,19 +1,22 @@
 """Changes of topics asked for by clients: one after another, and the disk's part in a thread."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..storage.log_directory import LogDirectory
-from ..storage.steps import Steps
+from ..storage.steps import Change, Steps
 from ..storage.topics import TopicEntry
 from .work import Work
+
+TopicChange = Change[TopicEntry]
 
 
 class Changes:
     """Carries out changes of the topics of `directory`, in the order in which they are asked for.
 
-    A change that was made at once meanwhile, because a producer needs the topic now, has finished
-    the one that is under way here.
+    What a producer needs is made at once; then the change that is under way here, and those of the
+    same topic, are finished before.
     """
 
     def __init__(self, directory: LogDirectory, work: Work) -> None:
@@ -21,12 +24,19 @@ class Changes:
         self._work = work
         self._turn = asyncio.Lock()
 
-    async def make(self, steps: Steps[TopicEntry]) -> TopicEntry:
-        """Returns, or raises, what `steps` does. Its checks are made when its turn has come."""
+    def make(
+        self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
+    ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
+        """The changes of topics that `asked` names, and what is done when they are."""
+        changes = [self._changes.ask(topic, steps) for topic, steps in asked]
+        return changes, self._work.start(self._carry_out(changes))
+
+    async def _carry_out(self, changes: Sequence[TopicChange]) -> None:
+        # Tasks begin, and get the lock, in the order in which their changes were asked for.
         async with self._turn:
-            change = self._changes.begin(steps)
-            while not change.done:
-                step = change.step
-                await self._work.in_topics_thread(partial(change.run, step))
-                change.advance(step)
-            return change.result()
+            for change in changes:
+                change.begin()
+                while not change.done:
+                    step = change.step
+                    await self._work.in_topics_thread(partial(change.run, step))
+                    change.advance(step)

@@ -59,7 +59,7 @@ class Logs:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
             # Somebody may be making it right now.
-            self._directory.changes.settle()
+            self._directory.changes.settle(topic)
             exists = topic in self._directory.topics()
             if not exists and not 0 <= partition < self._settings.num_partitions:
                 raise
@@ -72,7 +72,7 @@ class Logs:
 
         Raises `UnknownTopicOrPartition` when they do not, `InvalidTopic` for a bad name.
         """
-        self._directory.changes.settle()
+        self._directory.changes.settle(topic)
         if topic in self._directory.topics():
             return
         if not self._settings.auto_create_topics_enable:

@@ -198,21 +198,21 @@ class LogDirectory:
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
         `PolicyViolation` for one topic too many, `StorageError`.
         """
-        return self._changes.at_once(self._changes.create(name, partitions, overrides))
+        return self._changes.at_once(name, self._changes.create(name, partitions, overrides))
 
     def create_partitions(self, name: str, partitions: int) -> TopicEntry:
         """Raise the number of a topic's partitions; on stable storage when this returns.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
         """
-        return self._changes.at_once(self._changes.raise_partitions(name, partitions))
+        return self._changes.at_once(name, self._changes.raise_partitions(name, partitions))
 
     def alter_topic(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
         """Replace the settings of a topic; its logs go by them from now on.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
         """
-        return self._changes.at_once(self._changes.alter(name, overrides))
+        return self._changes.at_once(name, self._changes.alter(name, overrides))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with all its messages and the positions in it.
@@ -221,11 +221,11 @@ class LogDirectory:
         `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` when the disk
         does not let it be finished: then the next start, or another call, does.
         """
-        self._changes.at_once(self._changes.delete(name, lambda: None))
+        self._changes.at_once(name, self._changes.delete(name, lambda: None))
 
     def _note_gaps(self, log: Log) -> None:
         """Remember that a log took bytes from elsewhere, before it does."""
-        self._changes.settle()
+        self._changes.settle(log.topic)
         entry = self._registry.get(log.topic)
         if not entry.gaps:
             entries = self._registry.with_entry(replace(entry, gaps=True))
@@ -285,7 +285,7 @@ class LogDirectory:
         """
         if self._lock is None:
             return
-        self._changes.settle()
+        self._changes.settle_all()
         failed = self._logs.close()
         self.positions.close()
         self._seams.open_files.close()

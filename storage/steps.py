@@ -23,7 +23,7 @@ class Change(Generic[T]):
     """
 
     def __init__(self, steps: Steps[T]) -> None:
-        """Do what comes before the first work."""
+        """Nothing is done before `begin`."""
         self._steps = steps
         self._lock = threading.Lock()
         self._ran = 0
@@ -31,12 +31,20 @@ class Change(Generic[T]):
         self._outcome: list[T] = []
         self._work: Work | None = None
         self.step = -1
-        """The number of the step whose work is to be run next."""
-        self._go_on()
+        """The number of the step whose work is to be run next; -1 before `begin`."""
+
+    @property
+    def begun(self) -> bool:
+        return self.step >= 0
 
     @property
     def done(self) -> bool:
-        return self._work is None
+        return self.begun and self._work is None
+
+    def begin(self) -> None:
+        """Do what comes before the first work, if that has not been done."""
+        if not self.begun:
+            self._go_on()
 
     def run(self, step: int) -> None:
         """Do the work of `step`. What it raises is for the change, not for the caller."""
@@ -67,6 +75,7 @@ class Change(Generic[T]):
 
     def finish(self) -> None:
         """Do all that is left, here and now."""
+        self.begin()
         while not self.done:
             step = self.step
             self.run(step)

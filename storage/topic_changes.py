@@ -4,12 +4,12 @@ Folders are made before the topics file names them, and renamed before it forget
 start can tell an unfinished creation from an unfinished deletion.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from ..protocol.errors import StorageError, TopicAlreadyExists
 from .checkpoints import Checkpoints
@@ -21,8 +21,6 @@ from .startup import rename_deleted
 from .steps import Change, Steps
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
-
-T = TypeVar("T")
 
 
 class TopicChanges:
@@ -44,25 +42,45 @@ class TopicChanges:
         self._logs = logs
         self._checkpoints = checkpoints
         self._positions = positions
-        self._under_way: Change[TopicEntry] | None = None
+        self._asked: deque[tuple[str, Change[TopicEntry]]] = deque()
+        """Topics and changes that are not done, in the order in which they have to be carried out;
+        only the first one may have begun."""
 
-    def begin(self, steps: Steps[TopicEntry]) -> Change[TopicEntry]:
-        """Begin a change, after finishing the one that is under way."""
-        self.settle()
-        self._under_way = Change(steps)
-        return self._under_way
+    def ask(self, name: str, steps: Steps[TopicEntry]) -> Change[TopicEntry]:
+        """A change of topic `name` that the caller carries out in its turn, or somebody before."""
+        self._forget_done()
+        change = Change(steps)
+        self._asked.append((name, change))
+        return change
 
-    def at_once(self, steps: Steps[TopicEntry]) -> TopicEntry:
-        """Carry a change out here and now; returns, or raises, what it does."""
-        change = self.begin(steps)
-        self.settle()
+    def at_once(self, name: str, steps: Steps[TopicEntry]) -> TopicEntry:
+        """Carry out a change of topic `name` here and now; returns, or raises, what it does."""
+        self.settle(name)
+        change = Change(steps)
+        change.finish()
         return change.result()
 
-    def settle(self) -> None:
-        """Finish the change that is under way, if there is one."""
-        if self._under_way is not None:
-            self._under_way.finish()
-            self._under_way = None
+    def settle(self, name: str) -> None:
+        """Finish the change that is under way, and all up to the last one of topic `name`."""
+        self._forget_done()
+        needed = 0
+        for count, (topic, change) in enumerate(self._asked, start=1):
+            if topic == name or change.begun:
+                needed = count
+        self._finish(needed)
+
+    def settle_all(self) -> None:
+        """Finish all that was asked for."""
+        self._finish(len(self._asked))
+
+    def _finish(self, count: int) -> None:
+        for _ in range(count):
+            self._asked[0][1].finish()
+            self._asked.popleft()
+
+    def _forget_done(self) -> None:
+        while self._asked and self._asked[0][1].done:
+            self._asked.popleft()
 
     def create(
         self,

@@ -28,6 +28,7 @@ from ...protocol.errors import InvalidRequest
 from ...storage.steps import Steps
 from ...storage.topics import TopicEntry
 from .base import NODE_ID, Call, Later, Services
+from .changing import answer_later
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
@@ -158,23 +159,21 @@ def _names(name: str) -> frozenset[str]:
 
 
 def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
-    task = services.work.start(_alter(services, request))
-    return Later(task, task.result)
-
-
-async def _alter(services: Services, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    results = []
-    for resource in request.resources:
-        result = AlterConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            await services.changes.make(_altering(services, resource, request))
-        except Exception as error:
-            outcome = services.outcomes.of(error, api="alter-configs")
-            result.error_code, result.error_message = outcome
-        results.append(result)
-    return AlterConfigsResponse(responses=results)
+    return answer_later(
+        services,
+        "alter-configs",
+        [
+            (
+                resource.resource_name,
+                AlterConfigsResult(
+                    resource_type=resource.resource_type, resource_name=resource.resource_name
+                ),
+                _altering(services, resource, request),
+            )
+            for resource in request.resources
+        ],
+        lambda results: AlterConfigsResponse(responses=results),
+    )
 
 
 def _altering(

@@ -1,6 +1,6 @@
 """create-topics, create-partitions and delete-topics.
 
-Topics are changed one after another, and in a thread: each change waits for the disk.
+Topics are changed one after another, and the disk's part is done in a thread.
 """
 
 from collections import Counter
@@ -32,38 +32,39 @@ from ...protocol.errors import (
 from ...storage.steps import Steps
 from ...storage.topics import TopicEntry
 from .base import NODE_ID, Call, Later, Services
+from .changing import answer_later
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""
 
 
 def create(services: Services, request: CreateTopicsRequest, call: Call) -> Later:
-    task = services.work.start(_create(services, request))
-    return Later(task, task.result)
-
-
-async def _create(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    results = {}
-    for topic in request.topics:
-        if topic.name in results:
-            continue
-        result = results[topic.name] = CreatableTopicResult(name=topic.name)
-        try:
-            _check_named_once(topic.name, times)
-            await services.changes.make(_creating(services, topic, request.validate_only))
-        except Exception as error:
-            outcome = services.outcomes.of(error, api="create-topics")
-            result.error_code, result.error_message = outcome
-    return CreateTopicsResponse(topics=list(results.values()))
+    topics = {topic.name: topic for topic in request.topics}
+    return answer_later(
+        services,
+        "create-topics",
+        [
+            (
+                name,
+                CreatableTopicResult(name=name),
+                _creating(services, topic, times[name], request.validate_only),
+            )
+            for name, topic in topics.items()
+        ],
+        lambda results: CreateTopicsResponse(topics=results),
+    )
 
 
-def _check_named_once(name: str, times: Counter[str]) -> None:
-    if times[name] > 1:
+def _check_named_once(name: str, times: int) -> None:
+    if times > 1:
         raise InvalidRequest(f"the request names topic {name!r} more than once")
 
 
-def _creating(services: Services, topic: CreatableTopic, validate_only: bool) -> Steps[TopicEntry]:
+def _creating(
+    services: Services, topic: CreatableTopic, times: int, validate_only: bool
+) -> Steps[TopicEntry]:
+    _check_named_once(topic.name, times)
     partitions = topic.num_partitions
     if topic.assignments:
         if partitions != DEFAULT or topic.replication_factor != DEFAULT:
@@ -79,8 +80,11 @@ def _creating(services: Services, topic: CreatableTopic, validate_only: bool) ->
         )
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions
-    changes = services.directory.changes
-    return changes.create(topic.name, partitions, _overrides(topic), validate_only=validate_only)
+    return (
+        yield from services.directory.changes.create(
+            topic.name, partitions, _overrides(topic), validate_only=validate_only
+        )
+    )
 
 
 def _assigned_partitions(topic: CreatableTopic) -> int:
@@ -115,31 +119,27 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 def create_partitions(services: Services, request: CreatePartitionsRequest, call: Call) -> Later:
-    task = services.work.start(_create_partitions(services, request))
-    return Later(task, task.result)
-
-
-async def _create_partitions(
-    services: Services, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
-    results = {}
-    for topic in request.topics:
-        if topic.name in results:
-            continue
-        result = results[topic.name] = CreatePartitionsResult(name=topic.name)
-        try:
-            _check_named_once(topic.name, times)
-            await services.changes.make(_raising(services, topic, request.validate_only))
-        except Exception as error:
-            outcome = services.outcomes.of(error, api="create-partitions")
-            result.error_code, result.error_message = outcome
-    return CreatePartitionsResponse(results=list(results.values()))
+    topics = {topic.name: topic for topic in request.topics}
+    return answer_later(
+        services,
+        "create-partitions",
+        [
+            (
+                name,
+                CreatePartitionsResult(name=name),
+                _raising(services, topic, times[name], request.validate_only),
+            )
+            for name, topic in topics.items()
+        ],
+        lambda results: CreatePartitionsResponse(results=results),
+    )
 
 
 def _raising(
-    services: Services, topic: CreatePartitionsTopic, validate_only: bool
+    services: Services, topic: CreatePartitionsTopic, times: int, validate_only: bool
 ) -> Steps[TopicEntry]:
+    _check_named_once(topic.name, times)
     if topic.assignments is not None:
         present = services.logs.topic(topic.name).partitions
         new = topic.count - present
@@ -157,21 +157,15 @@ def _raising(
 
 
 def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Later:
-    task = services.work.start(_delete(services, request))
-    return Later(task, task.result)
-
-
-async def _delete(services: Services, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    results = []
-    for name in dict.fromkeys(request.topic_names):
-        result = DeletableTopicResult(name=name)
-        try:
-            await services.changes.make(_deleting(services, name))
-        except Exception as error:
-            outcome = services.outcomes.of(error, api="delete-topics")
-            result.error_code, result.error_message = outcome
-        results.append(result)
-    return DeleteTopicsResponse(responses=results)
+    return answer_later(
+        services,
+        "delete-topics",
+        [
+            (name, DeletableTopicResult(name=name), _deleting(services, name))
+            for name in dict.fromkeys(request.topic_names)
+        ],
+        lambda results: DeleteTopicsResponse(responses=results),
+    )
 
 
 def _deleting(services: Services, name: str) -> Steps[TopicEntry]:

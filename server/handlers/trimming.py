@@ -1,5 +1,6 @@
 """delete-records: the oldest messages of partitions are dropped."""
 
+import asyncio
 from collections.abc import Iterable
 
 from ...protocol.api.delete_records import (
@@ -10,6 +11,7 @@ from ...protocol.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...protocol.errors import OffsetOutOfRange, StorageError
+from ...storage.flush import FlushWork
 from ...storage.log import Log
 from .base import Call, Later, Services
 
@@ -74,18 +76,38 @@ async def _sync(services: Services, log: Log, offset: int) -> None:
     Else a power cut could take the end of the log away, and leave it ending before it begins: then
     nobody could tell what had been dropped.
     """
-    work = log.begin_flush() if log.recovery_point < offset else None
-    if work is not None:
-        failure: OSError | None = None
-        try:
-            await services.work.in_storage_thread(work.run)
-        except OSError as error:
-            failure = error
-        log.end_flush(work, failure)
+    if log.recovery_point < offset:
+        sync = _Sync(log)
+        services.commits.request(sync)
+        await sync.done
     if log.failure is not None:
         raise log.failure
     if log.recovery_point < offset:
         raise StorageError(f"{log.path}: the log could not be synced; try again")
+
+
+class _Sync:
+    """Stands for a log in a group commit, and tells when its sync is over."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.done = asyncio.get_running_loop().create_future()
+
+    def begin_flush(self) -> FlushWork | None:
+        work = self._log.begin_flush()
+        if work is None:
+            self._over()
+        return work
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
+        try:
+            self._log.end_flush(work, error)
+        finally:
+            self._over()
+
+    def _over(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
 
 
 def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) -> None:

@@ -46,6 +46,8 @@ def in_thread(change: Change[str], step: int) -> None:
 def test_work_is_done_elsewhere_and_the_rest_here() -> None:
     traced = Traced()
     change = Change(traced.steps())
+    assert not traced.done
+    change.begin()
     while not change.done:
         step = change.step
         in_thread(change, step)
@@ -60,6 +62,7 @@ def test_somebody_else_may_finish_it() -> None:
     """The one who began it finds every step done, and does none twice."""
     traced = Traced()
     change = Change(traced.steps())
+    change.begin()
     step = change.step
     in_thread(change, step)
     change.finish()
@@ -82,6 +85,7 @@ def test_finishing_waits_for_the_work_in_the_thread() -> None:
         return 1
 
     change = Change(steps())
+    change.begin()
     thread = threading.Thread(target=change.run, args=(change.step,))
     thread.start()
     assert entered.wait(30)
@@ -109,19 +113,41 @@ def test_a_failure_is_the_changes_own(failing: str, names: list[str]) -> None:
     assert traced.names() == names
 
 
-def test_a_change_of_topics_begins_when_the_one_before_is_over(data: DataDirectory) -> None:
+def test_changes_of_a_topic_are_made_in_the_order_in_which_they_are_asked_for(
+    data: DataDirectory,
+) -> None:
     changes = data.open().changes
-    first = changes.begin(changes.create("a", 1, {}))
+    first = changes.ask("a", changes.create("a", 1, {}))
+    second = changes.ask("a", changes.create("a", 2, {}))
+    other = changes.ask("b", changes.create("b", 1, {}))
+    first.begin()
     assert "a" not in data.directory.topics()
-    second = changes.begin(changes.create("a", 2, {}))
+    changes.settle("a")
     assert first.result().partitions == 1
-    second.finish()
     with pytest.raises(TopicAlreadyExists):
         second.result()
-    deletion = changes.begin(changes.delete("a", lambda: None))
+    assert not other.begun
+    deletion = changes.ask("a", changes.delete("a", lambda: None))
+    data.directory.create_topic("c", 1, {})
+    assert not other.begun
     data.directory.create_topic("a", 3, {})
+    assert other.done
     deletion.result()
-    assert data.directory.topics()["a"].partitions == 3
+    assert {name: entry.partitions for name, entry in data.directory.topics().items()} == {
+        "a": 3,
+        "b": 1,
+        "c": 1,
+    }
+    data.close()
+
+
+def test_a_stop_finishes_what_was_asked_for(data: DataDirectory) -> None:
+    changes = data.open().changes
+    under_way = changes.ask("a", changes.create("a", 1, {}))
+    under_way.begin()
+    changes.ask("b", changes.create("b", 2, {}))
+    data.restart()
+    assert set(data.directory.topics()) == {"a", "b"}
     data.close()
 
 
@@ -131,7 +157,9 @@ def test_a_deleted_topic_is_gone_before_its_files_are_touched(data: DataDirector
     data.append("a", 1)
     told: list[bool] = []
     changes = directory.changes
-    deletion = changes.begin(changes.delete("a", lambda: told.append("a" in directory.topics())))
+    steps = changes.delete("a", lambda: told.append("a" in directory.topics()))
+    deletion = changes.ask("a", steps)
+    deletion.begin()
     assert data.times("a") == [1]
     step = deletion.step
     deletion.run(step)
