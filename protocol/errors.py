@@ -189,6 +189,10 @@ class GroupMaxSizeReached(HorologError, code=81, name="GROUP_MAX_SIZE_REACHED"):
     """The group has as many members as the operator allows."""
 
 
+class UnknownFetchSession(HorologError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
+    """There are no sessions of fetches; without one, every fetch names all that it asks for."""
+
+
 class InvalidRecord(HorologError, code=87, name="INVALID_RECORD"):
     """A message is well-formed but not allowed on this topic."""
 

@@ -52,7 +52,7 @@ class Dispatcher:
         self._encoding = encoding
         self._handlers_of_many = handlers_of_many
         self._time = services.work.time
-        self._repeated = RepeatedProduces(services) if encoding.NATIVE else None
+        self._repeated = RepeatedProduces(services, encoding)
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -78,7 +78,7 @@ class Dispatcher:
         def handle() -> Answer:
             asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
             if api is PRODUCE:
-                self._learn(head, request)
+                self._repeated.learn(head, request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(asked, handle)
@@ -89,10 +89,9 @@ class Dispatcher:
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        if self._repeated is not None:
-            answers = self._repeated.answer(frames, most, GATHERED_BYTES)
-            if answers:
-                return answers
+        answers = self._repeated.answer(frames, most, GATHERED_BYTES)
+        if answers:
+            return answers
         if len(frames) > 1:
             key = self._encoding.likely_api_key(frames[0])
             if key is not None and key in self._handlers_of_many:
@@ -104,13 +103,7 @@ class Dispatcher:
     def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
         """Take requests off the frames of several connections whose answers cost a fraction when
         they are made together; of each connection the first ones, up to so many."""
-        if self._repeated is None:
-            return [()] * len(sources)
         return self._repeated.answer_all(sources, GATHERED_BYTES)
-
-    def _learn(self, head: RequestHead, request: ProduceRequest) -> None:
-        if self._repeated is not None:
-            self._repeated.learn(head, request)
 
     def _open_alike(self, api: Api, frames: Frames, most: int) -> list[tuple[RequestHead, Any]]:
         """Take the requests of one kind off the front of `frames`."""
@@ -136,7 +129,7 @@ class Dispatcher:
         began = self._time()
         requests = [self._decoded(api, head, body) for head, body in opened]
         if api is PRODUCE and isinstance(requests[0], ProduceRequest):
-            self._learn(opened[0][0], requests[0])
+            self._repeated.learn(opened[0][0], requests[0])
         outcomes = iter(self._handle_alike(api, requests))
         for (head, _), request in zip(opened, requests, strict=True):
             failed = isinstance(request, Exception)

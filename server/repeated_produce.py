@@ -10,9 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ..protocol.api import native
+from ..protocol.api import kafka_produce_forms, produce_forms
+from ..protocol.api.encodings import Encoding
+from ..protocol.api.kafka_produce_forms import KafkaProduceForm
+from ..protocol.api.native import RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest, ProduceResponse
-from ..protocol.api.produce_forms import ProduceForm, split
+from ..protocol.api.produce_forms import ProduceForm
 from .door import Frames
 from .handlers.base import Later, Services
 from .handlers.produce import DURABLE, IN_THE_LOG, append_alone
@@ -27,16 +30,21 @@ _Found = tuple[ProduceForm, int, memoryview]
 
 
 class RepeatedProduces:
-    """The forms of requests that are known, of all connections."""
+    """The forms of requests that are known, of all connections that speak one encoding."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, encoding: Encoding) -> None:
         self._services = services
+        self._encoding = encoding
+        self._form = ProduceForm if encoding.NATIVE else KafkaProduceForm
+        self._split = (produce_forms if encoding.NATIVE else kafka_produce_forms).split
         self._forms: dict[Any, ProduceForm] = {}
         self._learned: set[tuple[object, ...]] = set()
 
-    def learn(self, head: native.RequestHead, request: ProduceRequest) -> None:
+    def learn(self, head: RequestHead, request: ProduceRequest) -> None:
         """Know requests like this one from now on."""
         if request.acks not in (IN_THE_LOG, DURABLE) or len(request.topics) != 1:
+            return
+        if request.transactional_id is not None:
             return
         (topic,) = request.topics
         if len(topic.partitions) != 1:
@@ -49,7 +57,7 @@ class RepeatedProduces:
             self._forms.clear()
             self._learned.clear()
         self._learned.add(key)
-        form = ProduceForm(head, request)
+        form = self._form(head, request)
         self._forms[form.around] = form
 
     def answer(self, frames: Frames, most: int, most_bytes: int) -> Sequence[Answer]:
@@ -69,6 +77,7 @@ class RepeatedProduces:
         found: list[_Found] = []
         ends = []
         by_partition: dict[Partition, list[int]] = {}
+        split = self._split
         for frames, most in sources:
             begin, size = len(found), 0
             for frame in frames:
@@ -105,7 +114,16 @@ class RepeatedProduces:
         except Exception as error:
             code, message = services.outcomes.of(error, api=PRODUCE.name)
             self._count(error_name(code), began, len(found))
-            return [native.encode_error(number, code, message) for _, number, _ in found]
+            return [
+                self._encoding.encode_refusal(
+                    RequestHead(PRODUCE.key, form.version, number, None),
+                    PRODUCE,
+                    form.request,
+                    code,
+                    message,
+                )
+                for form, number, _ in found
+            ]
 
     def _append(
         self, partition: Partition, found: Sequence[_Found], began: float
@@ -157,7 +175,7 @@ class RepeatedProduces:
                 return answers[place]
             form, correlation_id, _ = found[place]
             response = _from(refused[0], first_offsets[place])
-            return native.encode_response(correlation_id, PRODUCE, form.version, response)
+            return self._encoding.encode_response(correlation_id, PRODUCE, form.version, response)
 
         later.ready.add_done_callback(end)
         return [Deferred(wait, partial(answer, place)) for place in range(len(found))]
@@ -175,7 +193,7 @@ class RepeatedProduces:
                 lambda: self._answer(form, correlation_id, response.make(), began),
             )
         self._count(error_name(first_error(response)), began, 1)
-        return native.encode_response(correlation_id, PRODUCE, form.version, response)
+        return self._encoding.encode_response(correlation_id, PRODUCE, form.version, response)
 
     def _count(self, result: str, began: float, requests: int) -> None:
         services = self._services

@@ -1,4 +1,4 @@
-"""A client that speaks the native protocol frame by frame, for tests of servers.
+"""A client that speaks either encoding of the protocol frame by frame, for tests of servers.
 
 It decodes what it gets and checks nothing else, and it can send what no client should.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..config.address import split_address
 from ..protocol.api import native
+from ..protocol.api.encodings import Encoding
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, error_from_code
@@ -22,17 +23,22 @@ CLIENT_ID = "wire"
 class Wire:
     """One connection. Answers are read one by one, in the order in which they come."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, encoding: Encoding
+    ) -> None:
         self.reader = reader
         self.writer = writer
+        self._encoding = encoding
         self._numbers = itertools.count(1)
         self._sent: dict[int, tuple[Api, int]] = {}
 
     @classmethod
-    async def open(cls, address: str, *, limit: int = 1 << 26) -> "Wire":
+    async def open(
+        cls, address: str, *, encoding: Encoding = native, limit: int = 1 << 26
+    ) -> "Wire":
         """Connect to `HOST:PORT`. `limit` is how much is buffered before reading stops."""
         host, port = split_address(address)
-        return cls(*await asyncio.open_connection(host, port, limit=limit))
+        return cls(*await asyncio.open_connection(host, port, limit=limit), encoding)
 
     def send(self, api: Api, version: int, body: object) -> int:
         """Send a request and return its correlation id."""
@@ -46,14 +52,17 @@ class Wire:
         sent = []
         for body in bodies:
             api = apis[type(body)]
-            sent.append(self._numbered(api, api.last_version(native=True), body))
+            sent.append(self._numbered(api, self._newest(api), body))
         self.writer.write(b"".join(data for _, data in sent))
         return [number for number, _ in sent]
 
     def _numbered(self, api: Api, version: int, body: object) -> tuple[int, bytes]:
         number = next(self._numbers)
         self._sent[number] = (api, version)
-        return number, native.encode_request(api, version, number, CLIENT_ID, body)
+        return number, self._encoding.encode_request(api, version, number, CLIENT_ID, body)
+
+    def _newest(self, api: Api) -> int:
+        return api.last_version(native=self._encoding.NATIVE)
 
     def send_bytes(self, data: bytes) -> None:
         """Send anything at all."""
@@ -66,16 +75,16 @@ class Wire:
 
     async def receive(self) -> tuple[int, Any]:
         """Correlation id and body of the next answer. Raises the `HorologError` that it is."""
-        head, raw = native.open_response(await self.frame())
+        head, raw = self._encoding.open_response(await self.frame())
         if head.error_code != NO_ERROR:
-            raise error_from_code(head.error_code, native.error_message(raw))
+            raise error_from_code(head.error_code, self._encoding.error_message(raw))
         api, version = self._sent.pop(head.correlation_id)
-        return head.correlation_id, native.decode_response(api.response, version, raw)
+        return head.correlation_id, self._encoding.decode_response(api.response, version, raw)
 
     async def call(self, body: object, version: int | None = None) -> Any:
         """Send a request, in its highest version by default, and return the answer's body."""
         api = next(api for api in APIS.values() if api.request is type(body))
-        sent = self.send(api, api.last_version(native=True) if version is None else version, body)
+        sent = self.send(api, self._newest(api) if version is None else version, body)
         received, answer = await self.receive()
         assert received == sent
         return answer
@@ -92,9 +101,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(address: str) -> AsyncIterator[Wire]:
+async def wire(address: str, encoding: Encoding = native) -> AsyncIterator[Wire]:
     """An open connection, closed in the end."""
-    client = await Wire.open(address)
+    client = await Wire.open(address, encoding=encoding)
     try:
         yield client
     finally:

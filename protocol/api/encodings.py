@@ -1,8 +1,8 @@
-"""What a dispatcher needs of an encoding. There are two: the modules `native` and `kafka`."""
+"""What either side needs of an encoding. There are two: the modules `native` and `kafka`."""
 
 from typing import Any, Protocol, TypeVar
 
-from .native import Frame, RequestHead
+from .native import Frame, RequestHead, ResponseHead
 from .packing import Elsewhere
 from .schema import Api
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Encoding(Protocol):
-    """Requests out of frames, and frames out of responses."""
+    """Frames of requests and responses, and what is in them."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module's constant
@@ -21,6 +21,8 @@ class Encoding(Protocol):
     def NATIVE(self) -> bool:  # noqa: N802
         """Which versions of requests it has."""
         ...
+
+    # A broker's side.
 
     def likely_api_key(self, frame: Frame) -> int | None: ...
 
@@ -39,3 +41,15 @@ class Encoding(Protocol):
     def encode_refusal(
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str
     ) -> bytes: ...
+
+    # A client's side.
+
+    def encode_request(
+        self, api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+    ) -> bytes: ...
+
+    def open_response(self, frame: Frame) -> tuple[ResponseHead, Any]: ...
+
+    def decode_response(self, struct: type[T], version: int, raw: Any) -> T: ...
+
+    def error_message(self, raw: Any) -> str | None: ...

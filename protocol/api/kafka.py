@@ -145,6 +145,10 @@ def decode_response(struct: type[T], version: int, raw: PackedBody) -> T:
     return found
 
 
+def error_message(raw: PackedBody) -> None:
+    """There is no sentence beside the error of a whole response, and no such error."""
+
+
 def _decoded(
     struct: type[T], version: int, raw: PackedBody, max_values: int
 ) -> tuple[T | None, int]:

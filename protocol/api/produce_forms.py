@@ -42,7 +42,7 @@ class ProduceForm:
 
     __slots__ = (
         *("_before", "_behind", "_behind_time"),
-        *("acks", "around", "partition", "timeout_ms", "topic", "version"),
+        *("acks", "around", "partition", "request", "timeout_ms", "topic", "version"),
     )
 
     def __init__(self, head: RequestHead, request: ProduceRequest) -> None:
@@ -52,15 +52,19 @@ class ProduceForm:
         self.topic, self.partition = topic.name, partition.partition
         self.acks, self.timeout_ms, self.version = request.acks, request.timeout_ms, head.version
         empty = ProducePartition(partition=partition.partition, records=b"")
-        again = ProduceRequest(
+        self.request = ProduceRequest(
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             topics=[ProduceTopic(name=topic.name, partitions=[empty])],
         )
-        frame = encode_request(PRODUCE, head.version, 0, head.client_id, again)
-        begin = LENGTH_BYTES + _CORRELATION_AT + 1
-        self.around: Around = head.version, frame[begin : -len(_EMPTY_RECORDS)]
+        """Such a request, without messages."""
+        self.around = self._around(head.client_id)
         self._before, self._behind, self._behind_time = self._answer()
+
+    def _around(self, client_id: str | None) -> Around:
+        frame = encode_request(PRODUCE, self.version, 0, client_id, self.request)
+        begin = LENGTH_BYTES + _CORRELATION_AT + 1
+        return self.version, frame[begin : -len(_EMPTY_RECORDS)]
 
     def asks_as(self, other: "ProduceForm") -> bool:
         """Whether both ask for the same durability, and wait as long for it if they do."""

@@ -14,7 +14,7 @@ from ...protocol.api.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
-from ...protocol.errors import HorologError, OffsetOutOfRange
+from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.downconversion import DamagedSlice
 from ...storage.files import Buffer
@@ -41,6 +41,9 @@ FIRST_VERSION_WITH_MAX_BYTES = 3
 
 
 def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
+    if request.session_id:
+        # A client that is told so asks for all of its partitions in every fetch.
+        return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
     unprepared = services.logs.unprepared(_partitions(request))
     if unprepared:
         return after_preparing(services, unprepared, lambda: _located(services, request, call))
@@ -250,6 +253,7 @@ class _Reading:
 
     def _read_into(self, result: FetchPartitionResult, topic: str, wanted: FetchPartition) -> None:
         log = self.services.logs.find(topic, wanted.partition)
+        result.log_start_offset = log.log_start_offset
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
         found = log.read(wanted.fetch_offset, limit_bytes, whole_first=whole_messages)
@@ -257,14 +261,14 @@ class _Reading:
         too_large = whole_messages and not self.empty and found.size > limit_bytes
         if self.request.include_append_times and not too_large:
             if not self.sets_left:
-                result.high_watermark = found.high_watermark
+                result.high_watermark = result.last_stable_offset = found.high_watermark
                 return
             found, told = log.append_times(found, wanted.fetch_offset, self.sets_left)
             self.sets_left -= told.sets
             result.append_times = [
                 AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
             ]
-        result.high_watermark = found.high_watermark
+        result.high_watermark = result.last_stable_offset = found.high_watermark
         size_bytes = 0 if too_large else found.size
         if not size_bytes:
             return

@@ -201,7 +201,7 @@ def frame_of(request: ProduceRequest) -> bytes | bytearray:
 async def test_which_requests_are_taken(broker: Broker, client: Wire) -> None:
     """From the front on, as many as may be, up to the first that is not known."""
     await client.call(create_topic("a", 2))
-    repeated = RepeatedProduces(broker.services)
+    repeated = RepeatedProduces(broker.services, native)
     known, other = (frame_of(produce("a", message_set(NOW), partition=n)) for n in (0, 1))
     frames = deque([known] * 5 + [other, known])
     assert repeated.answer(frames, 100, 10_000) == []
@@ -219,7 +219,7 @@ async def test_which_requests_are_taken(broker: Broker, client: Wire) -> None:
 async def test_which_requests_are_learned(broker: Broker, client: Wire) -> None:
     await client.call(create_topic("a", 2))
     sets = message_set(NOW)
-    repeated = RepeatedProduces(broker.services)
+    repeated = RepeatedProduces(broker.services, native)
     for request in (
         produce("a", sets, acks=0),
         produce("a", sets, acks=7),
@@ -232,7 +232,7 @@ async def test_which_requests_are_learned(broker: Broker, client: Wire) -> None:
 
 async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
     await client.call(create_topic("a"))
-    repeated = RepeatedProduces(broker.services)
+    repeated = RepeatedProduces(broker.services, native)
     frames = [frame_of(produce("a", message_set(NOW), timeout_ms=n)) for n in range(257)]
     for frame in frames[:256]:
         learn(repeated, frame)

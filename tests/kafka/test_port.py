@@ -1,0 +1,339 @@
+"""Kafka's port: versions, where the broker is, what is refused and how."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from horolog.config.broker import broker_settings
+from horolog.protocol.api import kafka, native
+from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from horolog.protocol.api.fetch import FetchRequest
+from horolog.protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from horolog.protocol.api.metadata import METADATA, MetadataRequest, MetadataTopic
+from horolog.protocol.api.native import ResponseHead
+from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.registry import APIS
+from horolog.protocol.errors import UnsupportedVersion
+from horolog.server.broker import Broker
+from horolog.testing.broker import running_broker
+from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.wire import Wire, wire
+
+SET = message_set(1_500_000_000_000, 1_500_000_001_000)
+ENTRY = message_set(1_500_000_000_000)
+
+# Kafka 2.1's table without what is not served here.
+SERVED = {
+    0: (0, 7),
+    1: (0, 10),
+    2: (0, 4),
+    3: (0, 7),
+    8: (0, 6),
+    9: (0, 5),
+    10: (0, 2),
+    11: (0, 3),
+    12: (0, 2),
+    13: (0, 2),
+    14: (0, 2),
+    15: (0, 2),
+    16: (0, 2),
+    18: (0, 2),
+    19: (0, 3),
+    20: (0, 3),
+    21: (0, 1),
+    22: (0, 1),
+    32: (0, 2),
+    33: (0, 1),
+    35: (0, 1),
+    37: (0, 1),
+    42: (0, 1),
+}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_versions_are_those_of_kafka_2_1(client: Wire, version: int) -> None:
+    response = await client.call(ApiVersionsRequest(), version)
+    served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    assert (response.error_code, served) == (0, SERVED)
+
+
+@pytest.mark.parametrize("version", [3, 4, 77, -1])
+async def test_newer_api_versions_are_answered_in_version_0_and_the_connection_stays(
+    client: Wire, version: int
+) -> None:
+    # As Kafka's newer clients send it: a header with tags, compact strings.
+    head = struct.pack(">hhih7s", API_VERSIONS.key, version, 9, 7, b"rdkafka") + b"\x00"
+    body = head + b"\x0blibrdkafka\x062.0.0\x00"
+    client.send_bytes(len(body).to_bytes(4, "big") + body)
+    found, raw = kafka.open_response(await client.frame())
+    assert found == ResponseHead(9, 0)
+    response = kafka.decode_response(ApiVersionsResponse, 0, raw)
+    assert response.error_code == UnsupportedVersion.code
+    assert {api.api_key for api in response.api_keys} == set(SERVED)
+    assert (await client.call(ApiVersionsRequest())).error_code == 0
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_produce_and_fetch_in_every_version_of_produce(client: Wire, version: int) -> None:
+    answer = result(await client.call(produce("t", SET), version))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    answer = result(await client.call(produce("t", SET), version))
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+    read = result(await client.call(fetch("t", (0, 0)), 4))
+    assert (read.error_code, read.high_watermark, len(read.records)) == (0, 4, 2 * len(SET))
+
+
+@pytest.mark.parametrize("version", range(11))
+async def test_fetch_in_every_version(client: Wire, version: int) -> None:
+    await client.call(produce("t", SET), 2)
+    read = result(await client.call(fetch("t", (0, 1)), version))
+    assert (read.error_code, read.high_watermark) == (0, 2)
+    assert len(read.records) == len(ENTRY) - (8 if version < 2 else 0)
+    if version >= 4:
+        assert read.last_stable_offset == 2
+        assert not read.aborted_transactions
+    if version >= 5:
+        assert read.log_start_offset == 0
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_list_offsets_in_every_version(client: Wire, version: int) -> None:
+    await client.call(produce("t", SET), 2)
+    wanted = ListOffsetsPartition(partition=0, timestamp=1_500_000_000_500)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+    found = result(await client.call(request, version))
+    assert found.error_code == 0
+    if version == 0:
+        assert found.old_style_offsets == [1]
+    else:
+        assert (found.offset, found.timestamp) == (1, 1_500_000_001_000)
+    assert found.leader_epoch == -1
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_metadata_in_every_version(broker: Broker, client: Wire, version: int) -> None:
+    await client.call(create_topic("t", partitions=2), 0)
+    response = await client.call(MetadataRequest(topics=[MetadataTopic(name="t")]), version)
+    (node,) = response.brokers
+    assert f"{node.host}:{node.port}" == broker.addresses.kafka
+    (topic,) = response.topics
+    assert (topic.error_code, topic.name, topic.is_internal) == (0, "t", False)
+    assert [(p.partition, p.leader_id, p.isr_nodes) for p in topic.partitions] == [
+        (0, 0, [0]),
+        (1, 0, [0]),
+    ]
+    assert response.controller_id == (0 if version >= 1 else -1)
+    assert (response.cluster_id is not None) == (version >= 2)
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "named"),
+    [(0, [], ["a", "b"]), (1, None, ["a", "b"]), (1, [], []), (7, None, ["a", "b"]), (7, [], [])],
+)
+async def test_all_topics_and_none(
+    client: Wire, version: int, topics: list[MetadataTopic] | None, named: list[str]
+) -> None:
+    for name in ("a", "b"):
+        await client.call(create_topic(name), 0)
+    response = await client.call(MetadataRequest(topics=topics), version)
+    assert [topic.name for topic in response.topics] == named
+
+
+@pytest.mark.parametrize(
+    ("version", "allow", "error"), [(3, False, 0), (4, True, 0), (4, False, 3)]
+)
+async def test_topics_are_created_unless_the_client_forbids_it(
+    client: Wire, version: int, allow: bool, error: int
+) -> None:
+    request = MetadataRequest(topics=[MetadataTopic(name="new")], allow_auto_topic_creation=allow)
+    (topic,) = (await client.call(request, version)).topics
+    assert topic.error_code == error
+
+
+async def test_the_cluster_id_stays(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        async with running_broker(
+            tmp_path, http_listen="off", kafka_listen="127.0.0.1:0"
+        ) as broker:
+            assert broker.addresses.kafka is not None
+            async with wire(broker.addresses.kafka, kafka) as client:
+                seen.append((await client.call(MetadataRequest(topics=None))).cluster_id)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 22
+
+
+async def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path,
+        http_listen="off",
+        kafka_listen="127.0.0.1:0",
+        advertised_listeners="broker.example:19092",
+    ) as broker:
+        assert broker.addresses.kafka is not None
+        async with wire(broker.addresses.kafka, kafka) as client:
+            (node,) = (await client.call(MetadataRequest(topics=None))).brokers
+            assert (node.host, node.port) == ("broker.example", 19092)
+        async with wire(broker.addresses.native) as own:
+            (node,) = (await own.call(MetadataRequest())).brokers
+            assert f"{node.host}:{node.port}" == broker.addresses.native
+
+
+async def test_what_one_port_wrote_the_other_reads(client: Wire, own_client: Wire) -> None:
+    await client.call(produce("t", SET), 2)
+    await own_client.call(produce("t", SET))
+    by_kafka = result(await client.call(fetch("t", (0, 0)), 3))
+    by_own = result(await own_client.call(fetch("t", (0, 0))))
+    assert bytes(by_kafka.records) == bytes(by_own.records)
+    assert by_kafka.high_watermark == 4
+
+
+async def test_a_large_record_set_is_sent_from_its_file(client: Wire) -> None:
+    large = message_set(1_500_000_000_000, value=bytes(300_000))
+    for _ in range(3):
+        await client.call(produce("t", large), 2)
+    read = result(await client.call(fetch("t", (0, 0), partition_max_bytes=1 << 20)))
+    assert len(read.records) == 3 * len(large)
+    assert bytes(read.records)[8 : len(large)] == large[8:]
+
+
+async def test_produce_without_an_answer(client: Wire) -> None:
+    client.send(PRODUCE, 2, produce("t", SET, acks=0))
+    assert result(await client.call(produce("t", SET), 2)).base_offset == 2
+
+
+async def test_requests_of_a_pipeline_are_answered_in_order(client: Wire) -> None:
+    sent = [client.send(PRODUCE, 2, produce("t", ENTRY)) for _ in range(500)]
+    offsets = []
+    for number in sent:
+        found, body = await client.receive()
+        assert found == number
+        offsets.append(result(body).base_offset)
+    assert offsets == list(range(500))
+
+
+async def test_sessions_of_fetches_do_not_exist(client: Wire) -> None:
+    await client.call(produce("t", SET), 2)
+    answer = await client.call(fetch("t", (0, 0)), 7)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    refused = await client.call(FetchRequest(session_id=5, session_epoch=1, topics=[]), 7)
+    assert (refused.error_code, refused.session_id, refused.topics) == (70, 0, [])
+
+
+async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: Wire) -> None:
+    answer = result(await client.call(fetch("missing", (0, 0)), 3))
+    assert answer.error_code == 3
+    answer = result(await client.call(produce("t", b"\x00" * 40), 2))
+    assert answer.error_code == 2
+    assert broker.figures.requests["produce", "CORRUPT_MESSAGE"] == 1
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "cause"),
+    [
+        (0, 8, "produce version 8 is unknown; versions 0 to 7 are served"),
+        (3, -1, "metadata version -1 is unknown"),
+        (17, 0, "request 17 is unknown; there are 0 produce"),
+        (1000, 0, "request 1000 is unknown"),
+    ],
+)
+async def test_unknown_requests_close_the_connection_and_are_named(
+    broker: Broker, client: Wire, api_key: int, version: int, cause: str
+) -> None:
+    events = seen_events(broker)
+    client.send_bytes(struct.pack(">ihhih", 10, api_key, version, 1, -1))
+    assert await client.at_end()
+    (dropped,) = [fields for event, fields in events if event == "connection_dropped"]
+    assert cause in str(dropped["cause"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "cause"),
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00", "speaks TLS, not Kafka's protocol", id="tls"),
+        pytest.param(b"GET / HTTP/1.1\r\n", "speaks HTTP, not Kafka's protocol", id="http"),
+        pytest.param(b"SSH-2.0-x\r\n", "speaks SSH, not Kafka's protocol", id="ssh"),
+        pytest.param(
+            native.encode_request(METADATA, 0, 1, "c", MetadataRequest()),
+            "a client of Horolog's own protocol",
+            id="native",
+        ),
+        pytest.param(b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes", id="large"),
+        pytest.param(b"\0\0\0\4\0\0\0\0", "a frame of 4 bytes is too short", id="short"),
+    ],
+)
+async def test_another_protocol_on_kafkas_port_is_named(
+    broker: Broker, client: Wire, sent: bytes, cause: str
+) -> None:
+    events = seen_events(broker)
+    client.send_bytes(sent)
+    assert await client.at_end()
+    (dropped,) = [fields for event, fields in events if event == "connection_dropped"]
+    assert cause in str(dropped["cause"])
+
+
+@pytest.mark.parametrize("version", [0, 3])
+async def test_kafkas_protocol_on_the_native_port_is_named(
+    broker: Broker, own_client: Wire, version: int
+) -> None:
+    events = seen_events(broker)
+    own_client.send_bytes(kafka.encode_request(API_VERSIONS, version, 1, "c", ApiVersionsRequest()))
+    assert await own_client.at_end()
+    (dropped,) = [fields for event, fields in events if event == "connection_dropped"]
+    assert "a Kafka client: it speaks Kafka's protocol, which has another port" in str(
+        dropped["cause"]
+    )
+
+
+async def test_a_broken_body_closes_the_connection_and_names_the_field(
+    broker: Broker, client: Wire
+) -> None:
+    events = seen_events(broker)
+    body = struct.pack(">hhih", METADATA.key, 1, 1, -1) + struct.pack(">i", 5)
+    client.send_bytes(len(body).to_bytes(4, "big") + body)
+    assert await client.at_end()
+    (dropped,) = [fields for event, fields in events if event == "connection_dropped"]
+    assert "metadata version 1 was refused: `topics` says that it has 5 items" in str(
+        dropped["cause"]
+    )
+    assert broker.figures.requests["metadata", "INVALID_REQUEST"] == 1
+
+
+def seen_events(broker: Broker) -> list[tuple[str, dict[str, object]]]:
+    """The events from now on."""
+    seen: list[tuple[str, dict[str, object]]] = []
+    observe = broker._connections._observe
+
+    def note(event: str, /, **fields: object) -> None:
+        seen.append((event, fields))
+        observe(event, **fields)
+
+    broker._connections._observe = note
+    return seen
+
+
+async def test_a_default_port_that_is_taken_is_no_reason_not_to_start(
+    broker: Broker, tmp_path: Path
+) -> None:
+    taken = str(broker.addresses.kafka)
+    settings = broker_settings(
+        {"data.dir": str(tmp_path / "other"), "listen": "127.0.0.1:0", "http.listen": "off"}
+    )
+    other = Broker(replace(settings, kafka_listen=taken))
+    await other.start()
+    assert other.addresses.kafka is None
+    await other.stop()
+
+
+def test_every_request_of_the_table_is_registered() -> None:
+    assert {
+        api.key: (api.min_version, api.max_version)
+        for api in APIS.values()
+        if api.versions(native=False)
+    } == SERVED
