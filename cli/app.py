@@ -16,6 +16,7 @@ from .produce import produce
 from .repair import repair
 from .stored import dump, verify
 from .topics import topics
+from .trim import trim
 
 app = typer.Typer(
     help="Horolog, the log that knows what time it is.",
@@ -64,6 +65,7 @@ def _demo(context: typer.Context) -> None:
     raise typer.Exit(demo(context.args))
 
 
+topics.command()(trim)
 app.add_typer(topics, name="topic")
 app.add_typer(explain, name="explain")
 app.command()(produce)

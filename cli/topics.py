@@ -1,7 +1,7 @@
 """`horolog topic`: create, list, describe, alter, delete."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -84,6 +84,10 @@ def describe(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = F
 @topics.command()
 def alter(
     name: Existing,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many it is to have; more than it has."),
+    ] = None,
     settings: Settings = None,
     unset: Annotated[
         list[str] | None,
@@ -92,31 +96,42 @@ def alter(
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
 ) -> None:
-    """Change settings of a topic.
+    """Change settings of a topic, or give it more partitions.
 
-    The others stay. A change holds from the next append or maintenance pass on.
+    The other settings stay. A change holds from the next append or maintenance pass on. Messages
+    stay where they are; with more partitions, those with a key may go to another one from then on.
     """
     changes: dict[str, str | None] = dict(name_values(settings or []))
     for unwanted in unset or []:
         if unwanted in changes:
             raise WrongUsage(f"--unset {unwanted}: it is in --set too")
         changes[unwanted] = None
-    if not changes:
-        raise WrongUsage("give at least one --set NAME=VALUE or --unset NAME")
-
-    async def run() -> None:
-        async with Admin(server) as admin:
-            await admin.alter_topic(name, changes)
-
-    asyncio.run(run())
+    if not changes and partitions is None:
+        raise WrongUsage("give at least one --set NAME=VALUE, --unset NAME or --partitions N")
+    asyncio.run(_alter(server, name, changes, partitions))
     if as_json:
-        emit([json_line({"topic": name, "settings": changes})])
+        count = {} if partitions is None else {"partitions": partitions}
+        emit([json_line({"topic": name, **count, "settings": changes})])
     else:
-        said = (
+        said = [] if partitions is None else [_count(partitions, "partition")]
+        said += [
             f"{setting} unset" if value is None else f"{setting} = {value}"
             for setting, value in changes.items()
-        )
+        ]
         emit([f"altered topic {name}: {', '.join(said)}"])
+
+
+async def _alter(
+    server: str, name: str, changes: Mapping[str, str | None], partitions: int | None
+) -> None:
+    """All of it or nothing, as far as the broker can tell beforehand."""
+    async with Admin(server) as admin:
+        if partitions is not None:
+            if changes:
+                await admin.alter_topic(name, changes, validate_only=True)
+            await admin.create_partitions(name, partitions)
+        if changes:
+            await admin.alter_topic(name, changes)
 
 
 @topics.command()

@@ -10,12 +10,26 @@ from ..protocol.api.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResponse,
 )
+from ..protocol.api.create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from ..protocol.api.create_topics import (
     CREATE_TOPICS,
     CreatableConfig,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from ..protocol.api.delete_records import (
+    ALL_READABLE,
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from ..protocol.api.delete_topics import (
     DELETE_TOPICS,
@@ -28,7 +42,9 @@ from ..protocol.api.describe_broker import (
     DescribeBrokerResponse,
 )
 from ..protocol.api.describe_configs import (
+    BROKER_RESOURCE,
     DESCRIBE_CONFIGS,
+    TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -40,6 +56,12 @@ from ..protocol.api.describe_log import (
     DescribeLogResponse,
     DescribeLogTopic,
 )
+from ..protocol.api.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from ..protocol.api.metadata import (
     METADATA,
     MetadataRequest,
@@ -47,12 +69,21 @@ from ..protocol.api.metadata import (
     MetadataTopic,
     MetadataTopicResult,
 )
+from ..protocol.errors import NO_ERROR
 from .client import Client
 from .instants import epoch_ms
 from .lagging import PositionLag, lags_of, position_names
 from .positions import Position, commit, committed
 from .responses import check, partition_result, topic_result
-from .results import CommittedPosition, FindResult, OffsetAt, TopicDescription, TopicSetting
+from .results import (
+    CommittedPosition,
+    FindResult,
+    LogDir,
+    OffsetAt,
+    PartitionSize,
+    TopicDescription,
+    TopicSetting,
+)
 from .searching import By, find_offset, offsets_at
 
 
@@ -63,9 +94,17 @@ class Admin(Client):
     """
 
     async def create_topic(
-        self, name: str, *, partitions: int = 1, settings: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        settings: Mapping[str, str] | None = None,
+        validate_only: bool = False,
     ) -> None:
-        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig."""
+        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig.
+
+        With `validate_only` nothing is made, and what it would raise is raised.
+        """
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -75,7 +114,7 @@ class Admin(Client):
             ],
         )
         response: CreateTopicsResponse = await self._cluster.request(
-            CREATE_TOPICS, CreateTopicsRequest(topics=[topic])
+            CREATE_TOPICS, CreateTopicsRequest(topics=[topic], validate_only=validate_only)
         )
         for result in response.topics:
             check(result)
@@ -88,15 +127,23 @@ class Admin(Client):
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
         topic = topic_result(await self._metadata([name]), name)
+        settings = await self._settings(TOPIC_RESOURCE, name)
+        return TopicDescription(name, len(topic.partitions), settings)
+
+    async def broker_settings(self) -> tuple[TopicSetting, ...]:
+        """The broker's own settings, and the defaults that it has for its topics."""
+        return await self._settings(BROKER_RESOURCE, "0")
+
+    async def _settings(self, kind: int, name: str) -> tuple[TopicSetting, ...]:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
         response: DescribeConfigsResponse = await self._cluster.request(
-            DESCRIBE_CONFIGS,
-            DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_name=name)]),
+            DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])
         )
         settings: list[TopicSetting] = []
         for result in response.results:
             check(result)
             settings += [TopicSetting(one.name, one.value, one.source) for one in result.configs]
-        return TopicDescription(name, len(topic.partitions), tuple(settings))
+        return tuple(settings)
 
     async def alter_topic(
         self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
@@ -119,6 +166,64 @@ class Admin(Client):
         )
         for result in response.responses:
             check(result)
+
+    async def create_partitions(
+        self, name: str, partitions: int, *, validate_only: bool = False
+    ) -> None:
+        """Raise the number of partitions to `partitions`.
+
+        Messages stay where they are; those with a key may go elsewhere from then on. Raises
+        UnknownTopicOrPartition, InvalidPartitions.
+        """
+        topic = CreatePartitionsTopic(name=name, count=partitions)
+        response: CreatePartitionsResponse = await self._cluster.request(
+            CREATE_PARTITIONS, CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
+        )
+        for result in response.results:
+            check(result)
+
+    async def delete_records(self, topic: str, partition: int, before: int | None) -> int:
+        """Drop every message with an offset below `before`; None drops all that can be read.
+
+        They are gone for good on return; that is the first offset there is now. Raises
+        UnknownTopicOrPartition, OffsetOutOfRange.
+        """
+        offset = ALL_READABLE if before is None else before
+        places = [DeleteRecordsPartition(partition=partition, offset=offset)]
+        response: DeleteRecordsResponse = await self._cluster.request(
+            DELETE_RECORDS,
+            DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=places)]),
+        )
+        return partition_result(response.topics, topic, partition).low_watermark
+
+    async def describe_log_dirs(
+        self, partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> list[LogDir]:
+        """What partitions take on the broker's disk: all, or these by topic.
+
+        Those that do not exist are left out.
+        """
+        asked = None
+        if partitions is not None:
+            asked = [
+                DescribableLogDirTopic(name=topic, partitions=list(numbers))
+                for topic, numbers in partitions.items()
+            ]
+        response: DescribeLogDirsResponse = await self._cluster.request(
+            DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked)
+        )
+        return [
+            LogDir(
+                result.log_dir,
+                tuple(
+                    PartitionSize(topic.name, one.partition, one.size_bytes)
+                    for topic in result.topics
+                    for one in topic.partitions
+                    if one.error_code == NO_ERROR
+                ),
+            )
+            for result in response.results
+        ]
 
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""

@@ -148,6 +148,23 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionSize:
+    """What the log of a partition takes on disk."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A directory of a broker, with the partitions in it. One that cannot be opened is left out."""
+
+    path: str
+    partitions: tuple[PartitionSize, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CommittedPosition:
     """A named position."""
 

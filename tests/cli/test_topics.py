@@ -146,3 +146,53 @@ def test_help_of_the_program_lists_every_command() -> None:
     asking = ["produce", "consume", "offsets", "lag"]
     files = ["dump", "verify", "repair"]
     assert commands == ["serve", "demo", *asking, *files, "doctor", "topic", "explain"]
+
+
+def test_more_partitions(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic)
+    altered = ask("topic", "alter", topic, "--partitions", "3", "--set", "segment.ms=9", "--json")
+    assert altered.objects == [{"topic": topic, "partitions": 3, "settings": {"segment.ms": "9"}}]
+    assert {"topic": topic, "partitions": 3} in ask("topic", "list", "--json").objects
+    assert "4 partitions" in ask("topic", "alter", topic, "--partitions", "4").out
+    fewer = horolog("topic", "alter", topic, "--partitions", "2")
+    assert (fewer.code, "can only grow" in fewer.err) == (1, True)
+    both = horolog("topic", "alter", topic, "--partitions", "5", "--set", "segment.ms=x")
+    assert both.code == 1
+    assert {"topic": topic, "partitions": 4} in ask("topic", "list", "--json").objects
+
+
+def first_offsets(ask: Run, topic: str) -> list[int]:
+    (described,) = ask("topic", "describe", topic, "--json").objects
+    return [one["log_start_offset"] for one in described["partitions"]]
+
+
+def test_trimming_by_offset_and_time(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--partitions", "2", "--set", "retention.ms=-1")
+    lines = "".join(f'{{"value": "a", "timestamp_ms": {1479144272000 + n}}}\n' for n in range(5))
+    horolog.ok("produce", topic, "--partition", "0", "--json", stdin=lines)
+    trimmed = ask("topic", "trim", topic, "--before", "1479144272002", "--json")
+    assert trimmed.objects == [
+        {"partition": 0, "log_start_offset": 2},
+        {"partition": 1, "log_start_offset": 0},
+    ]
+    ask("topic", "trim", topic, "--partition", "0", "--before", "offset:3")
+    assert first_offsets(ask, topic) == [3, 0]
+    ask("topic", "trim", topic, "--before", "now")
+    assert first_offsets(ask, topic) == [5, 0]
+    horolog.ok("produce", topic, "--partition", "1", stdin="a\n")
+    assert ["1", "1"] in [
+        line.split() for line in ask("topic", "trim", topic, "--before", "latest").out.splitlines()
+    ]
+
+
+def test_trims_that_are_refused_change_nothing(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "message.format.version=0.9.0")
+    horolog.ok("produce", topic, stdin="a\nb\n")
+    beyond = horolog("topic", "trim", topic, "--before", "offset:3")
+    assert (beyond.code, "high watermark" in beyond.err) == (1, True)
+    timeless = horolog("topic", "trim", topic, "--before", "now")
+    assert (timeless.code, timeless.err != "") == (1, True)
+    for wrong in ("offset:x", "yesterday", "offset:-1"):
+        assert horolog("topic", "trim", topic, "--before", wrong).code == 2
+    assert horolog("topic", "trim", topic).code == 2
+    assert first_offsets(ask, topic) == [0]

@@ -13,10 +13,12 @@ from horolog import (
     AfterEnd,
     Found,
     InvalidConfig,
+    InvalidPartitions,
     InvalidTopic,
     NewRecord,
     NoTimestamps,
     OffsetAt,
+    OffsetOutOfRange,
     Producer,
     ProtocolError,
     TimeError,
@@ -199,3 +201,38 @@ async def test_a_response_without_what_was_asked_for(scripted_broker: Any) -> No
     async with scripted_broker(nothing) as broker, Admin(broker.address) as admin:
         with pytest.raises(ProtocolError, match="a response without t-0"):
             await admin.list_offsets("t", 0, [LATEST])
+
+
+async def test_more_partitions_and_fewer_messages(address: str) -> None:
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic("tried", validate_only=True)
+        assert await admin.list_topics() == {}
+        await admin.create_topic("a")
+        for value in (b"1", b"2", b"3"):
+            await producer.send("a", value)
+        await admin.create_partitions("a", 3, validate_only=True)
+        assert await admin.list_topics() == {"a": 1}
+        await admin.create_partitions("a", 3)
+        assert await admin.list_topics() == {"a": 3}
+        with pytest.raises(InvalidPartitions, match="only grow"):
+            await admin.create_partitions("a", 2)
+        assert await admin.delete_records("a", 0, 2) == 2
+        with pytest.raises(OffsetOutOfRange):
+            await admin.delete_records("a", 0, 4)
+        (everything,) = await admin.describe_log_dirs()
+        assert [(one.topic, one.partition) for one in everything.partitions] == [
+            ("a", 0),
+            ("a", 1),
+            ("a", 2),
+        ]
+        assert everything.partitions[0].size_bytes > 0
+        assert await admin.delete_records("a", 0, None) == 3
+        (some,) = await admin.describe_log_dirs({"a": [0, 9]})
+        assert [(one.partition, one.size_bytes) for one in some.partitions] == [(0, 0)]
+
+
+async def test_settings_of_the_broker(address: str) -> None:
+    async with Admin(address) as admin:
+        settings = {one.name: one for one in await admin.broker_settings()}
+        assert settings["num.partitions"].value == "1"
+        assert settings["num.partitions"].source == "default"

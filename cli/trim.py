@@ -1,0 +1,110 @@
+"""`horolog topic trim`: drop the oldest messages."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from ..client.admin import Admin
+from ..client.results import AfterEnd, Found, NoTimestamps
+from ..clock import SystemClock
+from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..times import TimeError, parse_time
+from .errors import CommandFailed, WrongUsage
+from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .output import emit, json_line, table
+
+_OFFSET: Final = "offset:"
+_LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What goes: messages below an offset, or before the first one of a time; or all."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+def trim(
+    name: TopicName,
+    before: Annotated[
+        str,
+        typer.Option(
+            metavar="POS",
+            help="Keep this and what is behind it: a time (2016-11-14T17:24:32Z, @-1h, epoch "
+            "milliseconds), offset:N, or latest, which keeps nothing.",
+        ),
+    ],
+    partition: Partition = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Drop the oldest messages of a topic, for good.
+
+    By a time, all messages before the first one, in offset order, that has this time or a later
+    one: no message as late as that is dropped. The disk gets its room back by whole segments,
+    after file.delete.delay.ms.
+    """
+    target = _target(before, any_unit)
+    starts = asyncio.run(_trim(server, name, partition, target))
+    if as_json:
+        emit(json_line({"partition": at, "log_start_offset": start}) for at, start in starts)
+        return
+    rows = [(str(at), str(start)) for at, start in starts]
+    columns = ("partition", "first offset")
+    emit(table(columns, rows, right=columns))
+
+
+def _target(text: str, any_unit: bool) -> Before:
+    if text == _LATEST:
+        return Before()
+    digits = text.removeprefix(_OFFSET)
+    if digits != text:
+        if not digits.isascii() or not digits.isdigit():
+            raise WrongUsage(f"--before {text}: write offset:N with a whole number")
+        return Before(offset=int(digits))
+    try:
+        return Before(time_ms=parse_time(text, SystemClock().now_ms(), any_unit))
+    except TimeError as error:
+        raise WrongUsage(f"--before: {error}; or offset:N, or latest") from None
+
+
+async def _trim(
+    server: str, name: str, partition: int | None, before: Before
+) -> list[tuple[int, int]]:
+    """Each partition with its first offset afterwards."""
+    async with Admin(server, check_units=False) as admin:
+        if partition is None:
+            partitions = range((await admin.describe_topic(name)).partitions)
+        else:
+            partitions = range(partition, partition + 1)
+        # All are looked for before the first is trimmed: what fails then changes nothing.
+        offsets = [await _offset(admin, name, number, before) for number in partitions]
+        return [
+            (number, await admin.delete_records(name, number, offset))
+            for number, offset in zip(partitions, offsets, strict=True)
+        ]
+
+
+async def _offset(admin: Admin, name: str, partition: int, before: Before) -> int:
+    if before.offset is not None:
+        return before.offset
+    if before.time_ms is None:
+        (end,) = await admin.list_offsets(name, partition, [LATEST])
+        return end.offset or 0
+    match await admin.find_offset(name, partition, timestamp_ms=before.time_ms):
+        case Found(offset, _):
+            return offset
+        case AfterEnd(end_offset):
+            return end_offset
+        case NoTimestamps():
+            start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
+            if start != end:
+                raise CommandFailed(
+                    f"{name}-{partition}: no message has a time, so none can be told to be older; "
+                    "trim by --before offset:N"
+                )
+            return end.offset or 0
