@@ -30,9 +30,10 @@ WORKDIR /data
 ENV HOROLOG_DATA_DIR=/data \
     HOROLOG_LISTEN=0.0.0.0:7070 \
     HOROLOG_HTTP_LISTEN=0.0.0.0:7071 \
+    HOROLOG_KAFKA_LISTEN=0.0.0.0:9092 \
     HOROLOG_LOG_FORMAT=json
 VOLUME /data
-EXPOSE 7070 7071
+EXPOSE 7070 7071 9092
 HEALTHCHECK --interval=10s --start-period=5s CMD ["python", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7071/healthz', timeout=3)"]
 
