@@ -1,5 +1,7 @@
 """api-versions: the table of requests."""
 
+from functools import cache
+
 from ...protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.api.registry import APIS
 from ...protocol.errors import UnsupportedVersion
@@ -16,6 +18,7 @@ def unknown_version(*, native: bool) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=code, api_keys=_table(native=native))
 
 
+@cache
 def _table(*, native: bool) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=versions[0], max_version=versions[-1])

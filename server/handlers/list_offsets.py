@@ -33,6 +33,9 @@ def handle(
 ) -> ListOffsetsResponse | Later:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
     than one turn of the loop goes on as a task that lets the others through between its steps."""
+    usual = _usual_response(services, request, call.version)
+    if usual is not None:
+        return usual
     listing = _Listing(services, request, call.version)
     steps = listing.steps()
     turns = services.work.turns()
@@ -44,6 +47,37 @@ def handle(
             return listing.response
     task = services.work.start(_finish(services, listing, steps, waits_for))
     return Later(task, task.result)
+
+
+def _usual_response(
+    services: Services, request: ListOffsetsRequest, version: int
+) -> ListOffsetsResponse | None:
+    """The response to the usual request: one search by time, which ends with its first step.
+
+    `None` for all others, and for those that are refused: they are answered from the start on.
+    """
+    if version == 0 or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    topic = request.topics[0]
+    wanted = topic.partitions[0]
+    if wanted.timestamp < 0 or wanted.by:
+        return None
+    try:
+        log = services.logs.find(topic.name, wanted.partition)
+        if not log.prepared or log.settings.format_magic == 0:
+            return None
+        search = log.find_time(wanted.timestamp, to_log_end=request.replica_id != CONSUMER)
+        if not search.step():
+            return None
+    except Exception:
+        return None
+    result = ListOffsetsPartitionResult(partition=wanted.partition)
+    if search.result is not None:
+        result.offset = search.result.offset
+        result.timestamp = search.result.timestamp_ms
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResult(name=topic.name, partitions=[result])]
+    )
 
 
 async def _finish(
