@@ -41,6 +41,15 @@ class BrokerSettings:
     clock_settle_ms: int
     checkpoint_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    group_max_bytes: int
+    max_groups: int
+    max_groups_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
     max_frame_bytes: int
     max_response_bytes: int
     max_buffered_bytes: int

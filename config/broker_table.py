@@ -150,6 +150,78 @@ _TASKS: Final = (
     ),
 )
 
+_GROUPS: Final = (
+    _integer(
+        "group.min.session.timeout.ms",
+        6000,
+        "ms",
+        "Shortest session timeout that a member of a group may ask for: shorter ones find out "
+        "sooner that a member is lost, and cost more heartbeats.",
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        "ms",
+        "Longest session timeout that a member of a group may ask for.",
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "group.initial.rebalance.delay.ms",
+        0,
+        "ms",
+        "How long the first members of a group wait for others before they share out the work, "
+        "and again as long as others come, up to their rebalance timeout.",
+        minimum=0,
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "group.max.size",
+        1000,
+        "",
+        "Members that a group may have.",
+        maximum=10_000,
+    ),
+    _integer(
+        "group.max.bytes",
+        8 * 2**20,
+        "bytes",
+        "Memory for the members of one group: their metadata and assignments, and about 1 KB for "
+        "each. The leader gets all metadata in one answer.",
+        minimum=1024,
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "max.groups",
+        10_000,
+        "",
+        "Groups that have members. Positions under other names do not count.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "max.groups.bytes",
+        128 * 2**20,
+        "bytes",
+        "Memory for the members of all groups together.",
+        minimum=1024,
+    ),
+    _integer(
+        "offsets.retention.minutes",
+        10_080,
+        "minutes",
+        "How long the positions of a group are kept after its last commit and its last member, "
+        "unless the commit says how long. Positions that were committed with the native protocol "
+        "are kept for ever.",
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "ms",
+        "Time between two looks for positions that have expired.",
+    ),
+)
+
 _LIMITS: Final = (
     _integer(
         "max.frame.bytes",
@@ -261,12 +333,15 @@ _OPERATION: Final = (
 )
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
-    {setting.name: setting for setting in (*_PLACES, *_TOPICS, *_TASKS, *_LIMITS, *_OPERATION)}
+    {
+        setting.name: setting
+        for table in (_PLACES, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
+        for setting in table
+    }
 )
 """Every broker setting by canonical name, in the order of the documentation."""
 
 _NO_REPLICATION: Final = "belongs to replication, and there is one broker"
-_NO_GROUPS: Final = "belongs to Kafka's consumer groups, which do not exist in Horolog yet"
 
 BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -280,8 +355,6 @@ BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "zookeeper.connect": "belongs to a cluster, and there is one broker",
         "broker.id": "belongs to a cluster, and there is one broker",
         "num.recovery.threads.per.data.dir": "has no counterpart: recovery uses one thread",
-        "offsets.retention.minutes": _NO_GROUPS,
-        "group.initial.rebalance.delay.ms": _NO_GROUPS,
         "log.cleaner.delete.retention.ms": "belongs to compaction, which Horolog does not have",
         "log.cleaner.min.compaction.lag.ms": "belongs to compaction, which Horolog does not have",
         "log.dirs": "is Kafka's list; there is one directory here, data.dir",

@@ -32,6 +32,8 @@ from .dispatch import Dispatcher
 from .door import Door
 from .events import Events
 from .figures import Figures
+from .groups.figures import GroupFigures
+from .groups.setting_up import set_up_groups
 from .handlers import HANDLERS
 from .handlers.base import Services
 from .http import HttpServer, State
@@ -125,6 +127,7 @@ class Broker:
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
             self._start_connections(capacity, cleanups)
+            cleanups.callback(self.services.groups.stop)
             self._listen(own, Door(native.NAME, self.dispatcher), cleanups)
             if kafkas is not None:
                 self._listen(kafkas, self._kafka_door(), cleanups)
@@ -198,6 +201,9 @@ class Broker:
 
     def lags_left_out(self) -> int:
         return self.services.lags.left_out
+
+    def groups(self) -> GroupFigures:
+        return self.services.groups.figures()
 
     def _open_storage(self, cleanups: AsyncExitStack) -> int:
         """Open the data directory; returns how many connections there may be beside its files."""
@@ -282,6 +288,16 @@ class Broker:
             logs=logs,
             changes=Changes(self.directory, work),
             lags=Lags(logs, self.directory.positions, work, self.clock),
+            groups=set_up_groups(
+                loop,
+                self.settings,
+                positions=self.directory.positions,
+                work=work,
+                clock=self.clock,
+                trusted_time=self.trusted_time,
+                maintenance=self.maintenance,
+                observe=self.observe,
+            ),
             clock=self.clock,
             trusted_time=self.trusted_time,
             figures=self.figures,

@@ -60,21 +60,24 @@ class Maintenance:
         self._rolled: dict[Partition, None] = {}
         self._synced = False
 
+        self.when_clock_moves: list[Callable[[], None]] = []
+        """What else goes by the broker's clock: called when a test has moved it."""
         self.tasks: dict[str, PeriodicTask] = {}
-        self._add("retention", self._retain_all, settings.log_retention_check_interval_ms)
+        self.add("retention", self._retain_all, settings.log_retention_check_interval_ms)
         self.tasks["retention"].first_after(settings.log_initial_task_delay_ms)
-        self._add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
-        self._add("clock", self._look_at_clock, CLOCK_INTERVAL_MS)
-        self._add("deletion", self._delete, DELETION_INTERVAL_MS)
-        self._add("flush", self._flush, settings.log_flush_scheduler_interval_ms)
-        self._add(
+        self.add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
+        self.add("clock", self._look_at_clock, CLOCK_INTERVAL_MS)
+        self.add("deletion", self._delete, DELETION_INTERVAL_MS)
+        self.add("flush", self._flush, settings.log_flush_scheduler_interval_ms)
+        self.add(
             "recovery_points",
             self._write_recovery_points,
             settings.recovery_point_checkpoint_interval_ms,
         )
-        self._add("checkpoints", self._write_checkpoints, settings.checkpoint_interval_ms)
+        self.add("checkpoints", self._write_checkpoints, settings.checkpoint_interval_ms)
 
-    def _add(self, name: str, run: Callable[[], Awaitable[None]], interval_ms: int) -> None:
+    def add(self, name: str, run: Callable[[], Awaitable[None]], interval_ms: int) -> None:
+        """Have `run` called every so often from `start` on."""
         self.tasks[name] = PeriodicTask(name, run, interval_ms=interval_ms, observe=self._observe)
 
     def start(self) -> None:
@@ -88,6 +91,8 @@ class Maintenance:
     async def time_passed(self, seconds: float) -> None:
         """A test let `seconds` pass on the broker's clock: run what became due by that, each task
         once, one after the other."""
+        for look in self.when_clock_moves:
+            look()
         due = [task for task in self.tasks.values() if task.time_passed(seconds)]
         for task in due:
             await task.run_now()

@@ -16,6 +16,7 @@ from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
 if TYPE_CHECKING:
     from ..storage.log import Log
+    from .groups.figures import GroupFigures
 
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
@@ -47,6 +48,8 @@ class Gauges(Protocol):
 
     def lags_left_out(self) -> int: ...
 
+    def groups(self) -> "GroupFigures": ...
+
 
 def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
     """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
@@ -68,6 +71,7 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield from _latency(figures)
     yield from _logs(gauges)
     yield from _lags(gauges)
+    yield from _groups(gauges.groups())
     yield from _background(figures, gauges)
 
 
@@ -254,6 +258,29 @@ def _lags(gauges: Gauges) -> Iterator[Family]:
         "Named positions without these two: there are more than can be followed, and others "
         "were committed later.",
         gauges.lags_left_out(),
+    )
+
+
+def _groups(groups: "GroupFigures") -> Iterator[Family]:
+    yield Family(
+        "horolog_groups",
+        "gauge",
+        "Consumer groups that have, or had, members since the broker started.",
+        ("state",),
+        [Sample((("state", state),), number) for state, number in groups.states.items()],
+    )
+    yield _gauge("horolog_group_members", "Members of all groups.", groups.members)
+    yield _gauge(
+        "horolog_group_bytes", "Memory that the members of all groups take.", groups.size_bytes
+    )
+    yield _counter(
+        "horolog_group_rebalances", "Rebalances of groups that were begun.", groups.rebalances
+    )
+    yield _by_label(
+        "horolog_group_members_removed",
+        "Members that a group has no more.",
+        "reason",
+        groups.members_gone,
     )
 
 

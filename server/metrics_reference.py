@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..clock import SystemClock
 from ..protocol.lag import Lag
 from .figures import Figures
+from .groups.figures import GroupFigures
 from .metrics import families
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class _NothingOpen:
 
     def lags_left_out(self) -> int:
         return 0
+
+    def groups(self) -> GroupFigures:
+        return GroupFigures()
 
 
 def lines() -> Iterator[str]:

@@ -131,6 +131,11 @@ class Positions:
         used_ms = max(max(position.commit_time_ms, position.used_ms) for position in held)
         return used_ms + max(position.retention_ms or retention_ms for position in held)
 
+    def is_of_group(self, name: str) -> bool:
+        """Whether what is stored under `name` was committed for a group of Kafka's clients."""
+        held = list(self._names.get(name, {}).values())
+        return any(position.retention_ms != KEPT for position in held)
+
     def last_used_ms(self, name: str) -> int:
         """The last commit under `name`, or when it was seen in use after that; -1 for none."""
         held = list(self._names.get(name, {}).values())
@@ -174,6 +179,18 @@ class Positions:
         with self._lock:
             if name in self._names:
                 self._write(Change(FORGET, name, ()))
+
+    def expire(self, name: str, retention_ms: int, now_ms: int) -> int:
+        """Forget `name` if it has expired, which a commit on its way may have changed; how many
+        positions that were. Durable on return. Raises `StorageError`.
+        """
+        with self._lock:
+            expires_ms = self.expires_ms(name, retention_ms)
+            if expires_ms is None or expires_ms > now_ms:
+                return 0
+            count = len(self._names[name])
+            self._write(Change(FORGET, name, ()))
+            return count
 
     def forget_topic(self, topic: str) -> None:
         """Drop all positions in `topic`; durable on return. Raises `StorageError`."""

@@ -111,6 +111,13 @@ class OffsetFetchResponse:
     names: list[str] = array(
         Text(), max_items=MAX_LISTED, native=True, default=(), doc="The names asked for."
     )
+    group_state: str = string(
+        native=True,
+        default="",
+        doc="With `lag`: the state of the group of that name, as Kafka calls it; empty when it is "
+        "no group's.",
+    )
+    group_members: int = int32(native=True, default=0, doc="How many members that group has.")
     more: bool = boolean(
         native=True, default=False, doc="True when the list goes on behind its last topic or name."
     )

@@ -8,24 +8,39 @@ from ...protocol.api.alter_configs import ALTER_CONFIGS
 from ...protocol.api.api_versions import API_VERSIONS
 from ...protocol.api.create_partitions import CREATE_PARTITIONS
 from ...protocol.api.create_topics import CREATE_TOPICS
+from ...protocol.api.delete_groups import DELETE_GROUPS
 from ...protocol.api.delete_records import DELETE_RECORDS
 from ...protocol.api.delete_topics import DELETE_TOPICS
 from ...protocol.api.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.describe_groups import DESCRIBE_GROUPS
 from ...protocol.api.describe_log import DESCRIBE_LOG
 from ...protocol.api.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.fetch import FETCH
+from ...protocol.api.find_coordinator import FIND_COORDINATOR
+from ...protocol.api.heartbeat import HEARTBEAT
 from ...protocol.api.init_producer_id import INIT_PRODUCER_ID
+from ...protocol.api.join_group import JOIN_GROUP
+from ...protocol.api.leave_group import LEAVE_GROUP
+from ...protocol.api.list_groups import LIST_GROUPS
 from ...protocol.api.list_offsets import LIST_OFFSETS
 from ...protocol.api.metadata import METADATA
 from ...protocol.api.offset_commit import OFFSET_COMMIT
 from ...protocol.api.offset_fetch import OFFSET_FETCH
 from ...protocol.api.produce import PRODUCE
+from ...protocol.api.sync_group import SYNC_GROUP
 from .api_versions import handle as answer_api_versions
 from .base import Handler, HandlerOfMany
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
 from .fetch import handle as fetch
+from .groups import find_coordinator, heartbeat
+from .groups import join as join_group
+from .groups import leave as leave_group
+from .groups import sync as sync_group
+from .groups_admin import delete as delete_groups
+from .groups_admin import describe as describe_groups
+from .groups_admin import list_all as list_groups
 from .list_offsets import handle as list_offsets
 from .log_dirs import handle as describe_log_dirs
 from .metadata import handle as metadata
@@ -57,6 +72,14 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ALTER_CONFIGS.key: alter_settings,
         OFFSET_COMMIT.key: commit_positions,
         OFFSET_FETCH.key: fetch_positions,
+        FIND_COORDINATOR.key: find_coordinator,
+        JOIN_GROUP.key: join_group,
+        SYNC_GROUP.key: sync_group,
+        HEARTBEAT.key: heartbeat,
+        LEAVE_GROUP.key: leave_group,
+        DESCRIBE_GROUPS.key: describe_groups,
+        LIST_GROUPS.key: list_groups,
+        DELETE_GROUPS.key: delete_groups,
         API_VERSIONS.key: answer_api_versions,
         DESCRIBE_LOG.key: describe_log,
         DESCRIBE_BROKER.key: describe_broker,

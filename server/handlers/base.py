@@ -12,6 +12,7 @@ from ...storage.log_directory import LogDirectory
 from ..changes import Changes
 from ..conversions import Conversions
 from ..figures import Figures
+from ..groups.desk import GroupDesk
 from ..lags import Lags
 from ..logs import Logs
 from ..outcomes import Outcomes
@@ -32,6 +33,7 @@ class Services:
     logs: Logs
     changes: Changes
     lags: Lags
+    groups: GroupDesk
     clock: Clock
     trusted_time: TrustedTime
     """Tells what time it is for retention."""

@@ -21,14 +21,24 @@ from ...protocol.api.offset_fetch import (
 )
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
+from ...storage.position_records import BROKERS, KEPT
 from ...storage.positions import Position
+from ..groups.states import State
 from .base import Call, Later, Services
+
+FIRST_VERSION_WITH_ALL = 2
+"""Of offset-fetch: null instead of topics asks for every position."""
 
 
 def commit(
     services: Services, request: OffsetCommitRequest, call: Call
 ) -> OffsetCommitResponse | Later:
-    """Check each position, then make the good ones durable with one write."""
+    """Check each position, then make the good ones durable with one write.
+
+    Raises what is wrong with the member that commits.
+    """
+    services.groups.check_commit(request.group_id, request.member_id, request.generation_id)
+    retention_ms = _retention_ms(request, call)
     positions: list[Position] = []
     written: list[OffsetCommitPartitionResult] = []
     topics: list[OffsetCommitTopicResult] = []
@@ -37,7 +47,7 @@ def commit(
         for partition in topic.partitions:
             result = OffsetCommitPartitionResult(partition=partition.partition)
             try:
-                positions.append(_position(services, topic.name, partition))
+                positions.append(_position(services, topic.name, partition, retention_ms))
                 written.append(result)
             except Exception as error:
                 outcome = services.outcomes.of(error, api="offset-commit")
@@ -65,7 +75,16 @@ def commit(
     return Later(ready, make)
 
 
-def _position(services: Services, topic: str, partition: OffsetCommitPartition) -> Position:
+def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
+    """Groups of Kafka clients come and go; who chose a name in our own protocol comes back."""
+    if not call.kafka:
+        return KEPT
+    return BROKERS if request.retention_time_ms < 0 else max(request.retention_time_ms, 1)
+
+
+def _position(
+    services: Services, topic: str, partition: OffsetCommitPartition, retention_ms: int
+) -> Position:
     services.logs.check_partition(topic, partition.partition)
     metadata = partition.committed_metadata or ""
     limit = services.settings.offset_metadata_max_bytes
@@ -84,6 +103,7 @@ def _position(services: Services, topic: str, partition: OffsetCommitPartition) 
         timestamp_ms=partition.timestamp_ms,
         commit_time_ms=services.clock.now_ms(),
         metadata=metadata,
+        retention_ms=retention_ms,
     )
 
 
@@ -96,7 +116,11 @@ def fetch(
             f"listing is {request.listing!r}; it must be {LIST_NAMES!r} or {LIST_POSITIONS!r}, or "
             "not be given"
         )
-    if not request.listing and not request.lag:
+    if request.topics is None and call.version < FIRST_VERSION_WITH_ALL:
+        raise InvalidRequest(
+            f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"
+        )
+    if request.topics is not None and not request.listing and not request.lag:
         return OffsetFetchResponse(topics=_named(services, request))
     task = services.work.start(_fetch(services, request))
     return Later(task, task.result)
@@ -114,11 +138,25 @@ async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetch
     if request.listing:
         held = await services.work.in_storage_thread(partial(store.of, request.group_id))
         response = _page(held, request.after)
+    elif request.topics is None:
+        held = await services.work.in_storage_thread(partial(store.of, request.group_id))
+        return await _all(services, held)
     else:
         response = OffsetFetchResponse(topics=_named(services, request))
     if request.lag:
         await _add_lags(services, request.group_id, response.topics)
+        _add_group(services, request.group_id, response)
     return response
+
+
+async def _all(services: Services, held: Iterable[Position]) -> OffsetFetchResponse:
+    topics: list[OffsetFetchTopicResult] = []
+    turns = services.work.turns()
+    for topic, positions in groupby(held, key=lambda position: position.topic):
+        results = [_result(position.partition, position) for position in positions]
+        topics.append(OffsetFetchTopicResult(name=topic, partitions=results))
+        await turns.give_way()
+    return OffsetFetchResponse(topics=topics)
 
 
 def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
@@ -181,6 +219,15 @@ async def _add_lags(
                 result.lag_estimated = lag.estimated
                 result.catch_up_ms = _ms(lag.catch_up_seconds)
             await turns.give_way()
+
+
+def _add_group(services: Services, name: str, response: OffsetFetchResponse) -> None:
+    group = services.groups.coordinator.groups.get(name)
+    if group is not None:
+        response.group_state = group.state
+        response.group_members = len(group.members)
+    elif services.directory.positions.is_of_group(name):
+        response.group_state = State.EMPTY
 
 
 def _ms(seconds: float | None) -> int:

@@ -375,6 +375,11 @@ def test_positions_that_expire(tmp_path: Path, files: SystemFiles) -> None:
         assert store.has("group")
         assert not store.has("nobody")
         store.close()
+    positions = Positions(files, tmp_path, ignore_events)
+    assert positions.expire("group", 100, 1599) == 0
+    assert positions.expire("group", 100, 1600) == 2
+    assert positions.expire("both", 100, 9999) == 0
+    assert positions.names() == ["both", "own"]
 
 
 def test_a_name_in_use_lives_on(tmp_path: Path, files: SystemFiles) -> None:

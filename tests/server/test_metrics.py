@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from horolog.protocol.lag import Lag
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
 from horolog.server.figures import Figures, count
+from horolog.server.groups.figures import GroupFigures
+from horolog.server.groups.states import State
 from horolog.server.metrics import metrics_lines
 from horolog.testing.clock import ManualClock
 
@@ -56,6 +58,15 @@ class SomeGauges:
 
     def lags_left_out(self) -> int:
         return 0
+
+    def groups(self) -> GroupFigures:
+        return GroupFigures(
+            states={State.STABLE: 2, State.EMPTY: 1},
+            members=5,
+            size_bytes=6000,
+            rebalances=7,
+            members_gone={"left": 3},
+        )
 
 
 class Scrape:

@@ -1,0 +1,53 @@
+"""The groups of a broker, put together with what they need of it."""
+
+import asyncio
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...storage.events import Observer
+from ...storage.positions import Positions
+from ..maintenance import Maintenance
+from ..trusted_time import TrustedTime
+from ..work import Work
+from .desk import GroupDesk
+from .offset_retention import OffsetRetention
+
+
+def set_up_groups(
+    loop: asyncio.AbstractEventLoop,
+    settings: BrokerSettings,
+    *,
+    positions: Positions,
+    work: Work,
+    clock: Clock,
+    trusted_time: TrustedTime,
+    maintenance: Maintenance,
+    observe: Observer,
+) -> GroupDesk:
+    """A desk whose deadlines follow `clock`, and the task that forgets expired positions.
+
+    Retention goes by the time that the broker trusts, as that of messages.
+    """
+    desk = GroupDesk(
+        loop,
+        settings,
+        clock,
+        observe,
+        emptied=lambda name: retention.emptied(name, trusted_time.now_ms()),
+    )
+    retention = OffsetRetention(
+        positions,
+        desk.coordinator,
+        work,
+        clock,
+        observe,
+        retention_minutes=settings.offsets_retention_minutes,
+        settle_ms=settings.group_max_session_timeout_ms,
+    )
+    maintenance.add(
+        "offset_retention",
+        lambda: retention.run(trusted_time.now_ms()),
+        settings.offsets_retention_check_interval_ms,
+    )
+    maintenance.when_clock_moves.append(desk.look)
+    return desk

@@ -1,0 +1,103 @@
+"""find-coordinator, join-group, sync-group, heartbeat, leave-group: what members of groups ask."""
+
+from ...protocol.api.find_coordinator import (
+    GROUP,
+    TRANSACTION,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ...protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ...protocol.api.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from ...protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ...protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.errors import InvalidRequest, NotCoordinator, TransactionalIdAuthorizationFailed
+from ...storage.positions import check_name
+from ..groups.desk import Answer
+from ..groups.member import Joined, Joining, Protocol, Refused, Synced
+from .base import NODE_ID, Call, Later, Services
+
+
+def find_coordinator(
+    services: Services, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
+    """There is one broker, so it is this one, under the address that metadata gives."""
+    if request.key_type == TRANSACTION:
+        raise TransactionalIdAuthorizationFailed(
+            f"there are no transactions in Horolog: unset transactional.id ({request.key[:80]!r})"
+        )
+    if request.key_type != GROUP:
+        raise InvalidRequest(f"key_type is {request.key_type}; it must be 0, a group")
+    host, port = call.local_address
+    return FindCoordinatorResponse(node_id=NODE_ID, host=host, port=port)
+
+
+def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
+    """Answered when all members have joined, or were waited for long enough."""
+    check_name(request.group_id)
+    timeout_ms = request.session_timeout_ms
+    joining = Joining(
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(each.name, each.metadata) for each in request.protocols),
+        session_timeout_ms=timeout_ms,
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else timeout_ms
+        ),
+        client_id=call.client_id or "",
+        client_host=call.client_host,
+    )
+    answer = services.groups.join(request.group_id, request.member_id, joining)
+
+    def make() -> JoinGroupResponse:
+        joined = _outcome(answer)
+        assert isinstance(joined, Joined)
+        return JoinGroupResponse(
+            generation_id=joined.generation,
+            protocol_name=joined.protocol,
+            leader=joined.leader,
+            member_id=joined.member_id,
+            members=[
+                JoinGroupMember(member_id=member_id, metadata=metadata)
+                for member_id, metadata in joined.members
+            ],
+        )
+
+    return Later(answer, make, may_hurry=True)
+
+
+def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
+    """Answered when the leader has brought the assignments."""
+    check_name(request.group_id)
+    answer: Answer = services.groups.sync(
+        request.group_id,
+        request.member_id,
+        request.generation_id,
+        {each.member_id: each.assignment for each in request.assignments},
+    )
+
+    def make() -> SyncGroupResponse:
+        synced = _outcome(answer)
+        assert isinstance(synced, Synced)
+        return SyncGroupResponse(assignment=synced.assignment)
+
+    return Later(answer, make, may_hurry=True)
+
+
+def _outcome(answer: Answer) -> Joined | Synced:
+    outcome = answer.result()
+    if outcome is None:
+        raise NotCoordinator("the connection ended before the other members had come")
+    if isinstance(outcome, Refused):
+        raise outcome.error(outcome.why)
+    return outcome
+
+
+def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    check_name(request.group_id)
+    services.groups.heartbeat(request.group_id, request.member_id, request.generation_id)
+    return HeartbeatResponse()
+
+
+def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+    check_name(request.group_id)
+    services.groups.leave(request.group_id, request.member_id)
+    return LeaveGroupResponse()

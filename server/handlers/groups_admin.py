@@ -1,0 +1,118 @@
+"""describe-groups, list-groups, delete-groups: groups as an operator sees them.
+
+A group is one that has, or had, members since the broker started, and any name with positions.
+"""
+
+from functools import partial
+
+from ...protocol.api.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from ...protocol.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ...protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ...protocol.errors import GroupIdNotFound
+from ...protocol.limits import MAX_LISTED
+from ...storage.positions import check_name
+from ..groups.group import Group
+from ..groups.states import State
+from .base import Call, Later, Services
+
+
+def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> Later:
+    """State and members of each group that is named; one that does not exist is `Dead`."""
+    task = services.work.start(_describe(services, request))
+    return Later(task, task.result)
+
+
+async def _describe(services: Services, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    described: list[DescribedGroup] = []
+    turns = services.work.turns()
+    for name in dict.fromkeys(request.groups):
+        group = services.groups.coordinator.groups.get(name)
+        if group is not None:
+            described.append(_described(group))
+        else:
+            known = services.directory.positions.has(name)
+            state = State.EMPTY if known else State.DEAD
+            described.append(DescribedGroup(group_id=name, group_state=state))
+        await turns.give_way()
+    return DescribeGroupsResponse(groups=described)
+
+
+def _described(group: Group) -> DescribedGroup:
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        group_id=group.name,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                client_id=member.joining.client_id,
+                client_host=member.joining.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Later:
+    """All groups, those with members first."""
+    task = services.work.start(_list(services))
+    return Later(task, task.result)
+
+
+async def _list(services: Services) -> ListGroupsResponse:
+    store = services.directory.positions
+    names = await services.work.in_storage_thread(partial(store.names, "", MAX_LISTED))
+    groups = services.groups.coordinator.groups
+    with_members = {name for name, group in groups.items() if group.state is not State.EMPTY}
+    without = (groups.keys() | set(names)) - with_members
+    listed = [*sorted(with_members), *sorted(without)][:MAX_LISTED]
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=name, protocol_type=groups[name].protocol_type if name in groups else ""
+            )
+            for name in listed
+        ]
+    )
+
+
+def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> Later:
+    """Forget groups that have no members, and their positions."""
+    task = services.work.start(_delete(services, request))
+    return Later(task, task.result)
+
+
+async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results: list[DeletableGroupResult] = []
+    for name in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id=name)
+        try:
+            await _delete_one(services, name)
+        except Exception as error:
+            result.error_code, _ = services.outcomes.of(error, api="delete-groups")
+        results.append(result)
+    return DeleteGroupsResponse(results=results)
+
+
+async def _delete_one(services: Services, name: str) -> None:
+    check_name(name)
+    coordinator = services.groups.coordinator
+    store = services.directory.positions
+    if name in coordinator.groups:
+        coordinator.delete(name)
+    elif not store.has(name):
+        raise GroupIdNotFound(f"there is no group {name!r}")
+    await services.work.in_positions_thread(partial(store.forget, name))

@@ -1,0 +1,414 @@
+"""Groups of a running broker, over Kafka's protocol; its clock is moved by hand."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from horolog.protocol.api.delete_groups import DeleteGroupsRequest
+from horolog.protocol.api.describe_groups import DescribeGroupsRequest
+from horolog.protocol.api.list_groups import ListGroupsRequest
+from horolog.protocol.api.offset_fetch import LIST_POSITIONS, OffsetFetchRequest
+from horolog.protocol.errors import (
+    GroupIdNotFound,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InvalidGroupId,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    NonEmptyGroup,
+    NotCoordinator,
+    OffsetMetadataTooLarge,
+    PolicyViolation,
+    RebalanceInProgress,
+    TransactionalIdAuthorizationFailed,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+)
+from horolog.server.broker import Broker
+from horolog.testing.broker import running_broker
+from horolog.testing.clock import ManualClock
+from horolog.testing.requests import result
+from horolog.testing.waiting import until
+from horolog.testing.wire import wire
+
+from .kafka_client import (
+    KafkaClient,
+    commit,
+    committed,
+    coordinator,
+    heartbeat,
+    join,
+    kafka_client,
+    leave,
+    stable,
+    sync,
+)
+
+MINUTE_MS = 60_000
+
+
+def settings(**more: object) -> dict[str, object]:
+    return {"http_listen": "off", "kafka_listen": "127.0.0.1:0", **more}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, clock, **settings()) as started:  # type: ignore[arg-type]
+        yield started
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[KafkaClient]:
+    async with kafka_client(broker.addresses.kafka) as connected:
+        yield connected
+
+
+async def create(client: KafkaClient, *names: str) -> None:
+    topics = [CreatableTopic(name=name, num_partitions=1) for name in names]
+    await client.call(CreateTopicsRequest(topics=topics), 0)
+
+
+async def time_passes(broker: Broker, clock: ManualClock, ms: int) -> None:
+    clock.advance(ms)
+    await broker.maintenance.time_passed(ms / 1000)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_coordinator_is_this_broker(
+    broker: Broker, client: KafkaClient, version: int
+) -> None:
+    found = await client.call(coordinator("g"), version)
+    assert f"{found.host}:{found.port}" == broker.addresses.kafka
+    assert (found.error_code, found.node_id) == (0, 0)
+
+
+async def test_there_is_no_coordinator_of_transactions(client: KafkaClient) -> None:
+    found = await client.call(coordinator("mine", 1))
+    assert found.error_code == TransactionalIdAuthorizationFailed.code
+    assert "transactions" in found.error_message
+    assert (await client.call(coordinator("mine", 2))).error_code == InvalidRequest.code
+
+
+@pytest.mark.both_loops
+async def test_two_members_share_the_work(broker: Broker, client: KafkaClient) -> None:
+    async with kafka_client(broker.addresses.kafka) as other:
+        first, _ = await stable(client, "g")
+        assert first.startswith("tester-")
+        await other.send(join("g"))
+        while (await client.call(heartbeat("g", first, 1))).error_code == 0:
+            pass
+        assert (await client.call(heartbeat("g", first, 1))).error_code == RebalanceInProgress.code
+        leading = await client.call(join("g", first))
+        following = await other.receive(join("g"))
+        second = following.member_id
+        assert {member.member_id for member in leading.members} == {first, second}
+        assert [member.metadata for member in leading.members] == [b"topics"] * 2
+        assert following.members == []
+        assert following.leader == first
+        await other.send(sync("g", second, 2))
+        assert (await client.call(sync("g", first, 2, {first: b"1", second: b"2"}))).assignment == (
+            b"1"
+        )
+        assert (await other.receive(sync("g", second, 2))).assignment == b"2"
+        assert (await other.call(leave("g", second))).error_code == 0
+        assert (await client.call(heartbeat("g", first, 2))).error_code == RebalanceInProgress.code
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_every_version_of_a_join(client: KafkaClient, version: int) -> None:
+    joined = await client.call(join("g"), version)
+    assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
+
+
+async def test_a_silent_member_is_lost_when_the_brokers_clock_says_so(
+    broker: Broker, client: KafkaClient, clock: ManualClock
+) -> None:
+    member_id, _ = await stable(client, "g")
+    await time_passes(broker, clock, 9_999)
+    assert (await client.call(heartbeat("g", member_id, 1))).error_code == 0
+    await time_passes(broker, clock, 10_000)
+    assert (await client.call(heartbeat("g", member_id, 1))).error_code == UnknownMemberId.code
+
+
+async def test_a_connection_that_ends_while_it_joins_holds_up_nobody(
+    broker: Broker, client: KafkaClient
+) -> None:
+    first, _ = await stable(client, "g")
+    async with kafka_client(broker.addresses.kafka) as other:
+        await other.send(join("g"))
+        while (await client.call(heartbeat("g", first, 1))).error_code == 0:
+            pass
+    await until(lambda: broker.connections() == 1)
+    joined = await client.call(join("g", first))
+    assert [member.member_id for member in joined.members] == [first]
+
+
+async def test_session_timeouts_have_bounds(client: KafkaClient) -> None:
+    for session_ms, code in (
+        (5_999, InvalidSessionTimeout.code),
+        (6_000, 0),
+        (1_800_000, 0),
+        (1_800_001, InvalidSessionTimeout.code),
+    ):
+        joined = await client.call(join(f"g{session_ms}", session_ms=session_ms))
+        assert joined.error_code == code
+
+
+async def test_a_group_needs_a_name(client: KafkaClient) -> None:
+    for name in ("", "x" * 256):
+        for request in (join(name), sync(name, "m", 1), heartbeat(name, "m", 1), leave(name, "m")):
+            assert (await client.call(request)).error_code == InvalidGroupId.code
+
+
+async def test_members_of_no_group(client: KafkaClient) -> None:
+    for request in (join("g", "m"), sync("g", "m", 1), heartbeat("g", "m", 1), leave("g", "m")):
+        assert (await client.call(request)).error_code == UnknownMemberId.code
+    assert (await client.call(ListGroupsRequest())).groups == []
+
+
+async def test_groups_members_and_bytes_are_limited(tmp_path: Path) -> None:
+    limits = settings(max_groups=2, group_max_size=1, group_max_bytes=2_000)
+    async with (
+        running_broker(tmp_path, **limits) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        member_id, _ = await stable(client, "one")
+        assert (await client.call(join("one"))).error_code == GroupMaxSizeReached.code
+        assert (await client.call(join("two", metadata=b"x" * 1_000))).error_code == (
+            PolicyViolation.code
+        )
+        await stable(client, "two", metadata=b"x" * 800)
+        assert (await client.call(join("three"))).error_code == PolicyViolation.code
+        await client.call(leave("one", member_id))
+        await stable(client, "three")
+
+
+async def test_all_groups_together_are_limited(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path, **settings(max_groups_bytes=4_000)) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await stable(client, "one", metadata=b"x" * 1_000)
+        joined = await client.call(join("two", metadata=b"x" * 1_000))
+        assert joined.error_code == PolicyViolation.code
+        joined = await client.call(join("two"))
+        assert joined.error_code == 0
+        shares = {joined.member_id: b"x" * 2_000}
+        synced = await client.call(sync("two", joined.member_id, 1, shares))
+        assert synced.error_code == PolicyViolation.code
+
+
+async def test_the_first_members_may_be_made_to_wait(tmp_path: Path, clock: ManualClock) -> None:
+    delayed = settings(group_initial_rebalance_delay_ms=3_000)
+    async with (
+        running_broker(tmp_path, clock, **delayed) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+        kafka_client(broker.addresses.kafka) as other,
+    ):
+        await client.send(join("g"))
+        await other.send(join("g"))
+        groups = broker.services.groups.coordinator.groups
+        await until(lambda: "g" in groups and len(groups["g"].members) == 2)
+        await time_passes(broker, clock, 3_000)
+        await time_passes(broker, clock, 3_000)
+        one = await client.receive(join("g"))
+        two = await other.receive(join("g"))
+        assert one.generation_id == two.generation_id == 1
+        assert len(one.members) + len(two.members) == 2
+
+
+async def test_commits_of_members(broker: Broker, client: KafkaClient) -> None:
+    await create(client, "a")
+    member_id, _ = await stable(client, "g")
+    good = commit("g", "a", 5, member_id=member_id, generation=1, metadata="half")
+    assert result(await client.call(good)).error_code == 0
+    for request, code in (
+        (commit("g", "a", 6), UnknownMemberId.code),
+        (commit("g", "a", 6, member_id="stranger", generation=1), UnknownMemberId.code),
+        (commit("g", "a", 6, member_id=member_id, generation=2), IllegalGeneration.code),
+        (commit("other", "a", 6, member_id=member_id, generation=1), IllegalGeneration.code),
+        (
+            commit("g", "b", 6, member_id=member_id, generation=1),
+            UnknownTopicOrPartition.code,
+        ),
+        (
+            commit("g", "a", 6, member_id=member_id, generation=1, metadata="x" * 4097),
+            OffsetMetadataTooLarge.code,
+        ),
+    ):
+        assert result(await client.call(request)).error_code == code
+    found = result(await client.call(committed("g", "a")))
+    assert (found.committed_offset, found.metadata, found.committed_leader_epoch) == (5, "half", -1)
+    async with wire(broker.addresses.native) as own:
+        asked = OffsetFetchRequest(group_id="g", topics=[], listing=LIST_POSITIONS, lag=True)
+        answer = await own.call(asked)
+        assert (answer.group_state, answer.group_members) == ("Stable", 1)
+        await client.call(leave("g", member_id))
+        answer = await own.call(asked)
+        assert (answer.group_state, answer.group_members) == ("Empty", 0)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_every_version_of_a_commit(client: KafkaClient, version: int) -> None:
+    await create(client, "a")
+    assert result(await client.call(commit("g", "a", 5), version)).error_code == 0
+    for fetching in range(6):
+        found = await client.call(committed("g", "a"), fetching)
+        assert result(found).committed_offset == 5
+        assert result(await client.call(committed("h", "a"), fetching)).committed_offset == -1
+
+
+async def test_all_positions_of_a_group(client: KafkaClient) -> None:
+    await create(client, "a", "b")
+    for topic in ("a", "b"):
+        await client.call(commit("g", topic, 5))
+    found = await client.call(committed("g"))
+    assert [topic.name for topic in found.topics] == ["a", "b"]
+    assert (await client.call(committed("h"))).topics == []
+
+
+async def test_positions_outlive_members_and_broker(tmp_path: Path, clock: ManualClock) -> None:
+    async with (
+        running_broker(tmp_path, clock, **settings()) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await create(client, "a")
+        member_id, _ = await stable(client, "g")
+        await client.call(commit("g", "a", 5, member_id=member_id, generation=1))
+    async with (
+        running_broker(tmp_path, clock, **settings()) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        assert (await client.call(heartbeat("g", member_id, 1))).error_code == UnknownMemberId.code
+        late = commit("g", "a", 6, member_id=member_id, generation=1)
+        assert result(await client.call(late)).error_code == IllegalGeneration.code
+        assert (await client.call(join("g", member_id))).error_code == UnknownMemberId.code
+        assert result(await client.call(committed("g", "a"))).committed_offset == 5
+        await stable(client, "g")
+
+
+async def test_who_waits_when_the_broker_stops_is_sent_elsewhere(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with running_broker(tmp_path, clock, **settings()) as broker:  # type: ignore[arg-type]
+        address = broker.addresses.kafka
+        async with kafka_client(address) as client, kafka_client(address) as other:
+            first, _ = await stable(client, "g")
+            await other.send(join("g"))
+            while (await client.call(heartbeat("g", first, 1))).error_code == 0:
+                pass
+            await broker.stop()
+            assert (await other.receive(join("g"))).error_code == NotCoordinator.code
+
+
+async def test_describing(client: KafkaClient) -> None:
+    await create(client, "a")
+    member_id, _ = await stable(client, "g")
+    await client.call(commit("positions", "a", 5))
+    ask = DescribeGroupsRequest(groups=["g", "positions", "nothing"])
+    one, two, three = (await client.call(ask)).groups
+    assert (one.group_state, one.protocol_type, one.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (member,) = one.members
+    assert (member.member_id, member.client_id) == (member_id, "tester")
+    assert (member.client_host, member.member_metadata) == ("127.0.0.1", b"topics")
+    assert member.member_assignment == b"all"
+    assert (two.group_state, two.members) == ("Empty", [])
+    assert (three.group_state, three.error_code) == ("Dead", 0)
+
+
+async def test_listing_and_deleting(client: KafkaClient) -> None:
+    await create(client, "a")
+    member_id, _ = await stable(client, "g")
+    await client.call(commit("g", "a", 5, member_id=member_id, generation=1))
+    await client.call(commit("positions", "a", 5))
+    listed = (await client.call(ListGroupsRequest())).groups
+    assert [(group.group_id, group.protocol_type) for group in listed] == [
+        ("g", "consumer"),
+        ("positions", ""),
+    ]
+    ask = DeleteGroupsRequest(groups_names=["g", "positions", "nothing", ""])
+    codes = [each.error_code for each in (await client.call(ask)).results]
+    assert codes == [NonEmptyGroup.code, 0, GroupIdNotFound.code, InvalidGroupId.code]
+    await client.call(leave("g", member_id))
+    assert (await client.call(DeleteGroupsRequest(groups_names=["g"]))).results[0].error_code == 0
+    assert (await client.call(ListGroupsRequest())).groups == []
+    assert result(await client.call(committed("g", "a"))).committed_offset == -1
+
+
+RETENTION = {
+    "offsets_retention_minutes": 60,
+    "offsets_retention_check_interval_ms": MINUTE_MS,
+    "group_max_session_timeout_ms": 10 * MINUTE_MS,
+    "clock_settle_ms": 0,
+}
+
+
+async def test_positions_of_groups_expire(tmp_path: Path, clock: ManualClock) -> None:
+    async with (
+        running_broker(tmp_path, clock, **settings(**RETENTION)) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+        wire(broker.addresses.native) as own,
+    ):
+        await create(client, "a")
+        await client.call(commit("simple", "a", 5))
+        await client.call(commit("short", "a", 5, retention_ms=20 * MINUTE_MS), 2)
+        await own.call(commit("named", "a", 5))
+        member_id, _ = await stable(client, "g", session_ms=10 * MINUTE_MS)
+        await client.call(commit("g", "a", 5, member_id=member_id, generation=1))
+
+        async def left() -> list[str]:
+            names = ("g", "named", "short", "simple")
+            found = [result(await client.call(committed(name, "a"))) for name in names]
+            return [
+                name for name, each in zip(names, found, strict=True) if each.committed_offset == 5
+            ]
+
+        for minutes in range(1, 75):
+            await time_passes(broker, clock, MINUTE_MS)
+            await client.call(heartbeat("g", member_id, 1))
+            if minutes == 19:
+                assert await left() == ["g", "named", "short", "simple"]
+            if minutes == 21:
+                assert await left() == ["g", "named", "simple"]
+            if minutes == 59:
+                assert await left() == ["g", "named", "simple"]
+        assert await left() == ["g", "named"]
+        await client.call(leave("g", member_id))
+        positions = broker.directory.positions
+        await until(lambda: positions.last_used_ms("g") == clock.now_ms())
+        for minutes in range(1, 62):
+            await time_passes(broker, clock, MINUTE_MS)
+            if minutes == 58:
+                assert await left() == ["g", "named"]
+        assert await left() == ["named"]
+
+
+async def test_a_start_gives_members_time_to_come_back(tmp_path: Path, clock: ManualClock) -> None:
+    async with (
+        running_broker(tmp_path, clock, **settings(**RETENTION)) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await create(client, "a")
+        await client.call(commit("g", "a", 5))
+    clock.advance(1_000 * MINUTE_MS)
+    async with (
+        running_broker(tmp_path, clock, **settings(**RETENTION)) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        for _ in range(9):
+            await time_passes(broker, clock, MINUTE_MS)
+        assert result(await client.call(committed("g", "a"))).committed_offset == 5
+        await time_passes(broker, clock, MINUTE_MS)
+        await time_passes(broker, clock, MINUTE_MS)
+        assert result(await client.call(committed("g", "a"))).committed_offset == -1
