@@ -258,11 +258,14 @@ class Broker:
         loop = asyncio.get_running_loop()
         work = Work(loop)
         cleanups.push_async_callback(work.stop)
-        syncs = ThreadPoolExecutor(1, "sync")
-        # Now, and not when a sync is needed: then there may be no memory for a thread.
-        syncs.submit(int)
-        cleanups.callback(syncs.shutdown)
-        commits = GroupCommit(syncs, loop.call_soon_threadsafe, self.clock, self._synced)
+        syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
+        for executor in (syncs, index_syncs):
+            # Now, and not when a sync is needed: then there may be no memory for a thread.
+            executor.submit(int)
+            cleanups.callback(executor.shutdown)
+        commits = GroupCommit(
+            syncs, index_syncs, loop.call_soon_threadsafe, self.clock, self._synced
+        )
         cleanups.push_async_callback(self._commits_done, commits)
         fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
         produces = ParkingLot(loop)

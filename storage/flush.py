@@ -38,17 +38,30 @@ class FlushWork:
     free handle. All messages are safe all the same."""
 
     def run(self) -> None:
-        """Sync, in order: logs, indexes, names, checksums. Raises `OSError`."""
+        """Sync everything. Raises `OSError`."""
+        self.sync_messages()
+        self.sync_indexes()
+
+    def sync_messages(self) -> None:
+        """Sync, in order: logs, names. The messages are safe then. Raises `OSError`."""
         try:
             for file in self.log_files:
                 file.sync()
         finally:
             self.close()
+        if self.sync_directory:
+            self.files.sync_directory(self.directory)
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether there is more to sync than messages."""
+        return bool(self.index_paths) or self.seals is not None
+
+    def sync_indexes(self) -> None:
+        """Sync, in order: indexes, their checksums. Raises `OSError`."""
         for path in self.index_paths:
             with self._may_be_finished_later():
                 self._sync_index(path)
-        if self.sync_directory:
-            self.files.sync_directory(self.directory)
         if self.seals is not None and self.unfinished is None:
             with self._may_be_finished_later():
                 replace_file(self.files, self.directory / FILE_NAME, self.seals)
@@ -87,6 +100,8 @@ class Flushable(Protocol):
 
     def begin_flush(self) -> FlushWork | None: ...
 
+    def messages_synced(self, work: FlushWork) -> None: ...
+
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None: ...
 
 
@@ -94,41 +109,47 @@ class GroupCommit:
     """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
 
     A first round begins with the loop's next turn, so that it syncs what all clients that were
-    heard in this one have sent. `executor` runs the syncs; `call_soon` takes a function from any
-    thread and calls it in the loop's. `on_sync`, if given, gets the seconds that each log's sync
-    took.
+    heard in this one have sent. A round syncs messages, which is all that clients wait for; the
+    indexes of segments that were closed follow behind it, while the next round is under way.
+
+    `executor` runs the syncs of messages, `index_executor` those of indexes, in their order;
+    `call_soon` takes a function from any thread and calls it in the loop's. `on_sync`, if given,
+    gets the seconds that the sync of each log's messages took.
     """
 
     def __init__(
         self,
         executor: Executor,
+        index_executor: Executor,
         call_soon: Callable[[Callable[[], None]], object],
         clock: Clock,
         on_sync: Callable[[float], None] | None = None,
     ) -> None:
         self._executor = executor
+        self._index_executor = index_executor
         self._call_soon = call_soon
         self._clock = clock
         self._on_sync = on_sync
         self._asked: dict[int, Flushable] = {}
-        self._busy = False
+        self._round = False
+        self._indexing = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
     @property
     def busy(self) -> bool:
-        """Whether a round is under way, or about to begin."""
-        return self._busy
+        """Whether a round is under way, or about to begin, or not all it is for is synced."""
+        return self._round or self._indexing > 0
 
     def request(self, log: Flushable) -> None:
         """Have `log` synced; its `end_flush` is called in the loop's thread."""
         self._asked[id(log)] = log
-        if not self._busy:
-            self._busy = True
+        if not self._round:
+            self._round = True
             self._call_soon(self._start_round)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once nothing is under way or asked for; at once if that is now."""
-        if self._busy:
+        if self.busy:
             self._idle_callbacks.append(callback)
         else:
             callback()
@@ -141,23 +162,20 @@ class GroupCommit:
         if works:
             self._executor.submit(self._run, works)
             return
-        self._busy = False
-        callbacks, self._idle_callbacks = self._idle_callbacks, []
-        for callback in callbacks:
-            callback()
+        self._round = False
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if not self.busy:
+            callbacks, self._idle_callbacks = self._idle_callbacks, []
+            for callback in callbacks:
+                callback()
 
     def _run(self, works: Sequence[tuple[Flushable, FlushWork]]) -> None:
         outcomes: list[tuple[Flushable, FlushWork, OSError | None, float]] = []
         for log, work in works:
             started = self._clock.monotonic()
-            error: OSError | None = None
-            try:
-                work.run()
-            except OSError as failure:
-                error = failure
-            except Exception as failure:
-                # Whatever it was, the bytes are not known to be safe.
-                error = OSError(errno.EIO, f"{type(failure).__name__}: {failure}")
+            error = _error_of(work.sync_messages)
             outcomes.append((log, work, error, self._clock.monotonic() - started))
         self._call_soon(lambda: self._finish(outcomes))
 
@@ -170,4 +188,38 @@ class GroupCommit:
             for log, work, error, seconds in reversed(outcomes):
                 if self._on_sync is not None:
                     ends.callback(self._on_sync, seconds)
-                ends.callback(log.end_flush, work, error)
+                if error is None and (work.has_indexes or self._indexing):
+                    # In the order of the rounds, so that no recovery point overtakes indexes.
+                    ends.callback(self._index, log, work)
+                    ends.callback(log.messages_synced, work)
+                else:
+                    ends.callback(log.end_flush, work, error)
+
+    def _index(self, log: Flushable, work: FlushWork) -> None:
+        """Have the indexes synced behind the messages."""
+        self._indexing += 1
+
+        def run() -> None:
+            error = _error_of(work.sync_indexes)
+            self._call_soon(lambda: self._indexed(log, work, error))
+
+        self._index_executor.submit(run)
+
+    def _indexed(self, log: Flushable, work: FlushWork, error: OSError | None) -> None:
+        self._indexing -= 1
+        try:
+            log.end_flush(work, error)
+        finally:
+            self._tell_if_idle()
+
+
+def _error_of(sync: Callable[[], None]) -> OSError | None:
+    """Sync; what went wrong, if anything did."""
+    try:
+        sync()
+    except OSError as failure:
+        return failure
+    except Exception as failure:
+        # Whatever it was, the bytes are not known to be safe.
+        return OSError(errno.EIO, f"{type(failure).__name__}: {failure}")
+    return None

@@ -204,6 +204,15 @@ class Log(AppendableLog):
         self._watermark.synced(self.recovery_point)
         self._advance()
 
+    def messages_synced(self, work: FlushWork) -> None:
+        """Let the messages that `work` is for be seen, before `end_flush`.
+
+        They are safe, but the recovery point has to wait for their indexes.
+        """
+        if self._seams.files.exists(self._list.active.log_path):
+            self._watermark.synced(work.target_offset)
+            self._advance()
+
     def secure_append_times(self) -> None:
         """Bring the append times below the recovery point to stable storage as well.
 

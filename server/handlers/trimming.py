@@ -99,6 +99,9 @@ class _Sync:
             self._over()
         return work
 
+    def messages_synced(self, work: FlushWork) -> None:
+        self._log.messages_synced(work)
+
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
         try:
             self._log.end_flush(work, error)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from horolog.clock import Clock
 from horolog.storage.flush import GroupCommit
 from horolog.storage.log import Log
 from horolog.testing.clock import ManualClock
@@ -42,15 +43,19 @@ class Loop:
 
 
 class Commits:
-    """A group commit whose thread and loop are driven by hand."""
+    """A group commit whose threads and loop are driven by hand."""
 
     def __init__(self) -> None:
         self.executor = HandDriven()
+        self.index_executor = HandDriven()
         self.loop = Loop()
         self.clock = ManualClock()
         self.seconds: list[float] = []
-        self.group = GroupCommit(
-            self.executor, self.loop.call_soon, self.clock, self.seconds.append
+        self.group = self.made(self.clock)
+
+    def made(self, clock: Clock) -> GroupCommit:
+        return GroupCommit(
+            self.executor, self.index_executor, self.loop.call_soon, clock, self.seconds.append
         )
 
     def begin(self) -> None:
@@ -60,6 +65,11 @@ class Commits:
     def round(self) -> None:
         """Let the round that is under way happen and end."""
         self.executor.run_one()
+        self.loop.run_one()
+
+    def index(self) -> None:
+        """Let the indexes behind the first round that has any be synced."""
+        self.index_executor.run_one()
         self.loop.run_one()
 
 
@@ -192,6 +202,79 @@ def test_a_request_from_within_an_advance_is_not_lost(folder: LogFolder, commits
     assert (log.high_watermark, commits.group.busy) == (3, False)
 
 
+def rolled(folder: LogFolder, commits: Commits) -> None:
+    """A round is about to begin in which a segment was closed."""
+    append_waiting(folder.open())
+    folder.log.roll()
+    append_waiting(folder.log)
+    commits.group.request(folder.log)
+    commits.begin()
+
+
+def test_nobody_waits_for_indexes(folder: LogFolder, commits: Commits) -> None:
+    """dec20 S-39: answers wait for the messages of all segments, recovery points for indexes."""
+    rolled(folder, commits)
+    commits.round()
+    assert (folder.log.high_watermark, folder.log.recovery_point) == (2, 0)
+    assert (folder.files.did("sync", ".log"), folder.files.did("sync", "index")) == (2, 0)
+    assert commits.group.busy
+    append_waiting(folder.log)
+    commits.group.request(folder.log)
+    commits.begin()
+    commits.round()
+    assert folder.log.high_watermark == 3
+    idle: list[bool] = []
+    commits.group.when_idle(lambda: idle.append(True))
+    assert not idle
+    assert folder.log.recovery_point == 0, "S-39: it does not overtake the indexes"
+    commits.index()
+    assert folder.files.did("sync", "index") == 2
+    assert folder.files.did("rename", "index-checksums.tmp") == 1
+    assert folder.log.recovery_point == 2
+    commits.index()
+    assert (folder.log.recovery_point, commits.group.busy, idle) == (3, False, [True])
+
+
+def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits: Commits) -> None:
+    rolled(folder, commits)
+    commits.round()
+    folder.log.roll()
+    append_waiting(folder.log)
+    commits.group.request(folder.log)
+    commits.begin()
+    commits.round()
+    commits.index()
+    assert commits.group.busy
+    commits.index()
+    assert not commits.group.busy
+    sealed = (folder.path / "index-checksums").read_text().splitlines()
+    assert len([line for line in sealed if line.startswith(("0 ", "1 "))]) == 2
+
+
+def test_an_index_that_cannot_be_synced_ends_appends(folder: LogFolder, commits: Commits) -> None:
+    """dec22: a failed sync is final, and what was answered stays true."""
+    rolled(folder, commits)
+    folder.files.fail("sync", errno.EIO, name=".timeindex")
+    commits.round()
+    assert (folder.log.high_watermark, folder.log.failure) == (2, None)
+    commits.index()
+    assert folder.log.failure is not None
+    assert (folder.log.high_watermark, commits.group.busy) == (2, False)
+
+
+def test_indexes_without_room_wait_for_another_sync(folder: LogFolder, commits: Commits) -> None:
+    rolled(folder, commits)
+    folder.files.fail("sync", errno.ENOSPC, name=".tmp")
+    commits.round()
+    commits.index()
+    assert (folder.log.failure, folder.files.did("rename", "index-checksums.tmp")) == (None, 0)
+    commits.group.request(folder.log)
+    commits.begin()
+    commits.round()
+    commits.index()
+    assert folder.files.did("rename", "index-checksums.tmp") == 1
+
+
 def test_when_idle(folders: list[LogFolder], commits: Commits) -> None:
     calls: list[str] = []
     commits.group.when_idle(lambda: calls.append("at once"))
@@ -216,7 +299,7 @@ class Ticking(ManualClock):
 
 
 def test_seconds_are_told(folder: LogFolder, commits: Commits) -> None:
-    group = GroupCommit(commits.executor, commits.loop.call_soon, Ticking(), commits.seconds.append)
+    group = commits.made(Ticking())
     append_waiting(folder.open())
     group.request(folder.log)
     commits.begin()
@@ -228,7 +311,7 @@ def test_seconds_are_told(folder: LogFolder, commits: Commits) -> None:
 def test_with_a_real_thread(folders: list[LogFolder]) -> None:
     loop = Loop()
     with ThreadPoolExecutor(1) as executor:
-        group = GroupCommit(executor, loop.call_soon, ManualClock())
+        group = GroupCommit(executor, executor, loop.call_soon, ManualClock())
         for _ in range(20):
             for one in folders:
                 append_waiting(one.log)
