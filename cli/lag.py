@@ -25,16 +25,21 @@ def lag(
     A line for each position that is stored under a name. The lag in seconds is how long ago the
     first message came that was not read: by its append time, or, marked with ~, by its create
     time. It is absent when no time is known. The time to catch up is that at the pace of the last
-    minute, and absent while the lag does not shrink.
+    minute, and absent while the lag does not shrink. A name may be that of a consumer group of
+    Kafka's clients: then its state is told too, and how many members it has.
     """
     found = asyncio.run(_ask(server, name))
     failed = [(owner, one) for owner, one in found if one.lag is None]
     if as_json:
         emit(_as_json(owner, one) for owner, one in found)
     elif found:
-        columns = ("name", "topic", "partition", "position", "messages", "behind", "caught up in")
+        columns = ["name", "topic", "partition", "position", "messages", "behind", "caught up in"]
         right = columns[2:]
-        emit(table(columns, [_as_row(owner, one) for owner, one in found], right=right))
+        rows = [_as_row(owner, one) for owner, one in found]
+        if any(one.group for _, one in found):
+            columns.append("group")
+            rows = [(*row, _group(one)) for row, (_, one) in zip(rows, found, strict=True)]
+        emit(table(columns, rows, right=right))
     else:
         emit(["no positions are stored"])
     for owner, one in failed:
@@ -68,8 +73,17 @@ def _as_json(name: str, found: PositionLag) -> str:
             "lag_s": None if lag is None else lag.seconds,
             "estimated": None if lag is None else lag.estimated,
             "catch_up_s": None if lag is None else lag.catch_up_seconds,
+            "group": found.group,
+            "members": found.members if found.group else None,
         }
     )
+
+
+def _group(found: PositionLag) -> str:
+    if found.group is None:
+        return NOTHING
+    plural = "" if found.members == 1 else "s"
+    return f"{found.group}, {found.members} member{plural}" if found.members else found.group
 
 
 def _as_row(name: str, found: PositionLag) -> tuple[str, ...]:

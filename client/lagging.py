@@ -28,6 +28,10 @@ class PositionLag:
     lag: Lag | None
     """None where the broker could not tell; `error` says why."""
     error: HorologError | None = None
+    group: str | None = None
+    """State of the consumer group of this name, such as `Stable`; None when it is no group's."""
+    members: int = 0
+    """How many members the group has."""
 
 
 async def position_names(cluster: Cluster) -> list[str]:
@@ -74,18 +78,25 @@ async def lags_at(cluster: Cluster, offsets: Mapping[tuple[str, int], int]) -> l
 
 
 def _lags(response: OffsetFetchResponse) -> list[PositionLag]:
-    return [_lag(topic.name, result) for topic in response.topics for result in topic.partitions]
+    return [
+        _lag(topic.name, result, response)
+        for topic in response.topics
+        for result in topic.partitions
+    ]
 
 
-def _lag(topic: str, result: OffsetFetchPartitionResult) -> PositionLag:
+def _lag(
+    topic: str, result: OffsetFetchPartitionResult, response: OffsetFetchResponse
+) -> PositionLag:
     partition, offset = result.partition, result.committed_offset
+    group = response.group_state or None
     if result.error_code != NO_ERROR:
         error = error_from_code(result.error_code, result.error_message)
-        return PositionLag(topic, partition, offset, None, error)
+        return PositionLag(topic, partition, offset, None, error, group, response.group_members)
     lag = Lag(
         result.lag, _seconds(result.lag_ms), result.lag_estimated, _seconds(result.catch_up_ms)
     )
-    return PositionLag(topic, partition, offset, lag)
+    return PositionLag(topic, partition, offset, lag, None, group, response.group_members)
 
 
 def _seconds(ms: int) -> float | None:

@@ -62,6 +62,8 @@ def test_lag_in_messages_and_seconds_and_until_when(horolog_broker: BrokerThread
         "lag_s": 50.0,
         "estimated": False,
         "catch_up_s": 50.0,
+        "group": None,
+        "members": None,
     }
     both = ask("lag", "--json").objects
     assert [(one["name"], one["lag"], one["lag_s"]) for one in both] == [

@@ -31,10 +31,9 @@ from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import result
 from horolog.testing.waiting import until
-from horolog.testing.wire import wire
+from horolog.testing.wire import Wire, wire
 
-from .kafka_client import (
-    KafkaClient,
+from .requests import (
     commit,
     committed,
     coordinator,
@@ -65,12 +64,12 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[KafkaClient]:
+async def client(broker: Broker) -> AsyncIterator[Wire]:
     async with kafka_client(broker.addresses.kafka) as connected:
         yield connected
 
 
-async def create(client: KafkaClient, *names: str) -> None:
+async def create(client: Wire, *names: str) -> None:
     topics = [CreatableTopic(name=name, num_partitions=1) for name in names]
     await client.call(CreateTopicsRequest(topics=topics), 0)
 
@@ -81,15 +80,13 @@ async def time_passes(broker: Broker, clock: ManualClock, ms: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_coordinator_is_this_broker(
-    broker: Broker, client: KafkaClient, version: int
-) -> None:
+async def test_the_coordinator_is_this_broker(broker: Broker, client: Wire, version: int) -> None:
     found = await client.call(coordinator("g"), version)
     assert f"{found.host}:{found.port}" == broker.addresses.kafka
     assert (found.error_code, found.node_id) == (0, 0)
 
 
-async def test_there_is_no_coordinator_of_transactions(client: KafkaClient) -> None:
+async def test_there_is_no_coordinator_of_transactions(client: Wire) -> None:
     found = await client.call(coordinator("mine", 1))
     assert found.error_code == TransactionalIdAuthorizationFailed.code
     assert "transactions" in found.error_message
@@ -97,38 +94,38 @@ async def test_there_is_no_coordinator_of_transactions(client: KafkaClient) -> N
 
 
 @pytest.mark.both_loops
-async def test_two_members_share_the_work(broker: Broker, client: KafkaClient) -> None:
+async def test_two_members_share_the_work(broker: Broker, client: Wire) -> None:
     async with kafka_client(broker.addresses.kafka) as other:
         first, _ = await stable(client, "g")
-        assert first.startswith("tester-")
-        await other.send(join("g"))
+        assert first.startswith("wire-")
+        other.send_together(join("g"))
         while (await client.call(heartbeat("g", first, 1))).error_code == 0:
             pass
         assert (await client.call(heartbeat("g", first, 1))).error_code == RebalanceInProgress.code
         leading = await client.call(join("g", first))
-        following = await other.receive(join("g"))
+        following = (await other.receive())[1]
         second = following.member_id
         assert {member.member_id for member in leading.members} == {first, second}
         assert [member.metadata for member in leading.members] == [b"topics"] * 2
         assert following.members == []
         assert following.leader == first
-        await other.send(sync("g", second, 2))
+        other.send_together(sync("g", second, 2))
         assert (await client.call(sync("g", first, 2, {first: b"1", second: b"2"}))).assignment == (
             b"1"
         )
-        assert (await other.receive(sync("g", second, 2))).assignment == b"2"
+        assert ((await other.receive())[1]).assignment == b"2"
         assert (await other.call(leave("g", second))).error_code == 0
         assert (await client.call(heartbeat("g", first, 2))).error_code == RebalanceInProgress.code
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_every_version_of_a_join(client: KafkaClient, version: int) -> None:
+async def test_every_version_of_a_join(client: Wire, version: int) -> None:
     joined = await client.call(join("g"), version)
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
 
 
 async def test_a_silent_member_is_lost_when_the_brokers_clock_says_so(
-    broker: Broker, client: KafkaClient, clock: ManualClock
+    broker: Broker, client: Wire, clock: ManualClock
 ) -> None:
     member_id, _ = await stable(client, "g")
     await time_passes(broker, clock, 9_999)
@@ -138,11 +135,11 @@ async def test_a_silent_member_is_lost_when_the_brokers_clock_says_so(
 
 
 async def test_a_connection_that_ends_while_it_joins_holds_up_nobody(
-    broker: Broker, client: KafkaClient
+    broker: Broker, client: Wire
 ) -> None:
     first, _ = await stable(client, "g")
     async with kafka_client(broker.addresses.kafka) as other:
-        await other.send(join("g"))
+        other.send_together(join("g"))
         while (await client.call(heartbeat("g", first, 1))).error_code == 0:
             pass
     await until(lambda: broker.connections() == 1)
@@ -150,7 +147,7 @@ async def test_a_connection_that_ends_while_it_joins_holds_up_nobody(
     assert [member.member_id for member in joined.members] == [first]
 
 
-async def test_session_timeouts_have_bounds(client: KafkaClient) -> None:
+async def test_session_timeouts_have_bounds(client: Wire) -> None:
     for session_ms, code in (
         (5_999, InvalidSessionTimeout.code),
         (6_000, 0),
@@ -161,13 +158,13 @@ async def test_session_timeouts_have_bounds(client: KafkaClient) -> None:
         assert joined.error_code == code
 
 
-async def test_a_group_needs_a_name(client: KafkaClient) -> None:
+async def test_a_group_needs_a_name(client: Wire) -> None:
     for name in ("", "x" * 256):
         for request in (join(name), sync(name, "m", 1), heartbeat(name, "m", 1), leave(name, "m")):
             assert (await client.call(request)).error_code == InvalidGroupId.code
 
 
-async def test_members_of_no_group(client: KafkaClient) -> None:
+async def test_members_of_no_group(client: Wire) -> None:
     for request in (join("g", "m"), sync("g", "m", 1), heartbeat("g", "m", 1), leave("g", "m")):
         assert (await client.call(request)).error_code == UnknownMemberId.code
     assert (await client.call(ListGroupsRequest())).groups == []
@@ -212,19 +209,19 @@ async def test_the_first_members_may_be_made_to_wait(tmp_path: Path, clock: Manu
         kafka_client(broker.addresses.kafka) as client,
         kafka_client(broker.addresses.kafka) as other,
     ):
-        await client.send(join("g"))
-        await other.send(join("g"))
+        client.send_together(join("g"))
+        other.send_together(join("g"))
         groups = broker.services.groups.coordinator.groups
         await until(lambda: "g" in groups and len(groups["g"].members) == 2)
         await time_passes(broker, clock, 3_000)
         await time_passes(broker, clock, 3_000)
-        one = await client.receive(join("g"))
-        two = await other.receive(join("g"))
+        one = (await client.receive())[1]
+        two = (await other.receive())[1]
         assert one.generation_id == two.generation_id == 1
         assert len(one.members) + len(two.members) == 2
 
 
-async def test_commits_of_members(broker: Broker, client: KafkaClient) -> None:
+async def test_commits_of_members(broker: Broker, client: Wire) -> None:
     await create(client, "a")
     member_id, _ = await stable(client, "g")
     good = commit("g", "a", 5, member_id=member_id, generation=1, metadata="half")
@@ -256,7 +253,7 @@ async def test_commits_of_members(broker: Broker, client: KafkaClient) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_every_version_of_a_commit(client: KafkaClient, version: int) -> None:
+async def test_every_version_of_a_commit(client: Wire, version: int) -> None:
     await create(client, "a")
     assert result(await client.call(commit("g", "a", 5), version)).error_code == 0
     for fetching in range(6):
@@ -265,7 +262,7 @@ async def test_every_version_of_a_commit(client: KafkaClient, version: int) -> N
         assert result(await client.call(committed("h", "a"), fetching)).committed_offset == -1
 
 
-async def test_all_positions_of_a_group(client: KafkaClient) -> None:
+async def test_all_positions_of_a_group(client: Wire) -> None:
     await create(client, "a", "b")
     for topic in ("a", "b"):
         await client.call(commit("g", topic, 5))
@@ -301,14 +298,14 @@ async def test_who_waits_when_the_broker_stops_is_sent_elsewhere(
         address = broker.addresses.kafka
         async with kafka_client(address) as client, kafka_client(address) as other:
             first, _ = await stable(client, "g")
-            await other.send(join("g"))
+            other.send_together(join("g"))
             while (await client.call(heartbeat("g", first, 1))).error_code == 0:
                 pass
             await broker.stop()
-            assert (await other.receive(join("g"))).error_code == NotCoordinator.code
+            assert ((await other.receive())[1]).error_code == NotCoordinator.code
 
 
-async def test_describing(client: KafkaClient) -> None:
+async def test_describing(client: Wire) -> None:
     await create(client, "a")
     member_id, _ = await stable(client, "g")
     await client.call(commit("positions", "a", 5))
@@ -320,14 +317,14 @@ async def test_describing(client: KafkaClient) -> None:
         "range",
     )
     (member,) = one.members
-    assert (member.member_id, member.client_id) == (member_id, "tester")
+    assert (member.member_id, member.client_id) == (member_id, "wire")
     assert (member.client_host, member.member_metadata) == ("127.0.0.1", b"topics")
     assert member.member_assignment == b"all"
     assert (two.group_state, two.members) == ("Empty", [])
     assert (three.group_state, three.error_code) == ("Dead", 0)
 
 
-async def test_listing_and_deleting(client: KafkaClient) -> None:
+async def test_listing_and_deleting(client: Wire) -> None:
     await create(client, "a")
     member_id, _ = await stable(client, "g")
     await client.call(commit("g", "a", 5, member_id=member_id, generation=1))

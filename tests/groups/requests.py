@@ -1,11 +1,8 @@
-"""A client of Kafka's protocol for tests: one connection, requests as message objects."""
+"""What members of groups ask, as requests of Kafka's protocol."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from horolog.config.address import split_address
 from horolog.protocol.api import kafka
 from horolog.protocol.api.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.heartbeat import HeartbeatRequest
@@ -17,54 +14,14 @@ from horolog.protocol.api.offset_commit import (
     OffsetCommitTopic,
 )
 from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
-from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.sync_group import SyncGroupAssignment, SyncGroupRequest
-
-API_OF = {api.request: api for api in APIS.values()}
-
-
-class KafkaClient:
-    """Answers come in the order of the requests."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._number = 0
-
-    async def call(self, body: object, version: int | None = None) -> Any:
-        """Send a request, in its newest version unless told otherwise, and wait for its answer."""
-        await self.send(body, version)
-        return await self.receive(body, version)
-
-    async def send(self, body: object, version: int | None = None) -> None:
-        api = API_OF[type(body)]
-        self._number += 1
-        number = api.last_version(native=False) if version is None else version
-        self._writer.write(kafka.encode_request(api, number, self._number, "tester", body))
-        await self._writer.drain()
-
-    async def receive(self, body: object, version: int | None = None) -> Any:
-        """The next answer, which is one to a request like `body`."""
-        api = API_OF[type(body)]
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        _, raw = kafka.open_response(await self._reader.readexactly(size))
-        number = api.last_version(native=False) if version is None else version
-        return kafka.decode_response(api.response, number, raw)
-
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
+from horolog.testing.wire import Wire, wire
 
 
-@asynccontextmanager
-async def kafka_client(address: str | None) -> AsyncIterator[KafkaClient]:
-    """A connection to `HOST:PORT`."""
+def kafka_client(address: str | None) -> AbstractAsyncContextManager[Wire]:
+    """A connection to the port of Kafka's clients."""
     assert address is not None
-    client = KafkaClient(*await asyncio.open_connection(*split_address(address)))
-    try:
-        yield client
-    finally:
-        await client.close()
+    return wire(address, kafka)
 
 
 def coordinator(name: str, key_type: int = 0) -> FindCoordinatorRequest:
@@ -137,7 +94,7 @@ def committed(group: str, topic: str | None = None) -> OffsetFetchRequest:
     return OffsetFetchRequest(group_id=group, topics=topics)
 
 
-async def stable(client: KafkaClient, group: str, **options: Any) -> tuple[str, int]:
+async def stable(client: Wire, group: str, **options: Any) -> tuple[str, int]:
     """Become the only member of a group; its id and generation."""
     joined = await client.call(join(group, **options))
     assert joined.error_code == 0
