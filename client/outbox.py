@@ -24,6 +24,8 @@ from .room import Room
 REFUSALS: Final = (InvalidTimestamp, MessageTooLarge, RecordListTooLarge, InvalidRecord)
 """Errors that may be the fault of a single message. Nothing of the set was appended."""
 
+_new_tuple: Final = tuple.__new__
+
 
 class Batch:
     """Messages that go as one set, as columns."""
@@ -76,7 +78,9 @@ class Batch:
             if not waiter.done():
                 own_ms = None if time_ms == NO_TIMESTAMP else time_ms
                 told_ms = own_ms if append_ms is None else append_ms
-                waiter.set_result(SentRecord(topic, partition, offset, told_ms))
+                # As `SentRecord(...)` without its function around that, for speed.
+                sent = _new_tuple(SentRecord, (topic, partition, offset, told_ms))
+                waiter.set_result(sent)
             offset += step
 
     def fail(self, error: Exception) -> None:

@@ -83,8 +83,8 @@ class Producer(Client):
         self._linger_s = linger_ms / 1000
         self._batch_bytes = batch_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._stamp_missing = stamp_missing
-        self._clock = clock or SystemClock()
+        self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
+        """The time of a message that is given none."""
         self._room = Room(buffer_bytes)
         self._delivery = Delivery(
             self._cluster,
@@ -120,7 +120,10 @@ class Producer(Client):
         made at the same time share sets; one that is refused fails alone. Cancelling the wait does
         not take the message back.
         """
-        time_ms = self._time_ms(timestamp, timestamp_ms)
+        if timestamp_ms is None and timestamp is None:
+            time_ms = self._missing_ms()
+        else:
+            time_ms = self._given_ms(timestamp, timestamp_ms)
         waiter = self._enqueue_now(topic, value, key, time_ms, partition)
         if waiter is None:
             waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
@@ -138,7 +141,10 @@ class Producer(Client):
     ) -> "asyncio.Future[SentRecord]":
         """As `send`, but returns as soon as the message is in the buffer; the future gets its
         place, or the error."""
-        time_ms = self._time_ms(timestamp, timestamp_ms)
+        if timestamp_ms is None and timestamp is None:
+            time_ms = self._missing_ms()
+        else:
+            time_ms = self._given_ms(timestamp, timestamp_ms)
         waiter = self._enqueue_now(topic, value, key, time_ms, partition)
         if waiter is None:
             waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
@@ -278,7 +284,7 @@ class Producer(Client):
                 return None
             if not self._room.take(size_bytes):
                 return None
-            partition = self._choose(key, count)
+            partition = 0 if count == 1 else self._choose(key, count)
         elif not self._room.take(size_bytes):
             return None
         outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
@@ -308,14 +314,9 @@ class Producer(Client):
         self._turn += 1
         return self._turn % count
 
-    def _time_ms(self, timestamp: datetime | None, timestamp_ms: int | None) -> int:
-        given_ms = None
-        if timestamp_ms is not None or timestamp is not None:
-            given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
+    def _given_ms(self, timestamp: datetime | None, timestamp_ms: int | None) -> int:
+        given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
         return self._missing_ms() if given_ms is None else given_ms
-
-    def _missing_ms(self) -> int:
-        return self._clock.now_ms() if self._stamp_missing else NO_TIMESTAMP
 
     def _times(self, records: Sequence[NewRecord]) -> list[int]:
         """Their times, all fields checked; each has a time unless it is to have none."""
@@ -352,6 +353,10 @@ class Producer(Client):
         return await self._delivery.until_answered(
             topic, partition, data, self._acks, since=batch.born
         )
+
+
+def _no_time() -> int:
+    return NO_TIMESTAMP
 
 
 def _wrong_type(name: str, content: object) -> TypeError:
