@@ -40,6 +40,7 @@ from .http import HttpServer, State
 from .lags import Lags
 from .listener import CannotListen, Listener, address_of, bind, raise_file_limit, share_files
 from .logs import Logs
+from .loop_lag import LoopLag
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
 from .outcomes import Outcomes
@@ -127,9 +128,13 @@ class Broker:
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
             self._start_connections(capacity, cleanups)
+            lag = LoopLag(asyncio.get_running_loop(), self.figures.loop_lag)
+            cleanups.callback(lag.stop)
+            lag.start()
             cleanups.callback(self.services.groups.stop)
             self._listen(own, Door(native.NAME, self.dispatcher), cleanups)
             if kafkas is not None:
+                self.directory.cluster_id()  # The disk makes nobody wait for it later.
                 self._listen(kafkas, self._kafka_door(), cleanups)
             self.addresses = Addresses(
                 address_of(own),

@@ -119,6 +119,8 @@ class Figures:
         self.suppressed_lines: dict[str, int] = {}
         """Log lines that were not written because there were too many like them."""
         self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
+        self.loop_lag = Spread(FSYNC_BUCKETS_SECONDS)
+        """How much later than it asked for a timer of the event loop was called."""
 
     def request_time(self, api: str) -> Spread:
         """How long requests of one kind took."""

@@ -285,13 +285,20 @@ def _groups(groups: "GroupFigures") -> Iterator[Family]:
 
 
 def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
-    fsync = figures.fsync
+    fsync, lag = figures.fsync, figures.loop_lag
     yield Family(
         "horolog_fsync_seconds",
         "histogram",
         "Time of one sync of a log's files.",
         (),
         list(_histogram((), FSYNC_BUCKETS_SECONDS, fsync.counts, fsync.sum_seconds)),
+    )
+    yield Family(
+        "horolog_loop_lag_seconds",
+        "histogram",
+        "How late the event loop is, looked at twice a second: so long every client waits.",
+        (),
+        list(_histogram((), FSYNC_BUCKETS_SECONDS, lag.counts, lag.sum_seconds)),
     )
     yield _by_label(
         "horolog_clock_steps",
