@@ -16,17 +16,19 @@ class OpenFiles:
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
         self._limit = limit
-        self._open: OrderedDict[Path, File] = OrderedDict()
+        # By text, which a path makes once, and more quickly than its hash.
+        self._open: OrderedDict[str, File] = OrderedDict()
         self._lent = 0
 
     def use(self, path: Path) -> File:
         """The open file, valid until the next call. Raises `OSError`."""
-        file = self._open.get(path)
+        name = str(path)
+        file = self._open.get(name)
         if file is not None:
-            self._open.move_to_end(path)
+            self._open.move_to_end(name)
             return file
         file = self._files.open(path)
-        self._open[path] = file
+        self._open[name] = file
         self._close_surplus()
         return file
 
@@ -53,7 +55,7 @@ class OpenFiles:
 
     def forget(self, path: Path) -> None:
         """Close the file if it is open: it is about to be renamed or removed."""
-        file = self._open.pop(path, None)
+        file = self._open.pop(str(path), None)
         if file is not None:
             file.close()
 
