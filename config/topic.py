@@ -49,6 +49,8 @@ class TopicSettings:
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
+    producer_id_expiration_ms: int
+    max_producer_ids: int
     acks_all_durability: str
 
     @property

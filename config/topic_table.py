@@ -202,6 +202,24 @@ _DECLARED: Final = (
         "log.flush.scheduler.interval.ms when that is set.",
         aliases=("log.flush.interval.ms",),
     ),
+    _integer(
+        "producer.id.expiration.ms",
+        _DAY_MS,
+        "ms",
+        "How long a partition remembers the batches of an idempotent producer that sends nothing, "
+        "to recognise those that are sent again. Longer than the longest break of a producer.",
+        minimum=1,
+        maximum=INT32_MAX,
+    ),
+    _integer(
+        "max.producer.ids",
+        10_000,
+        "",
+        "Idempotent producers that a partition remembers. Each takes about 1 KiB of memory; one "
+        "more makes it forget the one that was silent for the longest.",
+        minimum=1,
+        maximum=1_000_000,
+    ),
     _choice(
         "acks.all.durability",
         ("fsync", "written"),

@@ -163,10 +163,6 @@ class InvalidProducerEpoch(HorologError, code=47, name="INVALID_PRODUCER_EPOCH")
     """Another producer has taken over the producer id, with a later epoch."""
 
 
-class InvalidTransactionState(HorologError, code=48, name="INVALID_TXN_STATE"):
-    """A batch belongs to a transaction; there are none in Horolog."""
-
-
 class TransactionalIdAuthorizationFailed(
     HorologError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 ):

@@ -21,6 +21,8 @@ from ..protocol.records.packing import stamp
 from ..protocol.records.problems import problem_error
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
 from .appended import Conversion
+from .batch_admission import Numbered, check_batches, is_kept, set_times
+from .entry_rules import BATCH_MAGIC
 from .files import Buffer
 from .index_file import RELATIVE_OFFSET_MAX
 from .rebuilding import Form, Part, rebuild
@@ -28,6 +30,7 @@ from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
 _ALL_V1 = 1 << 1
+_BATCHES = 1 << BATCH_MAGIC
 
 
 class Target(NamedTuple):
@@ -60,6 +63,8 @@ class Admitted:
     """-1 on CreateTime topics."""
     latency: LatencyCounts
     conversion: Conversion | None = None
+    numbered: Numbered | None = None
+    """By what a retry of it is recognised, where it is stored with that."""
 
     @property
     def count(self) -> int:
@@ -96,6 +101,8 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
     _check_walk(data, found, settings)
     if not found.count:
         return None
+    if found.magics & _BATCHES:
+        return _admit_batches(data, found, settings, target)
     if found.codecs == _PLAIN and settings.compression_type in ("producer", "uncompressed"):
         return _admit_plain(data, found, settings, target)
     return _admit_compressed(data, found, settings, target)
@@ -123,6 +130,23 @@ def _admit_plain(
         return _finish(stored, found.count, _latency(found), settings, target)
     part = Part(data, found.end, found.count, found.max_timestamp_ms)
     return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
+
+
+def _admit_batches(
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: Target
+) -> Admitted:
+    """A set of record batches."""
+    sent = check_batches(data, found.end, settings, target.now_ms)
+    if settings.format_magic not in (None, BATCH_MAGIC) or not is_kept(sent, settings):
+        raise NotImplementedError
+    stored = memoryview(data)[: found.end]
+    if set_times(stored, sent, settings, target.stamp_ms):
+        admitted = _finish(stored, found.count, sent.latency, settings, target)
+    else:
+        first, last = found.first_offset, found.last_offset
+        admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
+    admitted.numbered = sent.numbered
+    return admitted
 
 
 def _latency(found: Walk) -> LatencyCounts:

@@ -19,7 +19,7 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, To
     segment = found.segment
     if segment is None or not found.size:
         return found, Told([], offset, 0)
-    wanted_end = min(_offset_behind(segment, found.position + found.size), found.high_watermark)
+    wanted_end = min(offset_behind(segment, found.position + found.size), found.high_watermark)
     first_offset = max(offset, segment.base_offset)
     told = segment.append_times.covering(first_offset, wanted_end, sets_max)
     size = found.size
@@ -29,7 +29,7 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, To
     return replace(found, file=segment.file, size=size), told
 
 
-def _offset_behind(segment: Segment, position: int) -> int:
+def offset_behind(segment: Segment, position: int) -> int:
     """An offset above those of all messages before `position`."""
     number = segment.offset_index.count_before(position)
     if number < len(segment.offset_index):

@@ -37,6 +37,9 @@ class Appended:
     """Why a new segment was begun for it, if one was."""
     conversion: Conversion | None = None
     """Given when messages had to change their format."""
+    repeated: bool = False
+    """Whether it is a producer's retry of a set that was stored before: nothing was appended now,
+    and offsets and append time are those of that one."""
 
 
 NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)

@@ -10,8 +10,11 @@ from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from .admission import Target, admit, check_stored
 from .appended import NOTHING_APPENDED, Appended, AppendedTogether
+from .entry_rules import BATCH_MAGIC
 from .files import PASSING_ERRORS, Buffer
 from .index_file import RELATIVE_OFFSET_MAX
+from .log_producers import LogProducers
+from .producer_states import Producer, SentBatch
 from .readable_log import ReadableLog
 from .rolling import roll_reason
 from .seams import Seams
@@ -25,7 +28,15 @@ REFUSED: Final = "appends to this partition are refused until the broker has bee
 class _Run:
     """Sets that are appended together, and what becomes of each."""
 
-    __slots__ = ("first_offset", "last_stamp_ms", "now_ms", "outcomes", "settled", "wait_for_sync")
+    __slots__ = (
+        "first_offset",
+        "last_stamp_ms",
+        "now_ms",
+        "outcomes",
+        "producers_before",
+        "settled",
+        "wait_for_sync",
+    )
 
     def __init__(self, now_ms: int, *, wait_for_sync: bool) -> None:
         self.now_ms = now_ms
@@ -36,10 +47,13 @@ class _Run:
         self.first_offset: int | None = None
         """Where what is staged begins; `None` when nothing is."""
         self.last_stamp_ms = NO_TIMESTAMP
+        self.producers_before: list[tuple[int, Producer | None]] = []
+        """What was known of the producers of what is staged, by id, oldest first."""
 
     def settle(self, failure: Exception | None = None) -> None:
         """What was staged is written, or could not be."""
         self.first_offset = None
+        self.producers_before.clear()
         if failure is not None:
             for number in range(self.settled, len(self.outcomes)):
                 outcome = self.outcomes[number]
@@ -57,6 +71,7 @@ class AppendableLog(ReadableLog):
         partition: int,
         settings: TopicSettings,
         segments: SegmentList,
+        producers: LogProducers,
         seams: Seams,
         *,
         log_start_offset: int,
@@ -68,6 +83,7 @@ class AppendableLog(ReadableLog):
             partition,
             settings,
             segments,
+            producers,
             seams,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
@@ -163,10 +179,27 @@ class AppendableLog(ReadableLog):
         admitted = admit(record_set, self.settings, target)
         if admitted is None:
             return NOTHING_APPENDED
+        numbered = admitted.numbered
+        if numbered is not None:
+            states = self._producers.states
+            retried = states.check(
+                numbered.producer_id, numbered.epoch, numbered.sequence, admitted.count
+            )
+            if retried is not None:
+                return _repeated(retried)
         stamp_ms = admitted.append_time_ms
         appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
         rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
         run.last_stamp_ms = stamp_ms
+        if admitted.walk.magics & 1 << BATCH_MAGIC:
+            self._producers.in_use = True
+        if numbered is not None:
+            batch = SentBatch(
+                numbered.sequence, admitted.count, admitted.first_offset, admitted.append_time_ms
+            )
+            before = states.add(numbered.producer_id, numbered.epoch, batch, now_ms)
+            run.producers_before.append((numbered.producer_id, before))
+            states.keep(self.settings.max_producer_ids)
         return Appended(
             admitted.first_offset,
             admitted.last_offset,
@@ -195,6 +228,7 @@ class AppendableLog(ReadableLog):
         rolled = self._stage(run, stored, walked, NO_TIMESTAMP)
         run.last_stamp_ms = found.last_append_time_ms
         self._commit(run)
+        self._producers.take_stored(stored)
         return Appended(
             found.first_offset,
             found.last_offset,
@@ -273,6 +307,7 @@ class AppendableLog(ReadableLog):
                 # An empty first segment has given its place to one that begins later.
                 self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
                 self._end_moved()
+                self._producers.take_snapshot(self.log_end_offset)
                 found = self._walk_for(self._list.active, data)
             first_offset = self._list.active.next_offset
             self._list.stage(data, found, append_time_ms)
@@ -294,6 +329,8 @@ class AppendableLog(ReadableLog):
         try:
             self._write()
         except Exception as error:
+            for producer_id, before in reversed(run.producers_before):
+                self._producers.states.put_back(producer_id, before)
             run.settle(error)
             raise
         run.settle()
@@ -333,6 +370,7 @@ class AppendableLog(ReadableLog):
             except StorageError as failure:
                 self._fail(failure)
                 raise
+            self._producers.take_snapshot(self.log_end_offset)
 
     def _end_moved(self) -> None:
         """The active segment ends somewhere else."""
@@ -354,3 +392,17 @@ class AppendableLog(ReadableLog):
         self._observe("log_failed", error=failure.message)
         if self.on_advance is not None:
             self.on_advance(self)
+
+
+def _repeated(batch: SentBatch) -> Appended:
+    """The answer to a retry of a batch that is stored already."""
+    return Appended(
+        batch.first_offset,
+        batch.last_offset,
+        batch.append_time_ms,
+        batch.messages,
+        0,
+        None,
+        None,
+        repeated=True,
+    )

@@ -12,9 +12,11 @@ from struct import Struct
 from typing import Final
 
 from ..protocol.errors import HorologError, MessageTooLarge
+from ..protocol.records.batch import BatchHeader, batch_content, read_header
 from ..protocol.records.kernel import Problem, Walk
-from ..protocol.records.layout import CODEC_MASK, ENTRY_OVERHEAD, Codec
+from ..protocol.records.layout import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
 from ..protocol.records.message import Entry, entries, open_wrapper
+from ..protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -25,13 +27,17 @@ RULES: Final = {
     Problem.CODEC: "a message is compressed in a way (codec) that this version does not know",
     Problem.OFFSET: "an entry's offset does not go on from the one before it",
 }
+_HOLES_RULE: Final = "offsets are missing inside a batch"
 ZEROS_RULE: Final = "the rest of the file is zeros"
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
 taking all memory. What is larger is believed without being opened."""
 
+BATCH_MAGIC: Final = 2
+
 _PLAIN = 1 << Codec.NONE
+_BATCHES = 1 << BATCH_MAGIC
 _HEAD = Struct(">qi4xBB")
 """Offset, size, magic and attributes of an entry."""
 
@@ -87,6 +93,37 @@ def first_offset_inside(entry: Entry, inner: list[Entry]) -> int:
     return base_offset + inner[0].offset
 
 
+def batch_rule(
+    data: bytes, header: BatchHeader, *, gaps: bool, max_decompressed_bytes: int
+) -> str | None:
+    """The rule that the records of a whole batch break; `None` when they keep all.
+
+    Raises what `batch_content` raises.
+    """
+    content = batch_content(data, 0, header, max_decompressed_bytes=max_decompressed_bytes)
+    cursor = RecordCursor(content, 0, len(content))
+    count, last_delta, largest_ms = 0, -1, NO_TIMESTAMP
+    while (step := cursor.step()) == RECORD:
+        if cursor.offset_delta <= last_delta:
+            return "the offsets inside a batch do not rise"
+        count, last_delta = count + 1, cursor.offset_delta
+        largest_ms = max(largest_ms, header.base_timestamp_ms + cursor.timestamp_delta_ms)
+    if step != NO_MORE:
+        return f"record {count} of a batch is not good"
+    if count != header.record_count:
+        return f"a batch says that it holds {header.record_count} records, and holds {count}"
+    if last_delta > header.last_offset_delta:
+        return "a batch holds a record behind its last offset"
+    if not gaps and count != header.last_offset_delta + 1:
+        return _HOLES_RULE
+    if not header.is_append_time and largest_ms > header.max_timestamp_ms:
+        return (
+            f"a batch has the timestamp {header.max_timestamp_ms}, its records have up to "
+            f"{largest_ms}"
+        )
+    return None
+
+
 class OffsetCheck:
     """Checks the offsets of entries that a walk has passed, in the order of their file."""
 
@@ -106,7 +143,9 @@ class OffsetCheck:
         if found.count:
             below = self._limit_offset is None or found.last_offset < self._limit_offset
             in_row = found.last_offset - self._expected + 1 == found.count
-            if not (below and in_row and found.codecs == _PLAIN):
+            # What is in a batch is covered by its CRC, and so are its number of messages and the
+            # distance of its last offset: it need not be opened.
+            if not (below and in_row and (found.codecs == _PLAIN or found.magics == _BATCHES)):
                 breach = self._check_each(data, found.end, position)
                 if breach is not None:
                     return breach
@@ -121,10 +160,15 @@ class OffsetCheck:
     def _check_each(self, data: bytes, end: int, base: int) -> Breach | None:
         position = 0
         while position < end:
-            offset, size, _, attributes = _HEAD.unpack_from(data, position)
+            offset, size, magic, attributes = _HEAD.unpack_from(data, position)
             following = position + ENTRY_OVERHEAD + size
             first = offset
-            if attributes & CODEC_MASK:
+            if magic == BATCH_MAGIC:
+                header = read_header(data, position)
+                if not self._gaps and header.last_offset - first + 1 != header.record_count:
+                    return Breach(base + position, Problem.OFFSET, _HOLES_RULE)
+                offset = header.last_offset
+            elif attributes & CODEC_MASK:
                 (entry,) = entries(data, position, following, verify_crc=False)
                 opened = self._open(entry)
                 if isinstance(opened, str):

@@ -15,6 +15,7 @@ from typing import Protocol
 from ..clock import Clock
 from .files import PASSING_ERRORS, File, Files, replace_file
 from .index_checksums import FILE_NAME
+from .producer_snapshots import PendingSnapshot
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +32,8 @@ class FlushWork:
     new_seals: frozenset[int]
     """Base offsets of the segments that `index_paths` are of."""
     sync_directory: bool
+    snapshots: Sequence[PendingSnapshot] = ()
+    """What is known of the producers at offsets up to `target_offset`."""
     log_files: list[File] = field(default_factory=list)
     """Log files, oldest first; handles of this work's own, closed by `run`."""
     unfinished: OSError | None = None
@@ -55,13 +58,16 @@ class FlushWork:
     @property
     def has_indexes(self) -> bool:
         """Whether there is more to sync than messages."""
-        return bool(self.index_paths) or self.seals is not None
+        return bool(self.index_paths or self.snapshots) or self.seals is not None
 
     def sync_indexes(self) -> None:
-        """Sync, in order: indexes, their checksums. Raises `OSError`."""
+        """Sync, in order: indexes, snapshots, checksums. Raises `OSError`."""
         for path in self.index_paths:
             with self._may_be_finished_later():
                 self._sync_index(path)
+        for snapshot in self.snapshots:
+            with self._may_be_finished_later():
+                snapshot.write(self.files)
         if self.seals is not None and self.unfinished is None:
             with self._may_be_finished_later():
                 replace_file(self.files, self.directory / FILE_NAME, self.seals)

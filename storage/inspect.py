@@ -11,13 +11,15 @@ from struct import Struct
 from typing import Final
 
 from ..protocol.errors import HorologError
-from ..protocol.records.layout import TimestampType
-from ..protocol.records.message import Record, records
+from ..protocol.records.batch import BatchHeader
+from ..protocol.records.layout import BATCH_OVERHEAD, TimestampType
+from ..protocol.records.message import Entry, Record, records
 from .append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from .files import File, Files
 from .index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from .log_reader import Stop, StoredEntry, read_log_file
 from .names import parse_segment_file
+from .producer_scan import ABORT, COMMIT, control_mark
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
@@ -41,7 +43,9 @@ class DumpedMessage:
     crc_ok: bool
     key: bytes | None
     value: bytes | None
-    """Still compressed when `codec` is not `none` and `crc_ok` is false."""
+    """Still compressed when `codec` is not `none` and `crc_ok` is false; all that is in a batch
+    then."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,9 @@ def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
             left = size_bytes - item.position
             yield Remark(item.position, f"{item.rule}; {left} bytes are not shown", True)
         elif item.crc_ok:
+            if not isinstance(item.entry, Entry) and item.entry.is_control:
+                yield Remark(item.position, _control_text(item.data, item.entry), False)
+                continue
             try:
                 for record in records(item.data, max_decompressed_bytes=max_decompressed_bytes):
                     yield _message(item, record)
@@ -150,30 +157,44 @@ def _message(item: StoredEntry, record: Record) -> DumpedMessage:
         record.offset,
         record.timestamp_ms,
         record.timestamp_type,
-        item.entry.magic,
-        item.entry.codec.label,
+        item.magic,
+        item.codec.label,
         len(item.data),
         item.crc_ok,
         record.key,
         record.value,
+        record.headers,
+    )
+
+
+def _control_text(data: bytes, header: BatchHeader) -> str:
+    mark = control_mark(data, header)
+    done = "aborted" if mark == ABORT else "committed" if mark == COMMIT else "marked"
+    return (
+        f"offset {header.base_offset} is no message but the end of a transaction, which producer "
+        f"{header.producer_id} {done}"
     )
 
 
 def _as_stored(item: StoredEntry) -> DumpedMessage:
     """An entry whose CRC is wrong, not opened: its content cannot be believed."""
     entry = item.entry
-    kind = TimestampType.LOG_APPEND_TIME if entry.is_append_time else TimestampType.CREATE_TIME
+    kind = TimestampType.LOG_APPEND_TIME if item.is_append_time else TimestampType.CREATE_TIME
+    key: bytes | None = None
+    value: bytes | None = item.data[BATCH_OVERHEAD:]
+    if isinstance(entry, Entry):
+        key, value = entry.key, entry.value
     return DumpedMessage(
         item.position,
-        entry.offset,
-        entry.timestamp_ms,
-        kind if entry.magic else None,
-        entry.magic,
-        entry.codec.label,
+        item.last_offset,
+        item.timestamp_ms,
+        kind if item.magic else None,
+        item.magic,
+        item.codec.label,
         len(item.data),
         item.crc_ok,
-        entry.key,
-        entry.value,
+        key,
+        value,
     )
 
 

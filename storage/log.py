@@ -13,6 +13,7 @@ from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
+from .log_producers import LogProducers
 from .retention import RetentionPlan
 from .seams import Seams
 from .segment_list import SegmentList
@@ -27,6 +28,7 @@ class Log(AppendableLog):
         partition: int,
         settings: TopicSettings,
         segments: SegmentList,
+        producers: LogProducers,
         seams: Seams,
         *,
         log_start_offset: int,
@@ -38,6 +40,7 @@ class Log(AppendableLog):
             partition,
             settings,
             segments,
+            producers,
             seams,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
@@ -71,6 +74,9 @@ class Log(AppendableLog):
         what is left must not be taken for the log. Raises `OSError`, `StorageError`.
         """
         self.prepare()
+        self._producers.expire(
+            now_ms, self.settings.producer_id_expiration_ms, self.settings.max_producer_ids
+        )
         plan = self.plan_retention(now_ms, explain=False)
         if plan.roll_active and self.failure is None and self._list.active.damaged is None:
             self.roll("retention")
@@ -107,6 +113,7 @@ class Log(AppendableLog):
         verdicts = plan.verdicts if plan is not None else ()
         reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
         self._list.drop_below(self.log_start_offset, self.settings, reasons)
+        self._producers.drop_below(self._list.first.base_offset)
 
     def truncate(self, offset: int) -> None:
         """Remove the messages from `offset` on; beyond the log end nothing happens.
@@ -123,7 +130,9 @@ class Log(AppendableLog):
             return
         self._lower_recovery_point(offset)
         with self._all_or_fail("truncated"):
+            self._producers.prepare_cut(offset)
             self._list.truncate(offset, self.settings)
+            self._producers.load_again(self._list.segments)
             self._last_stamp_ms = self._list.last_stamp_ms()
             self._ends_at(offset)
             if self._list.active.scan_tail().next_offset < offset:
@@ -153,7 +162,9 @@ class Log(AppendableLog):
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
         self._lower_recovery_point(offset)
         with self._all_or_fail("emptied"):
+            self._producers.prepare_cut(-1)
             self._list.restart_at(offset, self.settings)
+            self._producers.load_again(self._list.segments)
         self._last_stamp_ms = NO_TIMESTAMP
         self.log_start_offset = offset
         self._ends_at(offset)
@@ -179,9 +190,11 @@ class Log(AppendableLog):
 
     def _begin_flush(self) -> FlushWork | None:
         nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
-        if self.failure is not None or (nothing_new and not self._list.seals_changed):
+        derived_changed = self._list.seals_changed or self._producers.to_be_written
+        if self.failure is not None or (nothing_new and not derived_changed):
             return None
         work = self._list.flush_work(self.recovery_point, self.log_end_offset)
+        work.snapshots = self._producers.hand_out()
         self.unflushed_since = None
         self._syncs.append(work)
         return work
@@ -247,8 +260,7 @@ class Log(AppendableLog):
         """
         if self.failure is not None:
             return None
-        self._list.seal_active()
-        self._sealed = True
+        self._seal()
         return self.begin_flush()
 
     def abandon(self) -> None:
@@ -256,13 +268,18 @@ class Log(AppendableLog):
         self._closed = True
         self._list.release_all()
 
+    def _seal(self) -> None:
+        self._list.seal_active()
+        self._producers.take_snapshot(self.log_end_offset)
+        self._sealed = True
+
     def close(self) -> None:
         """Bring everything to its closed form and sync it. Raises `OSError`, `StorageError`."""
         try:
             if self.failure is not None:
                 raise self.failure
             if not self._sealed:
-                self._list.seal_active()
+                self._seal()
             self.flush()
             self.secure_append_times()
         finally:

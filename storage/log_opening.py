@@ -7,17 +7,23 @@ it is recovered.
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import HorologError
 from .index_checksums import FILE_NAME, Seal, parse_seals
 from .log import Log
+from .log_producers import LogProducers
 from .names import DELETED_SUFFIX, parse_segment_file
+from .producer_snapshots import parse_snapshot_name
 from .recovery import Recovery
 from .seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
 from .segment_scan import Progress
+
+_OTHER_FILES: Final = (FILE_NAME, "leader-epoch-checkpoint")
+"""What belongs into a folder beside segments and snapshots; the second is Kafka's."""
 
 
 def open_log(
@@ -62,12 +68,15 @@ def open_log(
     listed.names_changed = opening.names_changed
     listed.seals_changed = bool(opening.new_seals)
     listed.unsynced_indexes = opening.new_seals
+    producers = LogProducers(path, seams, {"topic": topic, "partition": partition})
+    producers.load(segments, opening.seals, clean=not opening.recovered)
     log_end_offset = segments[-1].next_offset
     log = Log(
         topic,
         partition,
         settings,
         listed,
+        producers,
         seams,
         log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
         recovery_point=min(recovery_point, log_end_offset),
@@ -93,6 +102,8 @@ class _Opening:
         progress: Progress | None,
     ) -> None:
         self.seals: dict[int, Seal] = {}
+        self.recovered = False
+        """Whether everything from the recovery point on had to be read."""
         self.names_changed = False
         self.new_seals: set[int] = set()
         self._path = path
@@ -114,7 +125,7 @@ class _Opening:
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is None:
-                if name != FILE_NAME:
+                if name not in _OTHER_FILES and parse_snapshot_name(name) is None:
                     self._observe("stray_file", path=str(self._path / name))
             elif parsed.suffix == DELETED_SUFFIX:
                 self._remove(name)
@@ -172,6 +183,7 @@ class _Opening:
             log_name=self._log_name,
             progress=self._progress,
         )
+        self.recovered = first is None
         left = recovery.run(segments, first)
         self.names_changed = self.names_changed or recovery.names_changed
         self.new_seals |= recovery.new_seals

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from ..protocol.records.batch import BatchHeader, read_header
 from ..protocol.records.kernel import Problem, walk
-from ..protocol.records.layout import ENTRY_OVERHEAD
+from ..protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, Codec
 from ..protocol.records.message import Entry, entries
-from .entry_rules import RULES, ZEROS_RULE
+from .entry_rules import BATCH_MAGIC, RULES, ZEROS_RULE
 from .files import File
 
 CHUNK_BYTES: Final = 1 << 20
@@ -26,11 +27,35 @@ class StoredEntry:
 
     position: int
     """In the file."""
-    entry: Entry
-    """Its own `position` counts in the piece that was read, not in the file."""
+    entry: Entry | BatchHeader
+    """An `Entry`'s own `position` counts in the piece that was read, not in the file."""
     data: bytes
     """The whole entry, its 12-byte header included."""
     crc_ok: bool
+
+    @property
+    def magic(self) -> int:
+        return self.entry.magic
+
+    @property
+    def codec(self) -> Codec:
+        return self.entry.codec
+
+    @property
+    def is_append_time(self) -> bool:
+        return self.entry.is_append_time
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Of a message; of a wrapper or a batch the largest, as it says."""
+        if isinstance(self.entry, Entry):
+            return self.entry.timestamp_ms
+        return self.entry.max_timestamp_ms
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last message in it."""
+        return self.entry.offset if isinstance(self.entry, Entry) else self.entry.last_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +116,16 @@ def _entry_end(data: bytes, position: int) -> int:
 def _good(
     data: bytes, start: int, end: int, position: int, *, crc_ok: bool = True
 ) -> Iterator[StoredEntry]:
-    for entry in entries(data, start, end, verify_crc=False):
-        stored = data[entry.position : entry.end]
-        yield StoredEntry(position + entry.position, entry, stored, crc_ok)
+    at = start
+    while at < end:
+        after = _entry_end(data, at)
+        entry: Entry | BatchHeader
+        if data[at + MAGIC_AT] == BATCH_MAGIC:
+            entry = read_header(data, at)
+        else:
+            (entry,) = entries(data, at, after, verify_crc=False)
+        yield StoredEntry(position + at, entry, data[at:after], crc_ok)
+        at = after
 
 
 def _stop(file: File, position: int, size_bytes: int, problem: Problem) -> Stop:

@@ -228,3 +228,11 @@ class ProducerStates:
         """Forget aborted transactions that ended below `offset`, where the log begins now."""
         if self.aborted and self.aborted[0].last_offset < offset:
             self.aborted = [t for t in self.aborted if t.last_offset >= offset]
+
+    def copy(self) -> "ProducerStates":
+        """A table of its own with the same content."""
+        copied = ProducerStates()
+        copied._producers = dict(self._producers)
+        copied.aborted = list(self.aborted)
+        copied._open = self._open
+        return copied

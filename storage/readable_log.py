@@ -8,9 +8,11 @@ from ..config.topic import TopicSettings
 from ..protocol.errors import OffsetOutOfRange
 from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
-from .append_time_search import append_times_of, find_append_time
+from .append_time_search import append_times_of, find_append_time, offset_behind
 from .append_times import Told
 from .description import LogDescription, SegmentDescription, describe_log, describe_segment
+from .log_producers import LogProducers
+from .producer_states import AbortedTransaction
 from .reading import Slice, read_slice, readable_bytes
 from .retention import RetentionPlan, judge, plan_retention
 from .seams import Seams
@@ -33,6 +35,7 @@ class ReadableLog:
         partition: int,
         settings: TopicSettings,
         segments: SegmentList,
+        producers: LogProducers,
         seams: Seams,
         *,
         log_start_offset: int,
@@ -46,6 +49,7 @@ class ReadableLog:
         self.recovery_point = recovery_point
         """Everything below it is on stable storage."""
         self._list = segments
+        self._producers = producers
         self._seams = seams
         self._watermark = Watermark(self.log_end_offset)
 
@@ -77,6 +81,21 @@ class ReadableLog:
         return self._watermark.offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """First offset that committed readers do not see: that of a transaction that has not ended
+        yet, if there is one, else the high watermark."""
+        open_offset = self._producers.states.open_offset
+        high_watermark = self.high_watermark
+        return high_watermark if open_offset is None else min(open_offset, high_watermark)
+
+    def aborted_transactions(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+        """Those that have something in the slice that `read` found for `offset`, by their first."""
+        if found.segment is None or not self._producers.states.aborted:
+            return []
+        end_offset = offset_behind(found.segment, found.position + found.size)
+        return self._producers.states.aborted_between(offset, end_offset)
+
+    @property
     def prepared(self) -> bool:
         """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
         return self._list.prepared
@@ -94,8 +113,11 @@ class ReadableLog:
         """Go by `settings` from the next append or maintenance pass on."""
         self.settings = settings
 
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool = False) -> Slice:
-        """What is stored from the entry that holds `offset` on, up to the high watermark.
+    def read(
+        self, offset: int, max_bytes: int, *, whole_first: bool = False, committed: bool = False
+    ) -> Slice:
+        """What is stored from the entry that holds `offset` on, up to the high watermark, or with
+        `committed` to the last stable offset.
 
         At most `max_bytes` of one segment and one message format, cut without regard to entries;
         `whole_first` gives the first entry whole even if it is larger. Raises
@@ -110,6 +132,7 @@ class ReadableLog:
             self._list,
             offset,
             max_bytes,
+            end_offset=self.last_stable_offset if committed else self.high_watermark,
             high_watermark=self.high_watermark,
             whole_first=whole_first,
         )
@@ -129,9 +152,10 @@ class ReadableLog:
             return True
         return self._list.holding(high_watermark).located(high_watermark)
 
-    def readable_bytes(self, offset: int) -> int:
-        """How many stored bytes there are from `offset` to the high watermark."""
-        return readable_bytes(self._list, offset, self.high_watermark)
+    def readable_bytes(self, offset: int, *, committed: bool = False) -> int:
+        """How many stored bytes there are from `offset` to where `read` ends."""
+        end_offset = self.last_stable_offset if committed else self.high_watermark
+        return readable_bytes(self._list, offset, end_offset)
 
     def _view(self, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
         if by_time and not self.prepared:

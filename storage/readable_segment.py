@@ -14,10 +14,10 @@ from ..protocol.errors import HorologError
 from ..protocol.records.kernel import Offsets, Problem, walk
 from ..protocol.records.layout import (
     ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
     CODEC_MASK,
-    ENTRY_OVERHEAD,
     MAGIC_AT,
-    MESSAGE_OVERHEAD,
+    MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
     SIZE_AT,
     TIMESTAMP_AT,
@@ -25,6 +25,7 @@ from ..protocol.records.layout import (
 from ..protocol.records.scans import NOT_FOUND, scan_offset
 from .append_times import AppendTimes
 from .damage import Damage, first_damage
+from .entry_rules import BATCH_MAGIC
 from .files import File
 from .offset_index import OffsetIndex
 from .places import Places
@@ -38,6 +39,7 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 APPEND_TIMES_SUFFIX = ".appendtime"
 TIMESTAMP_MAX: Final = 2**63 - 1
+TIMESTAMP_BYTES: Final = 8
 _LOCATE_BYTES = 8 << 10
 _LOCATE_BYTES_MAX = 256 << 10
 _PLACE_BYTES: Final = 128 << 10
@@ -139,10 +141,12 @@ class ReadableSegment:
         return self._first_timestamp_ms
 
     def _read_first_timestamp(self) -> int:
-        head = self.file.pread(ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1], 0)
-        if len(head) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1] or head[MAGIC_AT] != 1:
+        head = self.file.pread(BATCH_OVERHEAD, 0)
+        magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
+        at = {1: TIMESTAMP_AT, BATCH_MAGIC: MAX_TIMESTAMP_AT}.get(magic)
+        if at is None or len(head) < at + TIMESTAMP_BYTES:
             return NO_TIMESTAMP
-        return int.from_bytes(head[TIMESTAMP_AT : TIMESTAMP_AT + 8], "big", signed=True)
+        return int.from_bytes(head[at : at + TIMESTAMP_BYTES], "big", signed=True)
 
     @property
     def last_magic(self) -> int:
@@ -225,6 +229,10 @@ class ReadableSegment:
         if found >= self.next_offset:
             raise self.damage(position)
         if not self.gaps and found != offset and len(data) > ATTRIBUTES_AT:
+            if data[MAGIC_AT] == BATCH_MAGIC:
+                if found > offset >= self.base_offset:
+                    raise self.damage(position)
+                return
             plain = not data[ATTRIBUTES_AT] & CODEC_MASK
             if plain and offset >= self.base_offset:
                 raise self.damage(position)
@@ -287,7 +295,7 @@ class ReadableSegment:
             return
         if begin < position:
             data, position = self.file.pread(end - begin, begin), begin
-        if not self.gaps and self._are_in_row(data, begin - position, end - position, offset):
+        if not self.gaps and _are_in_row(data, begin - position, end - position, offset):
             return
         offsets = offsets_at(self.file, begin, end)
         if offsets is None:
@@ -304,15 +312,6 @@ class ReadableSegment:
         if scan.problem is not Problem.NONE:
             raise self.damage(scan.good_bytes)
 
-    def _are_in_row(self, data: bytes, start: int, end: int, offset: int) -> bool:
-        """Whether these are good plain entries whose offsets count up from `offset`, as nearly all
-        are."""
-        if len(data) < end:
-            return False
-        found = walk(data, start, end, offsets=Offsets.CONTIGUOUS, base_offset=offset)
-        in_row = found.last_offset - offset + 1 == found.count
-        return in_row and not found.last_codec and found.problem is Problem.NONE
-
     def magic_span(self, position: int) -> tuple[int, int]:
         """Message format at `position` and the position where another one begins."""
         number = bisect_right(self.magic_changes, (position, 1 << 62))
@@ -324,11 +323,13 @@ class ReadableSegment:
     def scan_tail(self) -> SegmentScan:
         """Read the entries from the last offset index entry on: next offset, last stamp."""
         count = len(self.offset_index)
-        offset, start = self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
-        return self._scan(start, self.size_bytes, offset)
+        start = self.offset_index.entry(count - 1)[1] if count else 0
+        return self._scan(start, self.size_bytes)
 
-    def _scan(self, start: int, end: int, offset: int) -> SegmentScan:
-        scan = scan_log_file(self.file, start, end, next_offset=offset, gaps=True, check_crc=False)
+    def _scan(self, start: int, end: int) -> SegmentScan:
+        scan = scan_log_file(
+            self.file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False
+        )
         if scan.problem is not Problem.NONE or start > end:
             raise self.damage(min(scan.good_bytes, end))
         return scan
@@ -340,7 +341,24 @@ class ReadableSegment:
         """
         largest_ms, known = self.time_index.known_before(offset)
         start, end = self.locate(known), self.locate(offset)
-        scan = self._scan(start, max(start, end), self.base_offset)
+        scan = self._scan(start, max(start, end))
         if scan.largest_ms > largest_ms:
             return scan.largest_ms, scan.largest_offset
         return largest_ms, -1
+
+
+def _are_in_row(data: bytes, start: int, end: int, offset: int) -> bool:
+    """Whether these are good entries whose offsets count up from the one that `offset` is in: plain
+    messages or batches, as nearly all are."""
+    if len(data) < end:
+        return False
+    first = offset
+    if data[start + MAGIC_AT] == BATCH_MAGIC:
+        # An index has the last offset of a batch.
+        first = int.from_bytes(data[start : start + SIZE_AT], "big", signed=True)
+    found = walk(data, start, end, offsets=Offsets.CONTIGUOUS, base_offset=first)
+    if found.problem is not Problem.NONE or found.last_offset - first + 1 != found.count:
+        return False
+    if found.magics & ~(1 << BATCH_MAGIC):
+        return first == offset and not found.last_codec
+    return first <= offset <= found.last_offset

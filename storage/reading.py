@@ -51,14 +51,16 @@ def read_slice(
     offset: int,
     max_bytes: int,
     *,
+    end_offset: int,
     high_watermark: int,
     whole_first: bool,
 ) -> Slice:
-    """The stored bytes from the entry that holds `offset` on, as `Log.read` describes."""
-    segment: Segment | None = segments.holding(offset) if offset < high_watermark else None
+    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
+    describes."""
+    segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
         start = segment.locate(offset)
-        end = segment.visible_end(high_watermark)
+        end = segment.visible_end(end_offset)
         if start < end:
             magic, span_end = segment.magic_span(start)
             file = segment.file
@@ -87,15 +89,15 @@ def _first_bytes(segment: Segment, file: File, start: int, end: int, enough: int
     return entry_bytes
 
 
-def readable_bytes(segments: SegmentList, offset: int, high_watermark: int) -> int:
-    """Stored bytes from the entry that holds `offset` to the high watermark."""
-    if offset >= high_watermark:
+def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
+    """Stored bytes from the entry that holds `offset` to `end_offset`."""
+    if offset >= end_offset:
         return 0
     first = segments.holding(offset)
     total = -first.locate(offset)
     for segment in reversed(segments.segments):
-        if segment.base_offset < high_watermark:
-            total += segment.visible_end(high_watermark)
+        if segment.base_offset < end_offset:
+            total += segment.visible_end(end_offset)
         if segment is first:
             break
     return total

@@ -10,13 +10,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..protocol.errors import HorologError
+from ..protocol.records.batch import read_header
 from ..protocol.records.kernel import Problem, crc32, walk
-from ..protocol.records.layout import CRC_AT, ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, Codec
-from ..protocol.records.message import Entry, entries, open_wrapper
-from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
+from ..protocol.records.layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+    Codec,
+)
+from ..protocol.records.message import entries, open_wrapper
+from ..protocol.records.record_cursor import crc32c
+from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
 from .files import File
 from .index_file import RELATIVE_OFFSET_MAX
 from .segment_scan import SegmentScan, scan_log_file
@@ -131,7 +142,7 @@ def good_after(
 def offsets_at(file: File, position: int, size_bytes: int) -> tuple[int, int] | None:
     """The first and the last offset in the entry at `position`; `None` when it is not good."""
     entry = _entry_at(file, position, size_bytes)
-    return None if entry is None else (_first_offset(entry), entry.offset)
+    return None if entry is None else (entry.first_offset, entry.last_offset)
 
 
 def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
@@ -140,10 +151,24 @@ def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
     data = memoryview(file.pread(size_bytes - position, position))
     if len(data) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[0]:
         return False
+    if data[MAGIC_AT] == BATCH_MAGIC:
+        crc = int.from_bytes(data[BATCH_CRC_AT:BATCH_ATTRIBUTES_AT], "big")
+        whole = len(data) >= BATCH_OVERHEAD
+        return whole and crc32c(data, BATCH_ATTRIBUTES_AT, len(data)) == crc
     return crc32(data[MAGIC_AT:]) == int.from_bytes(data[CRC_AT:MAGIC_AT], "big")
 
 
-def _entry_at(file: File, position: int, size_bytes: int) -> Entry | None:
+class _Found(NamedTuple):
+    """A good entry."""
+
+    first_offset: int
+    """Of the first message in it; of a compressed one that cannot be opened, its own."""
+    last_offset: int
+    size: int
+    """Without the 12 bytes in front of it."""
+
+
+def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
     """The entry at `position` if there is a whole one whose CRC is right."""
     if position + ENTRY_OVERHEAD > size_bytes:
         return None
@@ -153,16 +178,16 @@ def _entry_at(file: File, position: int, size_bytes: int) -> Entry | None:
     data = file.pread(ENTRY_OVERHEAD + size, position)
     if walk(data, 0, len(data)).problem is not Problem.NONE:
         return None
-    return next(entries(data, verify_crc=False), None)
-
-
-def _first_offset(entry: Entry) -> int:
-    """The offset of an entry's first message; its own when it cannot be opened."""
+    if data[MAGIC_AT] == BATCH_MAGIC:
+        header = read_header(data)
+        return _Found(header.base_offset, header.last_offset, size)
+    (entry,) = entries(data, verify_crc=False)
+    first_offset = entry.offset
     if entry.codec is not Codec.NONE:
         with suppress(HorologError):
             inner = open_wrapper(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-            return first_offset_inside(entry, inner)
-    return entry.offset
+            first_offset = first_offset_inside(entry, inner)
+    return _Found(first_offset, entry.offset, size)
 
 
 class _Search:
@@ -202,7 +227,7 @@ class _Search:
             + re.escape(due[:same])
             + b".{%d}" % (8 - same)
             + b"(?!\\0\\0\\0[\\0-\\x0d])[\\0-\\x7f].{3}"  # a size from 14 on
-            + b".{4}[\\0\\1])",  # CRC, magic
+            + b".{4}[\\0-\\2])",  # CRC, magic
             re.DOTALL,
         )
         while start + _HEAD_BYTES <= self._size_bytes:
@@ -221,13 +246,15 @@ class _Search:
         upper = self._upper_offset
         if not self._gaps:
             upper = min(upper, self._due_offset + OFFSETS_PER_BYTE * (following - bad))
-        first = _first_offset(entry)
-        if not self._due_offset <= first <= entry.offset < upper:
+        first = entry.first_offset
+        if not self._due_offset <= first <= entry.last_offset < upper:
             return None
         alone = scan_log_file(
             self._file, position, following, next_offset=first, gaps=self._gaps, check_crc=True
         )
-        if alone.problem is not Problem.NONE or self._contradicted(first, entry.offset, following):
+        if alone.problem is not Problem.NONE or self._contradicted(
+            first, entry.last_offset, following
+        ):
             return None
         return position, first
 
@@ -236,7 +263,7 @@ class _Search:
         entry = _entry_at(self._file, following, self._size_bytes)
         if entry is None:
             return False
-        first = _first_offset(entry)
+        first = entry.first_offset
         if first <= offset:
             return True
         if self._gaps or first == offset + 1:
@@ -244,4 +271,4 @@ class _Search:
         if first_offset == self._due_offset:
             return True  # The bad bytes in front of it were a message once.
         second = _entry_at(self._file, following + ENTRY_OVERHEAD + entry.size, self._size_bytes)
-        return second is not None and _first_offset(second) == entry.offset + 1
+        return second is not None and second.first_offset == entry.last_offset + 1

@@ -11,10 +11,18 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
+from ..protocol.records.batch import find_in_batch
 from ..protocol.records.kernel import Offsets, Problem, walk
-from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, TIMESTAMP_AT
+from ..protocol.records.layout import (
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_AT,
+)
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
+from .entry_rules import BATCH_MAGIC
 from .segment import Segment
 
 _FIRST_READ_BYTES = 8 << 10
@@ -292,6 +300,7 @@ def _find_near_index(segment: Segment, start: int, target_ms: int) -> Found | No
     if (
         walked.problem is not Problem.NONE
         or walked.last_codec
+        or walked.magics & 1 << BATCH_MAGIC
         or walked.count != found_offset - offset + 1
         or not start <= found_offset < segment.next_offset
     ):
@@ -326,6 +335,8 @@ def _open_entry(
     view: SearchView, segment: Segment, entry: bytes, target_ms: int, position: int
 ) -> Found | None:
     """The first message in `entry`, a wrapper or a plain one, that is late enough."""
+    if entry[MAGIC_AT] == BATCH_MAGIC:
+        return _open_batch(view, segment, entry, target_ms, position)
     walked = walk(entry, 0, len(entry))
     if not walked.last_codec and walked.problem is Problem.NONE:
         if walked.last_offset < view.log_start_offset:
@@ -335,6 +346,24 @@ def _open_entry(
         if record.timestamp_ms >= target_ms:
             return Found(record.offset, record.timestamp_ms)
     return None
+
+
+def _open_batch(
+    view: SearchView, segment: Segment, batch: bytes, target_ms: int, position: int
+) -> Found | None:
+    if walk(batch, 0, len(batch)).problem is not Problem.NONE:
+        raise segment.damage(position)
+    try:
+        record = find_in_batch(
+            batch,
+            0,
+            target_ms,
+            max_decompressed_bytes=view.max_decompressed_bytes,
+            from_offset=view.log_start_offset,
+        )
+    except CorruptMessage as error:
+        raise segment.damage(position) from error
+    return None if record is None else Found(record.offset, record.timestamp_ms)
 
 
 def _visible_records(

@@ -5,8 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..protocol.records.kernel import Offsets, Problem, Walk, crc32, walk
-from ..protocol.records.layout import CRC_AT, ENTRY_OVERHEAD, MAGIC_AT
+from ..protocol.records.layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD,
+)
 from ..protocol.records.marks import Marks
+from ..protocol.records.record_cursor import crc32c
 from .entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
 from .files import File
 from .log_reader import is_zero
@@ -167,8 +176,11 @@ def _is_later_format(file: File, scan: SegmentScan, problem: Problem, size_bytes
         return False
     entry = bytearray(file.pread(entry_bytes, scan.good_bytes))
     crc = int.from_bytes(entry[CRC_AT:MAGIC_AT], "big")
-    for magic in range(_OLDEST_UNREADABLE_MAGIC):
+    for magic in MESSAGE_OVERHEAD:
         entry[MAGIC_AT] = magic
         if crc32(memoryview(entry)[MAGIC_AT:]) == crc:
             return False  # a message of an older format, with a changed bit in its magic
-    return True
+    if len(entry) < BATCH_OVERHEAD or head[MAGIC_AT] == 2:
+        return True
+    batch_crc = int.from_bytes(entry[BATCH_CRC_AT:BATCH_ATTRIBUTES_AT], "big")
+    return crc32c(entry, BATCH_ATTRIBUTES_AT, len(entry)) != batch_crc  # no batch either

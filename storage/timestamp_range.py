@@ -1,13 +1,20 @@
 """Which message times a topic accepts."""
 
+from typing import Final
+
 from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidTimestamp
+from ..protocol.records.batch import CheckedBatch, batch_records
 from ..protocol.records.kernel import Walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.message import Entry, entries
 from ..times import format_time
 from .files import Buffer
 
+_NOT_A_PRODUCER_S: Final = (
+    "a message says that its time is an append time (attribute bit 3); only the broker sets that, "
+    "a producer sends 0 there"
+)
 _SYMMETRIC = "max.message.time.difference.ms"
 
 
@@ -44,10 +51,7 @@ def check_timestamps(
     """
     marked = found.append_time_bits if wrapper is None else wrapper.is_append_time
     if marked:
-        raise InvalidTimestamp(
-            "a message says that its time is an append time (attribute bit 3); only the broker "
-            "sets that, a producer sends 0 there"
-        )
+        raise InvalidTimestamp(_NOT_A_PRODUCER_S)
     if settings.format_magic == 0 or found.untimed == found.count:
         return
     earliest, latest = accepted_range(settings, now_ms)
@@ -56,13 +60,34 @@ def check_timestamps(
     if smallest >= lowest and (latest is None or largest <= latest):
         return
     for number, entry in enumerate(entries(data, 0, found.end, verify_crc=False)):
-        timestamp_ms = entry.timestamp_ms
-        if timestamp_ms == NO_TIMESTAMP:
-            continue
-        if timestamp_ms < lowest or (latest is not None and timestamp_ms > latest):
-            raise InvalidTimestamp(
-                _refusal(number, timestamp_ms, settings, (earliest, latest), now_ms)
-            )
+        _check_one(number, entry.timestamp_ms, settings, now_ms)
+
+
+def check_batch_timestamps(
+    checked: CheckedBatch, data: Buffer, position: int, settings: TopicSettings, now_ms: int
+) -> None:
+    """As `check_timestamps`, for the batch at `position` of `data` that was checked."""
+    if checked.header.is_append_time:
+        raise InvalidTimestamp(_NOT_A_PRODUCER_S)
+    timed = checked.max_timestamp_ms != NO_TIMESTAMP or checked.min_timestamp_ms != NO_TIMESTAMP
+    if settings.format_magic == 0 or not timed:
+        return
+    earliest, latest = accepted_range(settings, now_ms)
+    lowest = 0 if earliest is None else max(earliest, 0)
+    largest = checked.max_timestamp_ms
+    if checked.min_timestamp_ms >= lowest and (latest is None or largest <= latest):
+        return
+    found = batch_records(data, position, max_decompressed_bytes=len(checked.content))
+    for number, record in enumerate(found):
+        _check_one(number, record.timestamp_ms, settings, now_ms)
+
+
+def _check_one(number: int, timestamp_ms: int, settings: TopicSettings, now_ms: int) -> None:
+    earliest, latest = accepted_range(settings, now_ms)
+    lowest = 0 if earliest is None else max(earliest, 0)
+    early = timestamp_ms != NO_TIMESTAMP and timestamp_ms < lowest
+    if early or (latest is not None and timestamp_ms > latest):
+        raise InvalidTimestamp(_refusal(number, timestamp_ms, settings, (earliest, latest), now_ms))
 
 
 def _refusal(

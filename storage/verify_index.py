@@ -59,7 +59,8 @@ class _IndexCheck:
 
 class OffsetIndexCheck(_IndexCheck):
     """An entry is true when an entry of the log begins at its position, and its offset is above
-    all that come before there and not above that entry's own."""
+    all that come before there and not above that entry's own. For batches the last is not asked:
+    Kafka writes down the end of all that came with that one in a request."""
 
     ENTRY = OFFSET_ENTRY
     NAMES = ("offsets", "positions")
@@ -68,14 +69,16 @@ class OffsetIndexCheck(_IndexCheck):
         super().__init__(path, file)
         self._base_offset = base_offset
 
-    def passed(self, position: int, previous_offset: int, offset: int) -> Iterator[Finding]:
-        """The log has an entry at `position`; its offset and the one of the entry before."""
+    def passed(
+        self, position: int, previous_offset: int, offset: int, *, of_batch: bool
+    ) -> Iterator[Finding]:
+        """The log has an entry at `position`; its last offset and that of the entry before."""
         while self._entry is not None and self._entry[2] <= position:
             at, relative, log_position = self._entry
             named = self._base_offset + relative
             if log_position < position:
                 yield self._wrong(at, f"no entry of the log begins at byte {log_position}")
-            elif not previous_offset < named <= offset:
+            elif named <= previous_offset or (named > offset and not of_batch):
                 yield self._wrong(
                     at,
                     f"offset {named} is not at byte {log_position} of the log; offsets "

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..protocol.errors import HorologError
+from ..protocol.records.batch import BatchHeader
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import Codec
 from ..protocol.records.message import Entry, open_wrapper
 from .entry_rules import (
+    BATCH_MAGIC,
     RULES,
+    batch_rule,
     beyond_rule,
     falls_rule,
     first_offset_inside,
@@ -138,11 +141,13 @@ class SegmentCheck:
             yield from found
             yield from self._check_order(item, first)
             if offset_check is not None:
-                yield from offset_check.passed(item.position, previous, item.entry.offset)
+                yield from offset_check.passed(
+                    item.position, previous, item.last_offset, of_batch=item.magic == BATCH_MAGIC
+                )
             if time_check is not None:
-                yield from time_check.passed(first, item.entry.offset, item.entry.timestamp_ms)
+                yield from time_check.passed(first, item.last_offset, item.timestamp_ms)
             self._note_format(item)
-            self.next_offset = item.entry.offset + 1
+            self.next_offset = item.last_offset + 1
         yield from self._check_end()
         self.complete = True
         if offset_check is not None:
@@ -151,7 +156,7 @@ class SegmentCheck:
             yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
 
     def _note_format(self, item: StoredEntry) -> None:
-        magic = item.entry.magic
+        magic = item.magic
         if not self._magic_changes or self._magic_changes[-1][1] != magic:
             self._magic_changes.append((item.position, magic))
 
@@ -203,6 +208,8 @@ class SegmentCheck:
     def _first_offset(self, item: StoredEntry) -> tuple[int, list[Finding]]:
         """The offset of the entry's first message, and what is wrong inside of the entry."""
         entry = item.entry
+        if not isinstance(entry, Entry):
+            return entry.base_offset, self._in_batch(item, entry)
         unknown = min(entry.offset, self.next_offset)
         if not item.crc_ok:
             first = entry.offset if entry.codec is Codec.NONE else unknown
@@ -219,6 +226,21 @@ class SegmentCheck:
         )
         found = [self._in_log(item.position, rule) for rule in rules if rule is not None]
         return first_offset_inside(entry, inner), found
+
+    def _in_batch(self, item: StoredEntry, header: BatchHeader) -> list[Finding]:
+        """What is wrong with a batch, whose records are looked at one by one."""
+        if not item.crc_ok:
+            return [self._in_log(item.position, RULES[Problem.CRC])]
+        try:
+            rule = batch_rule(
+                item.data,
+                header,
+                gaps=self._around.gaps,
+                max_decompressed_bytes=self._around.max_decompressed_bytes,
+            )
+        except HorologError as error:
+            rule = error.message
+        return [] if rule is None else [self._in_log(item.position, rule)]
 
     def _check_order(self, item: StoredEntry, first: int) -> Iterator[Finding]:
         due, jump, gaps = self.next_offset, self._jump, self._around.gaps

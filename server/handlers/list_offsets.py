@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import chain
 
+from ...protocol.api.fetch import READ_COMMITTED
 from ...protocol.api.list_offsets import (
     BY_APPEND,
     BY_TIMESTAMP,
@@ -143,7 +144,7 @@ class _Listing:
     ) -> Steps:
         target = wanted.timestamp
         if target == LATEST:
-            result.offset = log.log_end_offset if self._to_log_end else log.high_watermark
+            result.offset = log.log_end_offset if self._to_log_end else self._end(log)
             return
         if target == EARLIEST:
             result.offset = log.log_start_offset
@@ -164,9 +165,16 @@ class _Listing:
             search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
             yield None
-        if search.result is not None:
+        if search.result is not None and (
+            self._to_log_end or search.result.offset < self._end(log)
+        ):
             result.offset = search.result.offset
             result.timestamp = search.result.timestamp_ms
+
+    def _end(self, log: Log) -> int:
+        """The first offset that the consumer does not see."""
+        committed = self._request.isolation_level == READ_COMMITTED
+        return log.last_stable_offset if committed else log.high_watermark
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult

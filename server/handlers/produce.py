@@ -23,6 +23,7 @@ from ...protocol.errors import (
     RecordListTooLarge,
     RequestTimedOut,
     StorageError,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
@@ -112,7 +113,15 @@ def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> list[
 def _handle_alike(services: Services, acks: int, requests: list[ProduceRequest]) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
     by_partition: dict[Partition, list[_Sent]] = {}
-    answers = [_answer_to(request, by_partition) for request in requests]
+    answers = []
+    for request in requests:
+        response, sent = _answer_to(request)
+        answers.append((response, sent))
+        for one in sent:
+            if request.transactional_id is None:
+                by_partition.setdefault(one.partition, []).append(one)
+            else:
+                one.refuse(services, _no_transactions(request.transactional_id))
     for partition, sent in by_partition.items():
         _append(services, acks, partition, sent)
     if acks == IN_THE_LOG:
@@ -125,10 +134,15 @@ def _handle_alike(services: Services, acks: int, requests: list[ProduceRequest])
     ]
 
 
-def _answer_to(
-    request: ProduceRequest, by_partition: dict[Partition, list[_Sent]]
-) -> tuple[ProduceResponse, list[_Sent]]:
-    """The answer, still without what becomes of the sets; these are added to `by_partition`."""
+def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFailed:
+    return TransactionalIdAuthorizationFailed(
+        f"the request belongs to the transactions of {transactional_id[:100]!r}; there are no "
+        "transactions in Horolog: produce without transactional.id"
+    )
+
+
+def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[_Sent]]:
+    """The answer, still without what becomes of the sets, and these."""
     # A partition that is named twice gets the last set, and one answer.
     sets: dict[str, dict[int, bytes | None]] = {}
     for topic in request.topics:
@@ -141,9 +155,7 @@ def _answer_to(
         results = []
         for number, record_set in of_topic.items():
             result = ProducePartitionResult(partition=number)
-            sent = _Sent((name, number), record_set or b"", result)
-            by_partition.setdefault(sent.partition, []).append(sent)
-            all_sent.append(sent)
+            all_sent.append(_Sent((name, number), record_set or b"", result))
             results.append(result)
         topics.append(ProduceTopicResult(name=name, partitions=results))
     return ProduceResponse(topics=topics), all_sent
@@ -246,7 +258,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
         if isinstance(outcome, HorologError | OSError):
             count(figures.rejected, _reason(outcome), _messages_in(record_set))
         return
-    if not outcome.count:
+    if not outcome.count or outcome.repeated:
         return
     figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
     conversion = outcome.conversion

@@ -38,6 +38,8 @@ DEFAULTS = {
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
+    "producer.id.expiration.ms": "86400000",
+    "max.producer.ids": "10000",
     "acks.all.durability": "fsync",
     "preallocate": "false",
     "min.insync.replicas": "1",

@@ -303,7 +303,7 @@ def test_stray_files_are_told_and_left_alone_decision_31(folder: LogFolder, clea
     assert len(folder.times()) == 4
     assert {name for name in strays if not (folder.path / name).exists()} == set()
     told = {str(event["path"]).rsplit("/", 1)[1] for event in folder.events.named("stray_file")}
-    assert told == {"notes.txt", "0.log", "leader-epoch-checkpoint"}
+    assert told == {"notes.txt", "0.log"}  # the third is one of Kafka's
 
 
 def batch_of_magic_2(offset: int) -> bytes:
