@@ -14,7 +14,7 @@ from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
 from .door import Caller, Frames
-from .gathering import GATHERED_BYTES
+from .gathering import TOGETHER_BYTES
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
@@ -89,7 +89,7 @@ class Dispatcher:
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        answers = self._repeated.answer(frames, most, GATHERED_BYTES)
+        answers = self._repeated.answer(frames, most, TOGETHER_BYTES)
         if answers:
             return answers
         if len(frames) > 1:
@@ -103,13 +103,13 @@ class Dispatcher:
     def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
         """Take requests off the frames of several connections whose answers cost a fraction when
         they are made together; of each connection the first ones, up to so many."""
-        return self._repeated.answer_all(sources, GATHERED_BYTES)
+        return self._repeated.answer_all(sources, TOGETHER_BYTES)
 
     def _open_alike(self, api: Api, frames: Frames, most: int) -> list[tuple[RequestHead, Any]]:
         """Take the requests of one kind off the front of `frames`."""
         opened: list[tuple[RequestHead, Any]] = []
         size = 0
-        while frames and len(opened) < most and size < GATHERED_BYTES:
+        while frames and len(opened) < most and size < TOGETHER_BYTES:
             frame = frames[0]
             if self._encoding.likely_api_key(frame) != api.key:
                 break

@@ -13,7 +13,11 @@ from typing import Final, Protocol
 from .sending import Answer
 
 GATHERED_BYTES: Final = 512 * 1024
-"""Requests are answered together until they have so many bytes: what a read brings, about."""
+"""Connections are heard until they have brought so many bytes: what a read brings, about."""
+
+TOGETHER_BYTES: Final = 1024 * 1024
+"""Requests of one connection are answered together until they have so many bytes: what is received
+before it goes on. What were two appends for a client that sends much is one."""
 
 TogetherAnswerer = Callable[
     [Sequence[tuple[deque[bytes | bytearray], int]]], Sequence[Sequence[Answer]]
