@@ -271,6 +271,12 @@ async def test_all_positions_of_a_group(client: Wire) -> None:
     assert (await client.call(committed("h"))).topics == []
 
 
+async def test_null_means_all_from_version_2_on(broker: Broker) -> None:
+    async with wire(broker.addresses.native) as own:
+        with pytest.raises(InvalidRequest, match="topics is null"):
+            await own.call(committed("g"), 0)
+
+
 async def test_positions_outlive_members_and_broker(tmp_path: Path, clock: ManualClock) -> None:
     async with (
         running_broker(tmp_path, clock, **settings()) as broker,  # type: ignore[arg-type]
