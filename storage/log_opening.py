@@ -48,6 +48,9 @@ def open_log(
     `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
     stored (they are left as they are).
     """
+    # What is below the log start is no part of the log any more, whichever files of it are left:
+    # a hole between them must not be taken for the end.
+    recovery_point = max(recovery_point, log_start_offset)
     opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
     segments = opening.find_segments(log_start_offset)
     if not segments:

@@ -238,6 +238,24 @@ class Life:
         self.data.directory.secure_log_starts([log])
         log.drop_expired(plan)
 
+    def trim(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Drop what is below `offset`, in the steps of the request for it."""
+        log = self.log(topic, partition)
+        log.roll_before(offset)
+        if log.recovery_point < offset:
+            self.flush(topic, partition)
+        promise = self._now.logs[topic, partition]
+        promise.safe = {at: m for at, m in promise.safe.items() if at >= offset}
+        promise.doomed_below = max(promise.doomed_below, offset)
+        self._note()
+        log.trim(offset)
+        kept = {at: m for at, m in self.written[topic, partition].items() if at >= offset}
+        self.written[topic, partition] = kept
+        self.data.directory.secure_log_starts([log])
+        promise.start_offset = offset
+        self._note()
+        log.drop_expired()
+
     def remove_deleted(self) -> None:
         self.data.directory.deletions.run_all()
 

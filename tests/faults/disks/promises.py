@@ -33,6 +33,8 @@ class LogPromise:
     """These must be there: somebody was told that they are synced."""
     end_offset: int = 0
     """The log does not end before it."""
+    start_offset: int = 0
+    """The log does not begin before it: somebody was told that it was trimmed."""
     doomed_below: int = 0
     """Retention has begun to drop the segments up to here."""
     sealed_below: int = 0

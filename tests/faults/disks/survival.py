@@ -107,6 +107,7 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
         assert told_ms in (-1, promise.append_times.get(message)), f"offset {offset}: {told_ms}"
     for offset, message in promise.safe.items():
         assert found.get(offset) == message, f"offset {offset}: synced, and lost"
+    assert log.log_start_offset >= promise.start_offset
     assert log.log_end_offset >= promise.end_offset
     assert log.high_watermark == log.log_end_offset
     return found

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from horolog.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from horolog.protocol.api.delete_topics import DeleteTopicsRequest
 from horolog.protocol.errors import NO_ERROR
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
@@ -45,6 +47,33 @@ async def test_24_nobody_else_waits_for_a_slow_sync(tmp_path: Path) -> None:
         assert [(one.error_code, one.base_offset) for one in results] == [(0, 0), (0, 62)]
         assert files.did("sync", ".log") == 2, "the second served both who came meanwhile"
         assert log.high_watermark == 63
+
+
+async def test_24_nobody_waits_for_somebody_elses_topics(tmp_path: Path) -> None:
+    files = FaultyFiles(SystemFiles())
+    async with (
+        running_broker(tmp_path / "data", files=files) as broker,
+        wire(broker.addresses.native) as connection,
+        wire(broker.addresses.native) as other,
+    ):
+        client, changes = Correspondent(connection), Correspondent(other)
+        for topic in ("a", "b"):
+            assert await client.create(topic) == NO_ERROR
+        for change in (
+            changes.create("c"),
+            other.call(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=2)])),
+            other.call(DeleteTopicsRequest(topic_names=["b"])),
+        ):
+            slow = files.hold("sync", "topics.json.tmp")
+            waiting = asyncio.ensure_future(change)
+            await until(slow.reached.is_set)
+            for _ in range(20):
+                assert await client.produce("a") == NO_ERROR
+            assert not waiting.done()
+            slow.let_go()
+            await waiting
+        entries = broker.directory.topics()
+        assert {name: entry.partitions for name, entry in entries.items()} == {"a": 2, "c": 1}
 
 
 async def test_24_a_stop_waits_for_the_sync_that_is_under_way(tmp_path: Path) -> None:

@@ -60,6 +60,22 @@ def retention(life: Life) -> None:
     life.flush("t")
 
 
+def trimming(life: Life) -> None:
+    """The oldest messages are dropped: in the middle of a segment, and all there are."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    for timestamp_ms in (10, 20, 30, 40, 50):
+        life.append("t", timestamp_ms)
+    life.trim("t", 3)
+    life.append("t", 60)
+    life.remove_deleted()
+    life.trim("t", 6)
+    life.append("t", 70)
+    life.flush("t")
+    life.remove_deleted()
+    life.checkpoint()
+
+
 def topics(life: Life) -> None:
     """Topics made, altered, deleted and made again under the same name."""
     life.open()
@@ -228,6 +244,7 @@ WORKLOADS = (
     rolls,
     torn_sets,
     retention,
+    trimming,
     topics,
     positions,
     stops,
