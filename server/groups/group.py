@@ -143,8 +143,14 @@ class Group:
         Who is no member (`generation` below 0) may while the group has none. Raises
         `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`.
         """
-        if generation < 0 and self.state is State.EMPTY:
-            return
+        if generation < 0:
+            if self.state is State.EMPTY:
+                return
+            if not member_id:
+                raise UnknownMemberId(
+                    f"group {self.name!r} has {len(self.members)} members: only they may commit "
+                    "for it; others may while it has none"
+                )
         member = self._in_generation(member_id, generation)
         refusal = RULES[self.state].commit
         if refusal is not None:

@@ -247,6 +247,8 @@ async def test_commits_of_members(broker: Broker, client: Wire) -> None:
         asked = OffsetFetchRequest(group_id="g", topics=[], listing=LIST_POSITIONS, lag=True)
         answer = await own.call(asked)
         assert (answer.group_state, answer.group_members) == ("Stable", 1)
+        with pytest.raises(UnknownMemberId, match="has 1 members: only they may commit"):
+            await own.call(commit("g", "a", 6), 0)
         await client.call(leave("g", member_id))
         answer = await own.call(asked)
         assert (answer.group_state, answer.group_members) == ("Empty", 0)
