@@ -1,11 +1,11 @@
 """`horolog dump` and `horolog verify`: stored files, without a broker."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from ..storage.files import SystemFiles
 from ..storage.findings import Finding
 from ..storage.inspect import (
     Dumped,
@@ -42,20 +42,24 @@ def dump(
 
     Needs no broker. Exit code 1 when part of the file makes no sense.
     """
+    files = CountedFiles()
     try:
-        items = dump_file(SystemFiles(), file)
+        items = dump_file(files, file)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     wrong = False
     lines = [] if as_json else [_heading(file)]
-    for item in items:
-        wrong |= isinstance(item, Remark) and item.error
-        wrong |= isinstance(item, DumpedMessage) and not item.crc_ok
-        lines.append(json_line(_item_fields(item)) if as_json else _item_text(item))
-        if len(lines) == _LINES_AT_ONCE:
-            emit(lines)
-            lines.clear()
-    emit(lines)
+    # Lines that run over the terminal show the progress themselves.
+    total = 0 if sys.stdout.isatty() or file.suffix != ".log" else file.stat().st_size
+    with progress("reading", total, in_bytes=True) as files.advance:
+        for item in items:
+            wrong |= isinstance(item, Remark) and item.error
+            wrong |= isinstance(item, DumpedMessage) and not item.crc_ok
+            lines.append(json_line(_item_fields(item)) if as_json else _item_text(item))
+            if len(lines) == _LINES_AT_ONCE:
+                emit(lines)
+                lines.clear()
+        emit(lines)
     if wrong:
         raise typer.Exit(1)
 

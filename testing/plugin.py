@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from .broker_thread import BrokerThread
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Import before the first test what some test will want, so that no test pays for it."""
+    if any("horolog_broker" in getattr(item, "fixturenames", ()) for item in items):
+        from . import broker_thread  # noqa: F401
+
+
 @pytest.fixture
 def horolog_settings() -> Mapping[str, object]:
     """Settings of `horolog_broker` and defaults for its topics; override it to give some.

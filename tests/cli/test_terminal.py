@@ -44,6 +44,27 @@ def test_the_script_for_a_shell(shell: str) -> None:
     assert "_HOROLOG_COMPLETE" in program.ok("--show-completion", shell).out
 
 
+def test_completion_is_installed_for_a_shell_that_then_completes(
+    horolog_broker: BrokerThread, tmp_path: Path
+) -> None:
+    Program(horolog_broker.address).ok("topic", "create", "clicks")
+    at_home = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    Program(env=at_home).ok("--install-completion", "bash")
+    command = tmp_path / "horolog"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m horolog "$@"\n')
+    command.chmod(0o755)
+    asked = """
+    source ~/.bashrc
+    COMP_WORDS=(horolog consume cl) COMP_CWORD=2
+    $(complete -p horolog | sed 's/.*-F \\([^ ]*\\).*/\\1/') horolog cl consume
+    echo "${COMPREPLY[@]}"
+    """
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    env = {**os.environ, **at_home, "PATH": path, "HOROLOG_SERVER": horolog_broker.address}
+    shell = subprocess.run(["bash", "-c", asked], env=env, capture_output=True, text=True)
+    assert shell.stdout.split() == ["clicks"], shell.stderr
+
+
 def on_terminal(*arguments: str | Path) -> tuple[str, str]:
     """Standard output, a pipe, and what is shown on standard error, a terminal."""
     master, slave = pty.openpty()
@@ -74,6 +95,11 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> Non
     assert "checking" in err
     assert out.endswith("nothing is wrong\n")
     assert Program().ok("verify", data.path).err == ""
+    log = data.path / "a-0" / f"{0:020}.log"
+    out, err = on_terminal("dump", log)
+    assert "reading" in err
+    assert len(out.splitlines()) == 11
+    assert Program().ok("dump", log).err == ""
 
 
 def test_progress_of_reading(horolog_broker: BrokerThread) -> None:
