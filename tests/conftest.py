@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 import uvloop
 
+from horolog.bench.apache_kafka import Unavailable, class_path
+
 UNDER_WAY = Path(__file__).parent.parent / "build" / "test-under-way"
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -76,6 +78,20 @@ def require_program() -> Callable[[str], str]:
         return path
 
     return require
+
+
+@pytest.fixture
+def require_apache_kafka() -> None:
+    """The test needs `horolog.bench.apache_kafka`; where Kafka cannot be had it skips by name.
+
+    The first use fetches it, so such a test needs a `timeout` mark of a quarter of an hour.
+    """
+    try:
+        class_path()
+    except Unavailable as error:
+        if os.environ.get("HOROLOG_REQUIRE") == "all":
+            pytest.fail(f"{error}, and HOROLOG_REQUIRE=all asks for it")
+        pytest.skip(str(error))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import socket
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,8 @@ def served(address: str) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.timeout(1200)
-def test_a_broker_serves_stops_and_starts_again(
-    tmp_path: Path, require_program: Callable[[str], str]
-) -> None:
-    require_program("java")
-    require_program("mvn")
+@pytest.mark.usefixtures("require_apache_kafka")
+def test_a_broker_serves_stops_and_starts_again(tmp_path: Path) -> None:
     with apache_kafka(tmp_path, settings={"num.partitions": "2"}) as kafka:
         (broker,) = kafka.brokers
         assert kafka.bootstrap == broker.address
