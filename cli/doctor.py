@@ -118,6 +118,7 @@ def judge(probe: Probe) -> Iterator[Finding]:
     yield from _clock(probe)
     yield _disk(broker)
     yield _limits(broker)
+    yield _kafka(broker)
     if broker.damaged_segments:
         yield Finding(
             "damage",
@@ -218,6 +219,22 @@ def _limits(broker: DescribeBrokerResponse) -> Finding:
         f"{said}, so both were lowered",
         f"let it open more (`ulimit -n {2 * broker.files_wanted}`), or set the two lower",
     )
+
+
+def _kafka(broker: DescribeBrokerResponse) -> Finding:
+    if not broker.kafka_listen:
+        return Finding("kafka", Verdict.GOOD, "no port for Kafka's clients")
+    if not broker.kafka_open:
+        return Finding(
+            "kafka",
+            Verdict.WARNING,
+            f"no port for Kafka's clients: {broker.kafka_listen} was taken",
+            "restart the broker with another address in kafka.listen, or with `off`",
+        )
+    said = f"Kafka's clients connect to {broker.kafka_listen}"
+    if broker.kafka_advertised:
+        said += f" and are told to find it at {broker.kafka_advertised} (advertised.listeners)"
+    return Finding("kafka", Verdict.GOOD, said)
 
 
 def _files(data_dir: Path) -> Iterator[Finding]:

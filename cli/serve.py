@@ -47,7 +47,7 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
         "--listen", metavar="HOST:PORT", help="native protocol (127.0.0.1:7070; port 0: a free one)"
     )
     parser.add_argument("--http-listen", metavar="HOST:PORT", help="/metrics (127.0.0.1:7071), off")
-    parser.add_argument("--kafka-listen", metavar="HOST:PORT", help="Kafka's protocol (127.0.0.1:9092), off")
+    parser.add_argument("--kafka-listen", metavar="HOST:PORT", help="Kafka's (127.0.0.1:9092), off")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
     parser.add_argument(
         "--set",

@@ -123,7 +123,8 @@ class Broker:
             http = _bind_unless_off(settings.http_listen, "http.listen", cleanups)
             kafkas = self._bind_for_kafka(cleanups)
             capacity = self._open_storage(cleanups)
-            self._make_services(cleanups)
+            kafka_address = None if kafkas is None else address_of(kafkas)
+            self._make_services(kafka_address, cleanups)
             self._start_http(http, cleanups)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
@@ -139,7 +140,7 @@ class Broker:
             self.addresses = Addresses(
                 address_of(own),
                 None if http is None else address_of(http),
-                None if kafkas is None else address_of(kafkas),
+                kafka_address,
             )
             self._cleanups = cleanups.pop_all()
         self._serving = True
@@ -259,7 +260,7 @@ class Broker:
         with contextlib.suppress(OSError):
             self.directory.seen(self.trusted_time.trusted_ms)
 
-    def _make_services(self, cleanups: AsyncExitStack) -> None:
+    def _make_services(self, kafka_address: str | None, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
         work = Work(loop)
         cleanups.push_async_callback(work.stop)
@@ -315,6 +316,7 @@ class Broker:
             commits=commits,
             work=work,
             conversions=Conversions(work),
+            kafka_address=kafka_address,
             rolled=self.maintenance.has_rolled,
         )
         self.dispatcher = Dispatcher(self.services, HANDLERS, native)

@@ -5,7 +5,7 @@ Kafka has no such request.
 
 from typing import Final
 
-from .schema import Api, int32, int64, message, string
+from .schema import Api, boolean, int32, int64, message, string
 
 
 @message
@@ -29,6 +29,13 @@ class DescribeBrokerResponse:
     damaged_segments: int = int32(doc="Segments found to be damaged since the start.")
     failed_partitions: int = int32(
         doc="Partitions that stopped taking messages since the start, because a write failed."
+    )
+    kafka_listen: str = string(
+        default="", doc="Address of the port for Kafka's clients; empty when there is to be none."
+    )
+    kafka_open: bool = boolean(default=False, doc="Whether that port is open.")
+    kafka_advertised: str = string(
+        default="", doc="Where Kafka's clients are told to find it; empty: where they reached it."
     )
 
 

@@ -44,6 +44,8 @@ class Services:
     commits: GroupCommit
     work: Work
     conversions: Conversions
+    kafka_address: str | None
+    """Where the port for Kafka's clients is, if it is open."""
     rolled: Callable[[str, int], None]
     """Told of a partition that rolled: its retention is looked at soon."""
 

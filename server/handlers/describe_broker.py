@@ -4,6 +4,7 @@ import resource
 import shutil
 
 from ... import __version__
+from ...config.broker_table import AS_REACHED
 from ...protocol.api.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
 from ...protocol.records.kernel import FORM
 from .base import Call, Later, Services
@@ -27,6 +28,9 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
             files_wanted=settings.max_connections + settings.max_open_files,
             damaged_segments=sum(topic.damaged_segments for topic in topics),
             failed_partitions=sum(topic.failures for topic in topics),
+            kafka_listen=services.kafka_address or _unless(settings.kafka_listen, "off"),
+            kafka_open=services.kafka_address is not None,
+            kafka_advertised=_unless(settings.advertised_listeners, AS_REACHED),
         )
         if ready.exception() is None:
             usage = ready.result()
@@ -34,3 +38,7 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
         return response
 
     return Later(ready, make)
+
+
+def _unless(text: str, nothing: str) -> str:
+    return "" if text == nothing else text

@@ -46,7 +46,7 @@ def found(
 def test_a_broker_with_its_files(horolog_broker: BrokerThread, ask: Run, tmp_path: Path) -> None:
     findings = ask("doctor", "--data-dir", horolog_broker.data_dir, "--json").objects
     checks = [one["check"] for one in findings]
-    assert checks == ["server", "version", "kernel", "clock", "disk", "limits", "files"]
+    assert checks == ["server", "version", "kernel", "clock", "disk", "limits", "kafka", "files"]
     assert {
         one["verdict"] for one in findings if one["check"] not in ("kernel", "disk", "limits")
     } == {"good"}
@@ -76,6 +76,27 @@ def test_a_directory_that_is_none(run: Run, tmp_path: Path) -> None:
     assert "not a directory" in run("doctor", "--data-dir", tmp_path / "none", code=2).err
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "no port for Kafka's clients"),
+        (
+            {"kafka_listen": "0.0.0.0:9092", "kafka_open": True},
+            "Kafka's clients connect to 0.0.0.0:9092",
+        ),
+        (
+            {"kafka_listen": ":9092", "kafka_open": True, "kafka_advertised": "here:1"},
+            "Kafka's clients connect to :9092 and are told to find it at here:1 "
+            "(advertised.listeners)",
+        ),
+    ],
+)
+def test_where_kafkas_clients_connect(changes: dict[str, object], said: str) -> None:
+    broker = replace(BROKER, **changes)  # type: ignore[arg-type]
+    (one,) = [each for each in judge(Probe(broker, 0.0, 0.001)) if each.check == "kafka"]
+    assert (one.verdict, one.finding) == (Verdict.GOOD, said)
+
+
 def test_nothing_is_wrong() -> None:
     assert found(BROKER, apart=0.9) == []
 
@@ -91,6 +112,7 @@ def test_nothing_is_wrong() -> None:
         ({"files_limit": 4_999}, "limits", "warning", "ulimit -n 10000"),
         ({"damaged_segments": 2}, "damage", "problem", "horolog repair /data"),
         ({"failed_partitions": 1}, "appends", "problem", "restart"),
+        ({"kafka_listen": "127.0.0.1:9092"}, "kafka", "warning", "another address"),
         ({"clock_caution": "The clock is ahead."}, "retention", "warning", "put the broker's"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from horolog.config.broker import broker_settings
 from horolog.protocol.api import kafka, native
 from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from horolog.protocol.api.describe_broker import DescribeBrokerRequest
 from horolog.protocol.api.fetch import FetchRequest
 from horolog.protocol.api.list_offsets import (
     ListOffsetsPartition,
@@ -185,6 +186,12 @@ async def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
             assert f"{node.host}:{node.port}" == broker.addresses.native
 
 
+async def test_the_broker_says_where_its_port_is(broker: Broker, own_client: Wire) -> None:
+    described = await own_client.call(DescribeBrokerRequest())
+    assert (described.kafka_listen, described.kafka_open) == (broker.addresses.kafka, True)
+    assert described.kafka_advertised == ""
+
+
 async def test_what_one_port_wrote_the_other_reads(client: Wire, own_client: Wire) -> None:
     await client.call(produce("t", SET), 2)
     await own_client.call(produce("t", SET))
@@ -328,6 +335,9 @@ async def test_a_default_port_that_is_taken_is_no_reason_not_to_start(
     other = Broker(replace(settings, kafka_listen=taken))
     await other.start()
     assert other.addresses.kafka is None
+    async with wire(other.addresses.native) as client:
+        described = await client.call(DescribeBrokerRequest())
+        assert (described.kafka_listen, described.kafka_open) == (taken, False)
     await other.stop()
 
 
