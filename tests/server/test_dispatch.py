@@ -238,6 +238,7 @@ async def outcome(broker: Broker, frame: bytes) -> bytes | None:
     try:
         answer = broker.dispatcher.answer_one(frame, CALLER)
         while isinstance(answer, Deferred):
+            assert isinstance(answer.ready, asyncio.Future)
             await asyncio.wait([answer.ready])
             answer = answer.make()
     except (ProtocolError, CloseConnection):

@@ -9,6 +9,12 @@ from horolog.server.sending import AnswerQueue, Deferred
 NO_LIMIT = 1 << 30
 
 
+def come(answer: Deferred) -> None:
+    """What an answer waits for is there."""
+    assert isinstance(answer.ready, asyncio.Future)
+    answer.ready.set_result(None)
+
+
 class Turns:
     """Counts how often the queue said that an answer's turn has come."""
 
@@ -54,12 +60,12 @@ async def test_what_stands_behind_a_waiting_answer_waits_too() -> None:
     assert queue.waiting == 5
     assert queue.take(NO_LIMIT) == [b"0"]
 
-    second.ready.set_result(None)
+    come(second)
     await settle()
     assert turns.count == 0
     assert queue.take(NO_LIMIT) == []
 
-    first.ready.set_result(None)
+    come(first)
     await settle()
     assert turns.count > 0
     assert queue.take(NO_LIMIT) == [b"1", b"2", b"3", b"4"]
@@ -72,7 +78,7 @@ async def test_deferred_answers_are_made_only_up_to_the_limit() -> None:
     queue = AnswerQueue(Turns())
     answers = [deferred(bytes([number]) * 10, made) for number in range(5)]
     for answer in answers:
-        answer.ready.set_result(None)
+        come(answer)
         queue.add(answer)
     await settle()
     assert len(queue.take(15)) == 2
@@ -87,7 +93,7 @@ async def test_a_deferred_answer_may_turn_out_to_be_none() -> None:
     nothing = deferred(None)
     queue.add(nothing)
     queue.add(b"after")
-    nothing.ready.set_result(None)
+    come(nothing)
     await settle()
     assert queue.take(NO_LIMIT) == [b"after"]
 
@@ -126,7 +132,7 @@ async def test_the_order_in_which_answers_get_ready_does_not_matter(
         queue.add(answer)
     taken = []
     for number in order:
-        answers[number].ready.set_result(None)
+        come(answers[number])
         await settle()
         taken += queue.take(NO_LIMIT)
     assert taken == [b"\0", b"\1", b"\2"]
@@ -139,12 +145,12 @@ async def test_a_deferred_answer_may_be_deferred_again() -> None:
     first = Deferred(asyncio.get_running_loop().create_future(), lambda: second)
     queue.add(first)
     queue.add(b"behind")
-    first.ready.set_result(None)
+    come(first)
     await settle()
     assert queue.take(NO_LIMIT) == []
     assert queue.waiting == 2
     before = turns.count
-    second.ready.set_result(None)
+    come(second)
     await settle()
     assert turns.count > before
     assert queue.take(NO_LIMIT) == [b"at last", b"behind"]
