@@ -20,13 +20,16 @@ PACKAGE: Final = "horolog.protocol.records"
 FOLDER: Final = "protocol/records"
 """The place of `PACKAGE` below the package's root."""
 MODULES: Final = (
+    "batch_head",
     "kernel",
     "packing",
     "record_check",
     "record_cursor",
+    "record_gathering",
     "record_packing",
     "rewriting",
     "scans",
+    "walked",
 )
 SOURCES: Final = (
     *(f"{name}.{kind}" for name in MODULES for kind in ("py", "pxd")),

@@ -68,8 +68,8 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
 
 
 def unreadable_format(path: Path, position: int) -> UnsupportedForMessageFormat:
-    """The error for a log file in which record batches begin at `position`."""
+    """The error for a log file in which messages of a later format begin at `position`."""
     return UnsupportedForMessageFormat(
-        f"{path}: at byte {position} there is a record batch of format v2 (magic 2), which this "
-        "version cannot read; the partition is left as it is"
+        f"{path}: at byte {position} there are messages of a format (magic byte) that this version "
+        "cannot read; the partition is left as it is"
     )

@@ -25,7 +25,7 @@ from threading import Lock
 from typing import Final
 from zlib import crc32
 
-from ..protocol.records.record_cursor import crc32c
+from ..protocol.records.batch_head import crc32c
 from .files import Files, replace_file
 from .names import MAX_OFFSET, OFFSET_DIGITS
 from .producer_states import (

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ..protocol.errors import HorologError
 from ..protocol.records.batch import read_header
+from ..protocol.records.batch_head import crc32c
 from ..protocol.records.kernel import Problem, crc32, walk
 from ..protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
@@ -26,7 +27,6 @@ from ..protocol.records.layout import (
     Codec,
 )
 from ..protocol.records.message import entries, open_wrapper
-from ..protocol.records.record_cursor import crc32c
 from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
 from .files import File
 from .index_file import RELATIVE_OFFSET_MAX

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..protocol.records.batch_head import crc32c
 from ..protocol.records.kernel import Offsets, Problem, Walk, crc32, walk
 from ..protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
@@ -15,13 +16,12 @@ from ..protocol.records.layout import (
     MESSAGE_OVERHEAD,
 )
 from ..protocol.records.marks import Marks
-from ..protocol.records.record_cursor import crc32c
 from .entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
 from .files import File
 from .log_reader import is_zero
 
 _CHUNK_BYTES = 1 << 20
-_OLDEST_UNREADABLE_MAGIC = 2
+_OLDEST_UNREADABLE_MAGIC = 3
 _OFFSET_SIZE = struct.Struct(">qi")
 
 Progress = Callable[[int], None]
@@ -180,7 +180,7 @@ def _is_later_format(file: File, scan: SegmentScan, problem: Problem, size_bytes
         entry[MAGIC_AT] = magic
         if crc32(memoryview(entry)[MAGIC_AT:]) == crc:
             return False  # a message of an older format, with a changed bit in its magic
-    if len(entry) < BATCH_OVERHEAD or head[MAGIC_AT] == 2:
+    if len(entry) < BATCH_OVERHEAD:
         return True
     batch_crc = int.from_bytes(entry[BATCH_CRC_AT:BATCH_ATTRIBUTES_AT], "big")
     return crc32c(entry, BATCH_ATTRIBUTES_AT, len(entry)) != batch_crc  # no batch either

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ..errors import CorruptMessage, InvalidRecord
+from .batch_head import crc32c
 from .codecs import compress, decompress
 from .latency import LatencyCounts
 from .layout import (
@@ -27,10 +28,10 @@ from .layout import (
     Codec,
     TimestampType,
 )
-from .problems import record_error, unsupported_magic
+from .problems import record_error
 from .record import NewRecord, Record
 from .record_check import check_records, find_timestamp
-from .record_cursor import NO_MORE, RECORD, RecordCursor, crc32c
+from .record_cursor import NO_MORE, RECORD, RecordCursor
 from .record_packing import RecordEncoder
 
 _HEADER: Final = Struct(">qiiBIHiqqqhii")
@@ -116,8 +117,7 @@ class CheckedBatch:
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of the batch at `position`; the records need not be in the buffer.
 
-    Raises `CorruptMessage` for fewer than 61 bytes or a size below that, and
-    `UnsupportedForMessageFormat` for another magic.
+    Raises `CorruptMessage` for fewer than 61 bytes, a size below that, or another magic.
     """
     if len(buffer) - position < BATCH_OVERHEAD:
         raise CorruptMessage(
@@ -126,7 +126,9 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         )
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.magic != 2:
-        raise unsupported_magic(header.magic, f"the batch at byte {position}")
+        raise CorruptMessage(
+            f"the batch at byte {position} has magic {header.magic}; that of batches is 2"
+        )
     if header.size < BATCH_OVERHEAD - ENTRY_OVERHEAD:
         raise CorruptMessage(
             f"the batch at byte {position} says that it has {header.size} bytes; the smallest has"

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import CorruptMessage
+from .batch import batch_content, read_header
 from .conversion import runs
 from .kernel import Problem, walk
 from .layout import Buffer, Codec
 from .message import entries, open_set
 from .packing import OWN_TYPE, Gathered, gather
 from .problems import problem_error
+from .record_gathering import RecordHeaders, gather_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,18 @@ class Columns:
     """int8: 0 create time, 1 append time, -1 for v0 messages, which know no time."""
     keys: BinaryColumn
     values: BinaryColumn
+    headers: list[RecordHeaders] | None = None
+    """Those of each message, as `Record.headers`; `None` when none has any."""
 
 
 def read_columns(
     buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
 ) -> Iterator[Columns]:
-    """The messages of a set that `message.records` would give, in columns, wrappers opened.
+    """The messages of a set that `message.records` would give, in columns.
 
-    Each stretch of plain messages and each wrapper is one. Raises what `records` raises, after
-    what comes before the broken entry, and `CorruptMessage` for offsets that are near 2**63.
+    Each stretch of plain messages, each wrapper and each batch is one. Raises what `records`
+    raises, after what comes before the broken entry, and `CorruptMessage` for offsets that are near
+    2**63.
     """
     walked = walk(buffer, 0, len(buffer))
     for start, end, codec in runs(buffer, 0, walked.end):
@@ -64,10 +69,12 @@ def _read_run(
     buffer: Buffer,
     start: int,
     end: int,
-    codec: Codec,
+    codec: Codec | None,
     max_decompressed_bytes: int,
     from_offset: int,
 ) -> Columns | None:
+    if codec is None:
+        return _read_batch(buffer, start, max_decompressed_bytes, from_offset)
     shift, kind, timestamp_ms = 0, OWN_TYPE, -1
     if codec is not Codec.NONE:
         (wrapper,) = entries(buffer, start, end, verify_crc=False)
@@ -95,7 +102,27 @@ def _read_run(
     return _columns(found)
 
 
-def _columns(found: Gathered) -> Columns:
+def _read_batch(
+    buffer: Buffer, position: int, max_decompressed_bytes: int, from_offset: int
+) -> Columns | None:
+    header = read_header(buffer, position)
+    if header.is_control or header.last_offset < from_offset:
+        return None
+    content = batch_content(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+    try:
+        found, headers = gather_records(
+            content,
+            base_offset=header.base_offset,
+            base_timestamp_ms=header.base_timestamp_ms,
+            append_time_ms=header.max_timestamp_ms if header.is_append_time else -1,
+            from_offset=from_offset,
+        )
+    except ValueError as error:
+        raise CorruptMessage(f"the batch at byte {position}: {error}") from None
+    return _columns(found, headers)
+
+
+def _columns(found: Gathered, headers: list[RecordHeaders] | None = None) -> Columns:
     keys = BinaryColumn(
         found.key_offsets,
         found.key_data,
@@ -109,5 +136,5 @@ def _columns(found: Gathered) -> Columns:
         found.value_nulls,
     )
     return Columns(
-        found.count, found.offsets, found.timestamps, found.timestamp_types, keys, values
+        found.count, found.offsets, found.timestamps, found.timestamp_types, keys, values, headers
     )

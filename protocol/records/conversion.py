@@ -7,7 +7,7 @@ so do the offsets inside.
 
 from collections.abc import Iterator
 
-from .layout import ATTRIBUTES_AT, CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Buffer, Codec
+from .layout import ATTRIBUTES_AT, CODEC_MASK, ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Buffer, Codec
 from .rewriting import OWN, plain_end, rewrite
 
 
@@ -41,11 +41,12 @@ def convert_entries(
     )
 
 
-def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec]]:
-    """Where the plain entries and the wrappers of `buffer[start:end]` are: `(start, end, codec)`.
+def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec | None]]:
+    """Where the plain entries, wrappers and batches of `buffer[start:end]` are: `(start, end,
+    codec)`.
 
-    Plain entries that follow each other are one run with `Codec.NONE`, a wrapper is one by
-    itself. The entries must be good.
+    Plain entries that follow each other are one run with `Codec.NONE`, a wrapper is one by itself,
+    and so is a batch, with `None`. The entries must be good.
     """
     position = start
     while position < end:
@@ -56,5 +57,8 @@ def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec
         else:
             size = int.from_bytes(buffer[position + SIZE_AT : position + SIZE_AT + 4], "big")
             stop = position + ENTRY_OVERHEAD + size
-            yield position, stop, Codec(buffer[position + ATTRIBUTES_AT] & CODEC_MASK)
+            if buffer[position + MAGIC_AT] == 2:
+                yield position, stop, None
+            else:
+                yield position, stop, Codec(buffer[position + ATTRIBUTES_AT] & CODEC_MASK)
             position = stop

@@ -65,6 +65,8 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
     try:
         for piece_start, piece in _stored_pieces(data):
             for start, end, codec in runs(data, piece_start, piece.end):
+                if codec is None:
+                    raise UnsupportedForMessageFormat("record batches are not converted yet")
                 if not start:
                     result.choose(codec)
                 if codec is Codec.NONE:

@@ -11,16 +11,23 @@ from bisect import bisect_left
 from struct import Struct
 from typing import Final
 
+from .batch_head import batch_problem
 from .latency import LATENCY_BUCKETS_MS, LatencyCounts, exact_sum_ms
 from .layout import (
+    BATCH_ATTRIBUTES_AT,
     CODEC_MASK,
     CRC_AT,
     ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    LEADER_EPOCH_AT,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
     MESSAGE_CODECS,
     MESSAGE_OVERHEAD,
+    NO_LEADER_EPOCH,
     NO_TIMESTAMP,
+    RECORD_COUNT_AT,
     SIZE_AT,
     TIMESTAMP_AT,
     Buffer,
@@ -29,6 +36,7 @@ from .marks import NO_MARKS, Marks
 from .uncompiled import crc32 as crc32
 from .walk_terms import Offsets as Offsets
 from .walk_terms import Problem as Problem
+from .walked import Walk as _Walk
 
 try:
     import cython
@@ -36,7 +44,19 @@ except ImportError:
     from . import uncompiled as cython
 
 if not cython.compiled:
-    from .uncompiled import bytes_of, crc32_at, int32_at, int32s, int64_at, int64s, put_int64
+    from .uncompiled import (
+        bytes_of,
+        crc32_at,
+        int32_at,
+        int32s,
+        int64_at,
+        int64s,
+        put_int32,
+        put_int64,
+    )
+
+Walk = _Walk
+"""For importers of this module: in C it knows the class by a name that is no Python name."""
 
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
@@ -47,12 +67,15 @@ and, where the key is null or empty, value length."""
 _HEAD_BYTES: Final = 34
 _OVERHEAD: Final = ENTRY_OVERHEAD
 _SIZE, _CRC, _MAGIC, _TIME = SIZE_AT, CRC_AT, MAGIC_AT, TIMESTAMP_AT
+_LEADER_EPOCH, _BATCH_BITS = LEADER_EPOCH_AT, BATCH_ATTRIBUTES_AT + 1
+_LAST_DELTA, _BATCH_TIME, _RECORDS = LAST_DELTA_AT, MAX_TIMESTAMP_AT, RECORD_COUNT_AT
 _V0_KEY_AT, _V1_KEY_AT, _LENGTH_BYTES = 18, 26, 4
 _V0_OVERHEAD, _V1_OVERHEAD = MESSAGE_OVERHEAD[0], MESSAGE_OVERHEAD[1]
 _CODEC_MASK: Final = CODEC_MASK
 _HIGHEST_CODEC: Final = int(max(MESSAGE_CODECS))
 _APPEND_TIME: Final = LOG_APPEND_TIME_BIT
 _NO_TIME: Final = NO_TIMESTAMP
+_NO_EPOCH: Final = NO_LEADER_EPOCH
 _LARGEST_INT32: Final = 2**31 - 1
 _SMALLEST_INT64: Final = -(2**63)
 _LARGEST_INT64: Final = 2**63 - 1
@@ -64,89 +87,8 @@ _ASSIGN: Final = int(Offsets.ASSIGN)
 _CONTIGUOUS: Final = int(Offsets.CONTIGUOUS)
 _PROBLEMS: Final = tuple(Problem)
 _PARTIAL, _BAD_SIZE, _BAD_CRC, _BAD_LENGTHS, _BAD_MAGIC, _BAD_CODEC, _BAD_OFFSET = map(
-    int, _PROBLEMS[1:]
+    int, _PROBLEMS[1:8]
 )
-
-
-class Walk:
-    """What a walk found: everything here is about the good entries before `end`.
-
-    end: position after the last good entry.
-    count: how many there are.
-    first_offset, last_offset: as stored, or as assigned; -1 when there is no entry.
-    magics: bit `1 << magic` for each magic met.
-    codecs: bit `1 << codec` for each codec met.
-    last_codec: codec of the last compressed entry, else 0.
-    literal: the offsets as sent were 0, 1, ..., count - 1.
-    min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
-        be below it); -1 without any.
-    max_position, max_offset: the first entry that has the largest timestamp; -1 without any.
-    first_timestamp_ms: of the first entry, -1 for none.
-    last_append_time_ms: timestamp of the last entry if a broker stamped it (bit 3), else -1.
-    append_time_bits: how many v1 entries have bit 3.
-    untimed: how many entries have no timestamp, v0 entries included.
-    largest_entry_bytes: of the largest entry, its 12-byte header included.
-    problem: why the walk stopped.
-    problem_position: where the entry begins that stopped it; `end` without a problem.
-    marks: index marks, as far as an index entry can hold them.
-    since_bytes: bytes since the last mark.
-    largest_ms: the larger of `max_timestamp_ms` and the `largest_ms` passed in.
-    magic_changes: position and magic of each entry whose magic is not that of the entry before.
-    latency: latencies against `now_ms`, if they were asked for. A set with a timestamp below -1,
-        which cannot be one, has none: all its messages are `untimed`.
-    """
-
-    __slots__ = (
-        "append_time_bits",
-        "codecs",
-        "count",
-        "end",
-        "first_offset",
-        "first_timestamp_ms",
-        "largest_entry_bytes",
-        "largest_ms",
-        "last_append_time_ms",
-        "last_codec",
-        "last_offset",
-        "latency",
-        "literal",
-        "magic_changes",
-        "magics",
-        "marks",
-        "max_offset",
-        "max_position",
-        "max_timestamp_ms",
-        "min_timestamp_ms",
-        "problem",
-        "problem_position",
-        "since_bytes",
-        "untimed",
-    )
-
-    end: int
-    count: int
-    first_offset: int
-    last_offset: int
-    magics: int
-    codecs: int
-    last_codec: int
-    literal: bool
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    max_position: int
-    max_offset: int
-    first_timestamp_ms: int
-    last_append_time_ms: int
-    append_time_bits: int
-    untimed: int
-    largest_entry_bytes: int
-    problem: Problem
-    problem_position: int
-    marks: Marks
-    since_bytes: int
-    largest_ms: int
-    magic_changes: list[tuple[int, int]]
-    latency: LatencyCounts | None
 
 
 def walk(
@@ -165,7 +107,7 @@ def walk(
     segment_offset: int = 0,
     segment_position: int = 0,
 ) -> Walk:
-    """Walk the entries of `buffer[start:end]`, shallow: a wrapper counts as one entry.
+    """Walk the entries of `buffer[start:end]`, shallow: wrappers and batches are not opened.
 
     The walk stops at `end` or at the first entry that is not good, and says which; no content
     makes it raise. `now_ms` >= 0 asks for latencies against that time. `interval_bytes` >= 0 asks
@@ -215,6 +157,7 @@ def _walk(
     last_whole_head = end - _HEAD_BYTES
     last_offset = base_offset - 1
     literal = True
+    records, delta, batches = 1, 0, 0
     count = compressed = codecs = last_codec = append_time_bits = untimed = problem = magics = 0
     largest_size = attributes = timestamp = sum_ms = 0
     min_ms = _LARGEST_INT64
@@ -282,10 +225,22 @@ def _walk(
             entry_ms = _NO_TIME
             key_bytes = int32_at(data, key_at)
             value_bytes = int32_at(data, key_at + _LENGTH_BYTES)
+        elif entry_magic == 2:
+            problem = batch_problem(view, position, stop, check_crc)
+            if problem:
+                break
+            delta = int32_at(data, position + _LAST_DELTA)
+            if rule != _ASSIGN and offset > _LARGEST_INT64 - delta:
+                problem = _BAD_OFFSET
+                break
+            records = int32_at(data, position + _RECORDS)
+            entry_bits = data[position + _BATCH_BITS]
+            entry_ms = int64_at(data, position + _BATCH_TIME)
+            key_bytes = value_bytes = body_bytes = 0
         else:
             problem = _BAD_MAGIC
             break
-        if check_crc:
+        if check_crc and entry_magic < 2:
             if cython.compiled:
                 computed = crc32_at(data, position + _MAGIC, size - _LENGTH_BYTES)
             else:
@@ -303,13 +258,17 @@ def _walk(
             problem = _BAD_LENGTHS
             break
         codec = entry_bits & _CODEC_MASK
-        if codec > _HIGHEST_CODEC:
+        if codec > _HIGHEST_CODEC and entry_magic < 2:
             problem = _BAD_CODEC
             break
         # The next offset is never computed before it is known to exist: 2**63 is none.
         if rule > _ASSIGN and (
             offset <= last_offset
-            or (rule == _CONTIGUOUS and codec == 0 and offset != last_offset + 1)
+            or (
+                rule == _CONTIGUOUS
+                and offset != last_offset + 1
+                and (codec == 0 or entry_magic == 2)
+            )
         ):
             problem = _BAD_OFFSET
             break
@@ -318,6 +277,9 @@ def _walk(
         if rule == _ASSIGN:
             offset = last_offset + 1
             put_int64(data, position, offset)
+            if entry_magic == 2:
+                put_int32(data, position + _LEADER_EPOCH, _NO_EPOCH)
+        offset += delta
         last_offset = offset
 
         attributes = entry_bits
@@ -328,13 +290,13 @@ def _walk(
             magic_changes.append((position, magic))
         if attributes:
             if codec:
-                compressed += 1
+                compressed += records
                 codecs |= 1 << codec
                 last_codec = codec
-            if magic == 1 and attributes & _APPEND_TIME:
+            if magic > 0 and attributes & _APPEND_TIME:
                 append_time_bits += 1
         if timestamp == _NO_TIME:
-            untimed += 1
+            untimed += records
         else:
             sum_ms += timestamp
             if timestamp < from_ms or timestamp > upto_ms:
@@ -348,7 +310,7 @@ def _walk(
                     skewed += 1
                     sum_ms -= timestamp - now_ms
                     from_ms = _LARGEST_INT64
-            if timestamp > max_ms or untimed == count:
+            if timestamp > max_ms or max_position < 0:
                 max_ms = timestamp
                 max_position = position
                 max_offset = offset
@@ -373,27 +335,34 @@ def _walk(
             mark_after = position + interval_bytes
         if size > largest_size:
             largest_size = size
-        count += 1
+        count += records
         position = stop
+        if entry_magic == 2:
+            batches += 1
+            codecs |= codec == 0
+            records, delta = 1, 0
 
-    found = Walk.__new__(Walk)
+    found = _Walk.__new__(_Walk)
     found.end = found.problem_position = position
     found.count = count
+    found.batches = batches
     found.first_offset = found.first_timestamp_ms = found.last_offset = -1
     found.last_append_time_ms = -1
     found.largest_entry_bytes = 0
-    if count:
+    if position > start:
         found.first_offset = int64_at(data, start)
         found.last_offset = last_offset
         if data[start + _MAGIC] == 1:
             found.first_timestamp_ms = int64_at(data, start + _TIME)
+        elif data[start + _MAGIC] == 2:
+            found.first_timestamp_ms = int64_at(data, start + _BATCH_TIME)
         magics |= 1 << data[start + _MAGIC]
         if compressed < count:
             codecs |= 1
-        if magic == 1 and attributes & _APPEND_TIME:
+        if magic > 0 and attributes & _APPEND_TIME:
             found.last_append_time_ms = timestamp
         found.largest_entry_bytes = largest_size + _OVERHEAD
-    if untimed == count:
+    if max_position < 0:
         min_ms = _NO_TIME
     found.magics = magics
     found.codecs = codecs
@@ -418,7 +387,7 @@ def _walk(
     found.largest_ms = max(largest_ms, max_ms)
     found.magic_changes = magic_changes
     found.latency = None
-    if now_ms >= 0:
+    if now_ms >= 0 and batches == 0:
         timed = count - untimed
         counts[bucket] += timed - before_run
         if timed and min_ms > _NO_TIME:

@@ -9,12 +9,15 @@ from struct import Struct
 from typing import Final
 
 from ..errors import CorruptMessage
+from .batch import batch_records, read_header
 from .codecs import decompress
 from .kernel import Problem, Walk, crc32, walk
 from .layout import (
+    BATCH_OVERHEAD,
     CODEC_MASK,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
     NO_TIMESTAMP,
     Buffer,
     Codec,
@@ -64,23 +67,32 @@ def _field(content: Buffer | None) -> tuple[Buffer, Buffer]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as it is stored. A wrapper's `value` is its compressed set."""
+    """One entry as it is stored: a message, a wrapper, whose `value` is its compressed set, or a
+    batch, whose `value` is its records, compressed or not.
+    """
 
     position: int
     """Where the entry begins in the buffer."""
     offset: int
+    """Of a wrapper or batch that of the last message in it."""
     size: int
-    """Bytes of the message, without the 12 in front of it."""
+    """Bytes of the message or batch, without the 12 in front of it."""
     magic: int
     attributes: int
+    """Of a batch the lower byte."""
     timestamp_ms: int
-    """-1 for none, as in every v0 message."""
+    """-1 for none, as in every v0 message; of a wrapper or batch the largest of its messages."""
     key: bytes | None
     value: bytes | None
 
     @property
     def codec(self) -> Codec:
         return Codec(self.attributes & CODEC_MASK)
+
+    @property
+    def is_batch(self) -> bool:
+        """It holds records, whatever its codec."""
+        return self.magic == 2
 
     @property
     def end(self) -> int:
@@ -99,8 +111,8 @@ def entries(
     """The entries of `buffer[start:end]`, shallow. All of it is walked before the first is given.
 
     Ends silently before an incomplete last entry. Raises `CorruptMessage` at the first bad entry,
-    and `UnsupportedForMessageFormat` at the first with a magic other than 0 and 1, after having
-    given those before it.
+    and `UnsupportedForMessageFormat` at the first with a magic above 2, after having given those
+    before it.
     """
     end = len(buffer) if end is None else end
     walked = walk(buffer, start, end, check_crc=verify_crc)
@@ -119,6 +131,12 @@ def _read_entries(view: memoryview, start: int, end: int) -> Iterator[Entry]:
 
 
 def _read_entry(view: memoryview, position: int) -> Entry:
+    if view[position + MAGIC_AT] == 2:
+        header = read_header(view, position)
+        content = bytes(view[position + BATCH_OVERHEAD : position + header.size_bytes])
+        last_offset, bits = header.last_offset, header.attributes & 0xFF
+        time_ms = header.max_timestamp_ms
+        return Entry(position, last_offset, header.size, 2, bits, time_ms, None, content)
     offset, size, magic, attributes = _ENTRY.unpack_from(view, position)
     at = position + _ENTRY.size
     timestamp_ms = NO_TIMESTAMP
@@ -141,14 +159,24 @@ def _read_field(view: memoryview, at: int) -> tuple[bytes | None, int]:
 def records(
     buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
 ) -> Iterator[Record]:
-    """The messages of a set with their absolute offsets and effective times, wrappers opened.
+    """The messages of a set with their absolute offsets and effective times, wrappers and batches
+    opened.
 
-    Messages below `from_offset` are left out. Both CRCs of a message in a wrapper are checked.
+    Messages below `from_offset` are left out, and so are control batches. Both CRCs of a message
+    in a wrapper are checked.
     Raises what `entries` raises, and `MessageTooLarge` when a wrapper decompresses to more than
     `max_decompressed_bytes`.
     """
     for entry in entries(buffer):
         if entry.offset < from_offset:
+            continue
+        if entry.is_batch:
+            yield from batch_records(
+                buffer,
+                entry.position,
+                max_decompressed_bytes=max_decompressed_bytes,
+                from_offset=from_offset,
+            )
             continue
         if entry.codec is Codec.NONE:
             yield _record(entry, entry.offset, None)
@@ -174,6 +202,7 @@ def open_wrapper(wrapper: Entry, *, max_decompressed_bytes: int) -> list[Entry]:
 
 def open_set(wrapper: Entry, *, max_decompressed_bytes: int) -> tuple[bytes, Walk]:
     """The set in a wrapper, and the walk over it; as `open_wrapper`, without reading it."""
+    assert not wrapper.is_batch
     where = f"the compressed message with offset {wrapper.offset}"
     if wrapper.value is None:
         raise CorruptMessage(f"{where} has a null value")
@@ -186,8 +215,8 @@ def open_set(wrapper: Entry, *, max_decompressed_bytes: int) -> tuple[bytes, Wal
         raise CorruptMessage(f"in {where}, decompressed: {text}")
     if not walked.count:
         raise CorruptMessage(f"{where} holds no message")
-    if walked.last_codec:
-        raise CorruptMessage(f"{where} holds another compressed message")
+    if walked.last_codec or walked.batches:
+        raise CorruptMessage(f"{where} holds another compressed message, or a batch")
     return data, walked
 
 

@@ -61,10 +61,10 @@ cdef class SetEncoder:
 cdef bint _stamp(object view, long long start, long long end, long long append_time_ms) except -1
 
 cdef class Gathered:
-    cdef readonly long long count, key_nulls, value_nulls
-    cdef readonly bytearray offsets, timestamps, timestamp_types
-    cdef readonly bytearray key_offsets, key_data, key_valid
-    cdef readonly bytearray value_offsets, value_data, value_valid
+    cdef public long long count, key_nulls, value_nulls
+    cdef public bytearray offsets, timestamps, timestamp_types
+    cdef public bytearray key_offsets, key_data, key_valid
+    cdef public bytearray value_offsets, value_data, value_valid
 
 @cython.locals(
     data="unsigned char *", room="long long", found="Gathered", offsets="long long *",

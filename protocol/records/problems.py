@@ -8,16 +8,24 @@ from ..errors import (
     MessageTooLarge,
     UnsupportedForMessageFormat,
 )
+from .batch_head import crc32c
 from .kernel import Problem, Walk, crc32
 from .layout import (
     ATTRIBUTES_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
     CODEC_MASK,
     CRC_AT,
     ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
     MAGIC_AT,
+    MESSAGE_CODECS,
     MESSAGE_OVERHEAD,
+    RECORD_COUNT_AT,
     SIZE_AT,
     Buffer,
+    Codec,
 )
 from .record_check import BAD_OFFSET, BAD_TIME
 from .record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
@@ -30,7 +38,8 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
     """
     view = memoryview(buffer)
     at = walked.problem_position
-    where = f"the message at byte {at}"
+    is_batch = len(view) - at > MAGIC_AT and view[at + MAGIC_AT] == 2
+    where = f"the {'batch' if is_batch else 'message'} at byte {at}"
 
     def unsigned(place: int, width: int) -> int:
         return int.from_bytes(view[at + place : at + place + width], "big")
@@ -44,11 +53,17 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
             size = int.from_bytes(view[at + SIZE_AT : at + MAGIC_AT - 4], "big", signed=True)
             return CorruptMessage(
                 f"{where} says that it has {size} bytes; the smallest message has"
-                f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1)"
+                f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1), the smallest"
+                f" batch {BATCH_OVERHEAD - ENTRY_OVERHEAD}"
             )
         case Problem.CRC:
-            stored = unsigned(CRC_AT, 4)
-            computed = crc32(view[at + MAGIC_AT : at + ENTRY_OVERHEAD + unsigned(SIZE_AT, 4)])
+            stop = at + ENTRY_OVERHEAD + unsigned(SIZE_AT, 4)
+            if is_batch:
+                stored = unsigned(BATCH_CRC_AT, 4)
+                computed = crc32c(view, at + BATCH_ATTRIBUTES_AT, stop)
+            else:
+                stored = unsigned(CRC_AT, 4)
+                computed = crc32(view[at + MAGIC_AT : stop])
             return CorruptMessage(
                 f"{where} has CRC {stored:08x}, but its content gives {computed:08x}"
             )
@@ -57,8 +72,17 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
                 f"{where}: key and value do not add up to its {unsigned(SIZE_AT, 4)} bytes"
             )
         case Problem.CODEC:
-            codec = view[at + ATTRIBUTES_AT] & CODEC_MASK
-            return CorruptMessage(f"{where} is compressed with codec {codec}; known are 1 to 3")
+            place = BATCH_ATTRIBUTES_AT + 1 if is_batch else ATTRIBUTES_AT
+            codec = view[at + place] & CODEC_MASK
+            highest = max(Codec) if is_batch else max(MESSAGE_CODECS)
+            return CorruptMessage(
+                f"{where} is compressed with codec {codec}; known are 1 to {highest:d}"
+            )
+        case Problem.COUNT:
+            return CorruptMessage(
+                f"{where} says that it has {unsigned(RECORD_COUNT_AT, 4)} records, and that the"
+                f" last one's offset delta is {unsigned(LAST_DELTA_AT, 4)}"
+            )
         case _:
             offset = int.from_bytes(view[at : at + SIZE_AT], "big", signed=True)
             return CorruptMessage(
@@ -67,10 +91,9 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
 
 
 def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
-    """The refusal of a format that is known (2, record batches) or not, but not read here."""
-    known = " (record batches)" if magic == 2 else ""
+    """The refusal of a format that is not read here."""
     return UnsupportedForMessageFormat(
-        f"{where} has magic {magic}{known}; this version reads and writes magic 0 and 1"
+        f"{where} has magic {magic}; this version reads and writes magic 0, 1 and 2"
     )
 
 

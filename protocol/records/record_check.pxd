@@ -4,6 +4,9 @@ cimport cython
 
 from .record_cursor cimport RecordCursor
 
+cdef extern from "kernel.h":
+    pass
+
 cdef int _RECORD, _NO_MORE, _BAD_OFFSET, _BAD_TIME, _BUCKETS
 cdef long long _NO_TIME, _LARGEST_INT64, _SMALLEST_INT64, _LARGE_SUM
 cdef long long[18] _BOUNDS

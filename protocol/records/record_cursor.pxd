@@ -2,8 +2,8 @@
 
 cimport cython
 
-cdef extern from "kernel.h" nogil:
-    unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
+cdef extern from "kernel.h":
+    pass
 
 cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
@@ -19,8 +19,6 @@ cdef inline unsigned char *bytes_of(object view) except? NULL:
 cdef int _RECORD, _NO_MORE, _BAD_LENGTH, _BAD_FIELD, _BAD_END
 cdef long long _SMALLEST
 cdef int _INT32_BYTES, _INT64_BYTES, _INT32_TOP, _INT64_TOP
-
-cdef object _crc32c(object view, long long start, long long end)
 
 cdef class RecordCursor:
     cdef object _view

@@ -6,15 +6,13 @@ compiled, as `kernel` does, and never looks behind the bytes it is given, whatev
 
 from typing import Final
 
-from .layout import Buffer
-
 try:
     import cython
 except ImportError:
     from . import uncompiled as cython
 
 if not cython.compiled:
-    from .uncompiled import bytes_of, crc32c_at
+    from .uncompiled import bytes_of
 
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
@@ -44,17 +42,6 @@ _INT64_BYTES: Final = 10
 _INT32_TOP: Final = 0x0F
 _INT64_TOP: Final = 0x01
 """What fits into their last byte."""
-
-
-def crc32c(buffer: Buffer, start: int, end: int) -> int:
-    """CRC-32C of `buffer[start:end]`."""
-    return _crc32c(memoryview(buffer), start, end)
-
-
-def _crc32c(view: memoryview, start: int, end: int) -> int:
-    if not 0 <= start <= end <= len(view):
-        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
-    return crc32c_at(bytes_of(view), start, end - start)
 
 
 class RecordCursor:

@@ -191,8 +191,8 @@ def _not_good(position: int) -> ValueError:
 
 
 def plain_end(buffer: Buffer, start: int, end: int) -> int:
-    """Where the first wrapper of `buffer[start:end]` begins, or `end`. The entries must be good:
-    `ValueError` if they cannot be."""
+    """Where the first wrapper or batch of `buffer[start:end]` begins, or `end`. The entries must
+    be good: `ValueError` if they cannot be."""
     return _plain_end(memoryview(buffer), start, end)
 
 
@@ -205,7 +205,7 @@ def _plain_end(view: memoryview, start: int, end: int) -> int:
         size = int32_at(data, position + _SIZE) if end - position >= _OVERHEAD else -1
         if size < _V0_OVERHEAD or position + _OVERHEAD + size > end:
             raise _not_good(position)
-        if data[position + _ATTRIBUTES] & _CODEC_MASK:
+        if data[position + _ATTRIBUTES] & _CODEC_MASK or data[position + _MAGIC] > 1:
             break
         position += _OVERHEAD + size
     return position

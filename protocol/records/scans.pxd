@@ -17,11 +17,12 @@ cdef inline unsigned char *bytes_of(object view) except? NULL:
         raise BufferError("the bytes of a message set must follow each other in memory")
     return <unsigned char *>buffer.buf
 
-cdef long long _OVERHEAD, _SIZE, _MAGIC, _TIME, _SMALLEST, _SMALLEST_V1
+cdef long long _OVERHEAD, _SIZE, _MAGIC, _TIME, _SMALLEST, _SMALLEST_V1, _SMALLEST_BATCH
+cdef long long _LAST_DELTA, _BATCH_TIME, _LENGTH_BYTES, _LARGEST_INT64
 
 @cython.locals(
     data="unsigned char *", position="long long", offset="long long", size="long long",
-    last="long long",
+    last="long long", delta="long long",
 )
 cdef tuple _scan_offset(
     object view, long long start, long long end, long long target_offset

@@ -8,7 +8,17 @@ there. They run as they are and compiled, as `kernel` does.
 from struct import Struct
 from typing import Final
 
-from .layout import ENTRY_OVERHEAD, MAGIC_AT, MESSAGE_OVERHEAD, SIZE_AT, TIMESTAMP_AT, Buffer
+from .layout import (
+    BATCH_OVERHEAD,
+    ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_OVERHEAD,
+    SIZE_AT,
+    TIMESTAMP_AT,
+    Buffer,
+)
 
 try:
     import cython
@@ -26,8 +36,16 @@ _OVERHEAD: Final = ENTRY_OVERHEAD
 _SIZE: Final = SIZE_AT
 _MAGIC: Final = MAGIC_AT
 _TIME: Final = TIMESTAMP_AT
+_LAST_DELTA: Final = LAST_DELTA_AT
+_BATCH_TIME: Final = MAX_TIMESTAMP_AT
+_LENGTH_BYTES: Final = 4
 _SMALLEST: Final = MESSAGE_OVERHEAD[0]
 _SMALLEST_V1: Final = MESSAGE_OVERHEAD[1]
+_SMALLEST_BATCH: Final = BATCH_OVERHEAD - ENTRY_OVERHEAD
+_LARGEST_INT64: Final = 2**63 - 1
+
+SCANNED_BYTES: Final = _LAST_DELTA + _LENGTH_BYTES
+"""So many first bytes of an entry say what its offset is, whatever its format."""
 
 NOT_FOUND = -1
 BAD_SIZE = -2
@@ -37,11 +55,11 @@ BAD_OFFSET = -3
 
 
 def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tuple[int, int]:
-    """Find the first entry whose offset is >= `target_offset`.
+    """Find the first entry whose offset, for a batch its last one, is >= `target_offset`.
 
     Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`,
-    and the position of the first entry that was not passed. An entry counts as soon as its
-    12-byte header is in the buffer.
+    and the position of the first entry that was not passed. An entry counts as soon as its first
+    `SCANNED_BYTES` are in the buffer, a message as soon as its first 17 bytes are.
     """
     return _scan_offset(memoryview(buffer), start, end, target_offset)
 
@@ -62,6 +80,15 @@ def _scan_offset(view: memoryview, start: int, end: int, target_offset: int) -> 
             return BAD_SIZE, position
         if offset <= last:
             return BAD_OFFSET, position
+        if end - position <= _MAGIC:
+            break
+        if data[position + _MAGIC] == 2:
+            if end - position < _LAST_DELTA + _LENGTH_BYTES:
+                break
+            delta = int32_at(data, position + _LAST_DELTA)
+            if delta < 0 or offset > _LARGEST_INT64 - delta:
+                return BAD_OFFSET, position
+            offset += delta
         if offset >= target_offset:
             return position, position
         last = offset
@@ -70,9 +97,9 @@ def _scan_offset(view: memoryview, start: int, end: int, target_offset: int) -> 
 
 
 def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tuple[int, int]:
-    """Find the first complete v1 entry whose own timestamp is >= `target_ms`.
+    """Find the first complete v1 entry, or batch, whose own timestamp is >= `target_ms`.
 
-    A wrapper's own timestamp is the largest of its messages', so one that is returned has to be
+    That of a wrapper or batch is the largest of its messages', so one that is returned has to be
     opened. Entries of v0 have no time and never match. Returns as `scan_offset` does.
     """
     return _scan_timestamp(memoryview(buffer), start, end, target_ms)
@@ -94,6 +121,11 @@ def _scan_timestamp(view: memoryview, start: int, end: int, target_ms: int) -> t
             if size < _SMALLEST_V1:
                 return BAD_SIZE, position
             if int64_at(data, position + _TIME) >= target_ms:
+                return position, position
+        elif data[position + _MAGIC] == 2:
+            if size < _SMALLEST_BATCH:
+                return BAD_SIZE, position
+            if int64_at(data, position + _BATCH_TIME) >= target_ms:
                 return position, position
         position = following
     return NOT_FOUND, position

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from .batch import build_batch
 from .codecs import compress
 from .kernel import crc32
 from .layout import (
@@ -33,12 +34,17 @@ def build_set(
     codec: Codec = Codec.NONE,
     base_offset: int = 0,
 ) -> bytearray:
-    """A message set as a producer sends it; empty for no records.
+    """A message set as a producer sends it; empty for no records. In v2 it is one batch.
 
     Plain entries have the offsets `base_offset`, `base_offset` + 1, ... With a codec the set is
     one wrapper with the last of these offsets and the largest timestamp; the entries in it have
-    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`.
+    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`, and for
+    headers in another format than v2.
     """
+    if magic == 2:
+        return build_batch(records, codec=codec, base_offset=base_offset)
+    if any(record.headers for record in records):
+        raise ValueError(f"format v{magic} has no place for headers; v2 has")
     wrapped = codec is not Codec.NONE
     encoder = SetEncoder(magic, 0 if wrapped and magic else base_offset)
     for record in records:

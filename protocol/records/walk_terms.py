@@ -13,13 +13,15 @@ class Problem(IntEnum):
     """The size field is below that of the smallest message of its magic."""
     CRC = 3
     LENGTHS = 4
-    """Key and value do not add up to the size."""
+    """Key and value of a message do not add up to the size."""
     MAGIC = 5
-    """Neither 0 nor 1."""
+    """Neither 0, 1 nor 2."""
     CODEC = 6
     """Bits 0-2 of the attributes name no codec."""
     OFFSET = 7
-    """The offset breaks the rule that was asked for."""
+    """The offset breaks the rule that was asked for, or goes beyond 63 bits."""
+    COUNT = 8
+    """A batch has fewer offsets than records, or a negative number of them."""
 
 
 class Offsets(IntEnum):
@@ -27,8 +29,10 @@ class Offsets(IntEnum):
 
     ANY = 0
     ASSIGN = 1
-    """Write base offset, base offset + 1, ... into the entries; the buffer must be writable."""
+    """Write base offset, base offset + 1, ... into the entries; the buffer must be writable. A
+    batch uses up as many as its header says, and its leader epoch becomes -1, for none."""
     CONTIGUOUS = 2
-    """A plain entry has exactly the next offset, a wrapper that one or a larger one."""
+    """A plain message has exactly the next offset, a wrapper that one or a larger one, and the
+    first record of a batch exactly the next one."""
     RISING = 3
     """Each offset is larger than the one before; the first is at least the base offset."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import UnsupportedForMessageFormat
+from horolog.protocol.records.batch import read_header
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -13,41 +14,54 @@ GOLDEN = Path(__file__).parent / "kafka-2.1" / "v2-plain"
 STATES = ["clean", "killed"]
 
 
+def copy_in_a_later_format(source: Path, target: Path) -> None:
+    """The batches that Kafka wrote, with a format that does not exist."""
+    shutil.copytree(source, target)
+    for path in target.glob("*.log"):
+        data, position = bytearray(path.read_bytes()), 0
+        while position < len(data):
+            header = read_header(data, position)
+            data[position + 16] = 3
+            data[position + 21] ^= 1  # with the CRC of a batch it would be one with a changed bit
+            position += header.size_bytes
+        path.write_bytes(data)
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["after-clean-stop", "after-kill"])
 @pytest.mark.parametrize("state", STATES)
-def test_record_batches_are_refused_by_name(state: str, clean: bool, tmp_path: Path) -> None:
+def test_later_formats_are_refused_by_name(state: str, clean: bool, tmp_path: Path) -> None:
     path = tmp_path / "v2-plain-0"
-    shutil.copytree(GOLDEN / state, path)
+    copy_in_a_later_format(GOLDEN / state, path)
     folder = LogFolder(path)
     before = folder.content()
-    with pytest.raises(UnsupportedForMessageFormat, match="magic 2") as refusal:
+    with pytest.raises(UnsupportedForMessageFormat, match="format") as refusal:
         folder.open(clean=clean, gaps=True)
     assert refusal.value.code == 43
     assert folder.content() == before
 
 
-def test_record_batches_in_closed_segments_are_found_in_time(tmp_path: Path) -> None:
+def test_later_formats_in_closed_segments_are_found_in_time(tmp_path: Path) -> None:
     """Kafka had begun a new segment: the active one is empty, and those before it are not read."""
     path = tmp_path / "v2-plain-0"
-    shutil.copytree(GOLDEN / "clean", path)
+    copy_in_a_later_format(GOLDEN / "clean", path)
     for suffix in ("log", "index", "timeindex"):
         (path / f"{500:020}.{suffix}").touch()
     folder = LogFolder(path)
     before = folder.content()
     log = folder.open(clean=True, gaps=True)
     log.prepare()
-    with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+    with pytest.raises(UnsupportedForMessageFormat, match="format"):
         log.read(450, 1000)
-    with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+    with pytest.raises(UnsupportedForMessageFormat, match="format"):
         log.find_time(0).run()
     folder.let_go()
     assert folder.content() == before
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_other_topics_are_served_beside_record_batches(state: str, tmp_path: Path) -> None:
+def test_other_topics_are_served_beside_later_formats(state: str, tmp_path: Path) -> None:
     path = tmp_path / "data" / "v2-plain-0"
-    shutil.copytree(GOLDEN / state, path)
+    copy_in_a_later_format(GOLDEN / state, path)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     data = DataDirectory(tmp_path / "data")
     directory = data.open()

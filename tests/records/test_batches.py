@@ -12,7 +12,6 @@ from horolog.protocol.errors import (
     HorologError,
     InvalidRecord,
     MessageTooLarge,
-    UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.batch import (
     batch_records,
@@ -24,10 +23,10 @@ from horolog.protocol.records.batch import (
     set_base_offset,
     set_times_in_place,
 )
+from horolog.protocol.records.batch_head import crc32c
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec, TimestampType
 from horolog.protocol.records.record import NewRecord, Record
-from horolog.protocol.records.record_cursor import crc32c
 from horolog.protocol.records.record_packing import RecordEncoder, varint
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"
@@ -245,8 +244,8 @@ CONTENT_AT = BATCH_OVERHEAD
         (changed("h", 21, 4), CorruptMessage, "zstd"),
         (changed("q", 43, 5), InvalidRecord, "producer id 5, epoch -1"),
         (changed("q", 43, -2), InvalidRecord, "producer id -2"),
-        (changed("b", 16, 1), UnsupportedForMessageFormat, "magic 1"),
-        (changed("b", 16, 3), UnsupportedForMessageFormat, "magic 3"),
+        (changed("b", 16, 1), CorruptMessage, "magic 1"),
+        (changed("b", 16, 3), CorruptMessage, "magic 3"),
         (changed("i", 8, 48), CorruptMessage, "48 bytes; the smallest has 49"),
         (changed("i", 8, 2**31 - 1), CorruptMessage, "says that it has 2147483647 bytes"),
         (changed("B", CONTENT_AT, 0x0A), CorruptMessage, "record 0, at byte 0 .* its length"),

@@ -203,7 +203,7 @@ def test_columns_stop_where_records_do() -> None:
     assert next(pieces).count == 1
     with pytest.raises(CorruptMessage):
         next(pieces)
-    data[35 + 16] = 2
+    data[35 + 16] = 3
     with pytest.raises(UnsupportedForMessageFormat):
         list(read_columns(data, max_decompressed_bytes=MIB))
     data = build_set([NewRecord(b"a", None, 5)])

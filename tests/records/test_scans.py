@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import entries
 from horolog.protocol.records.scans import (
+    BAD_OFFSET,
     BAD_SIZE,
     NOT_FOUND,
     first_offsets,
@@ -55,7 +56,7 @@ def test_scans_find_the_first_that_qualifies(
     heads = [
         (place * ENTRY_BYTES, offset)
         for place, (offset, _) in enumerate(pairs)
-        if begin <= place * ENTRY_BYTES <= len(data) - 12
+        if begin <= place * ENTRY_BYTES <= len(data) - 17
     ]
     by_offset = [position for position, offset in heads if offset >= target]
     found, stopped = scan_offset(data, begin, len(data), target)
@@ -64,6 +65,45 @@ def test_scans_find_the_first_that_qualifies(
     else:
         assert found == NOT_FOUND
         assert stopped == (heads[-1][0] + ENTRY_BYTES if heads else begin)
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 3), max_size=6),
+    target=st.integers(0, 20),
+    cut=st.integers(0, 80),
+)
+def test_batches_are_found_by_their_last_offset_and_largest_time(
+    counts: list[int], target: int, cut: int
+) -> None:
+    data, batches, offset = bytearray(), [], 0
+    for count in counts:
+        times = [(7 * (offset + number)) % 19 for number in range(count)]
+        sent = [NewRecord(b"v", None, time) for time in times]
+        batch = build_set(sent, magic=2, base_offset=offset)
+        offset += count
+        batches.append((len(data), len(data) + len(batch), offset - 1, max(times)))
+        data += batch
+    del data[len(data) - cut :]
+    by_offset = [begin for begin, _, last, _ in batches if begin + 27 <= len(data)]
+    passed = [end for begin, end, last, _ in batches if last < target and begin + 27 <= len(data)]
+    by_offset = [begin for begin in by_offset if begin not in [0, *passed][: len(passed)]]
+    expected = (by_offset[0],) * 2 if by_offset else (NOT_FOUND, ([0, *passed])[-1])
+    assert scan_offset(data, 0, len(data), target) == expected
+    by_time = [begin for begin, end, _, time in batches if time >= target and end <= len(data)]
+    whole = [end for _, end, _, _ in batches if end <= len(data)]
+    expected = (by_time[0],) * 2 if by_time else (NOT_FOUND, ([0, *whole])[-1])
+    assert scan_timestamp(data, 0, len(data), target) == expected
+
+
+@pytest.mark.parametrize("place", [8, 23])
+def test_a_batch_that_cannot_be_stops_the_scan(place: int) -> None:
+    data = build_set([NewRecord(b"v", None, 5)] * 2, magic=2)
+    pack_into(">i", data, place, 48 if place == 8 else -1)
+    wrong = (BAD_OFFSET, 0) if place == 23 else (NOT_FOUND, 60)
+    assert scan_offset(data, 0, len(data), 9) == wrong
+    if place == 8:
+        assert scan_timestamp(data, 0, len(data), 1) == (BAD_SIZE, 0)
 
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
@@ -100,10 +140,10 @@ def test_the_smallest_messages_are_passed(magic: int) -> None:
     assert scan_timestamp(data, 0, len(data), 9) == (NOT_FOUND, len(data))
 
 
-def test_a_head_of_exactly_12_bytes_is_enough_for_its_offset_and_its_size() -> None:
-    head = stored((7, 1))[:12]
-    assert scan_offset(head, 0, 12, 7) == (0, 0)
-    assert scan_offset(head, 0, 11, 7) == (NOT_FOUND, 0)
+def test_what_of_an_entry_is_enough_for_its_offset_and_its_size() -> None:
+    head = stored((7, 1))[:17]
+    assert scan_offset(head, 0, 17, 7) == (0, 0)
+    assert scan_offset(head, 0, 16, 7) == (NOT_FOUND, 0)
     pack_into(">i", head, 8, 13)
     assert scan_timestamp(head, 0, 12, 1) == (BAD_SIZE, 0)
     assert scan_timestamp(head, 0, 11, 1) == (NOT_FOUND, 0)

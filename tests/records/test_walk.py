@@ -55,7 +55,7 @@ def test_the_first_problem_in_the_order_of_the_checks_wins(spoiled: str) -> None
     assert problem is Problem[spoiled.upper()]
 
 
-@pytest.mark.parametrize("magic", [2, 3, 127, 128, 255])
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_other_magics_are_named_before_their_crc_is_looked_at(magic: int) -> None:
     batch_like = bytes(8) + pack(">i", 49) + bytes(4) + bytes((magic,)) + bytes(44)
     walked = walk(batch_like, 0, len(batch_like))

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from struct import pack, pack_into, unpack
 from typing import Any
 
+import google_crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,12 @@ class Slow:
     magic: int
     attributes: int
     time: int
+    records: int = 1
+    delta: int = 0
+
+    @property
+    def last(self) -> int:
+        return self.offset + self.delta
 
     @property
     def codec(self) -> int:
@@ -53,7 +60,7 @@ class Slow:
         return self.position + 12 + self.size
 
 
-def slow_entry(data: bytes, at: int, options: Options, expected: int, place: int) -> Problem | Slow:
+def slow_entry(data: bytes, at: int, options: Options, expected: int) -> Problem | Slow:
     left = data[at:]
     if len(left) < 12:
         return Problem.PARTIAL
@@ -64,8 +71,10 @@ def slow_entry(data: bytes, at: int, options: Options, expected: int, place: int
     if len(message) < size:
         return Problem.PARTIAL
     magic, attributes = message[4], message[5]
-    if magic > 1:
+    if magic > 2:
         return Problem.MAGIC
+    if magic == 2:
+        return slow_batch(data[at : at + 12 + size], at, options, expected)
     if magic == 1 and size < 22:
         return Problem.SIZE
     if options.check_crc and zlib.crc32(message[4:]) != unpack(">I", message[:4])[0]:
@@ -78,18 +87,38 @@ def slow_entry(data: bytes, at: int, options: Options, expected: int, place: int
         return Problem.LENGTHS
     if attributes & 7 > 3:
         return Problem.CODEC
-    plain = attributes & 7 == 0
+    if wrong_offset(offset, expected, options, exact=attributes & 7 == 0):
+        return Problem.OFFSET
+    stored = expected if options.offsets is Offsets.ASSIGN else offset
+    return Slow(at, stored, offset, size, magic, attributes, time)
+
+
+def slow_batch(batch: bytes, at: int, options: Options, expected: int) -> Problem | Slow:
+    if len(batch) < 61:
+        return Problem.SIZE
+    if options.check_crc and google_crc32c.value(batch[21:]) != unpack(">I", batch[17:21])[0]:
+        return Problem.CRC
+    offset = unpack(">q", batch[:8])[0]
+    attributes, delta, _, time = unpack(">hiqq", batch[21:43])
+    records = unpack(">i", batch[57:61])[0]
+    if attributes & 7 > 4:
+        return Problem.CODEC
+    if not 0 <= records <= delta + 1 or delta < 0:
+        return Problem.COUNT
+    if options.offsets is Offsets.ASSIGN:
+        return Slow(at, expected, offset, len(batch) - 12, 2, attributes, time, records, delta)
+    if offset + delta > INT64_MAX or wrong_offset(offset, expected, options, exact=True):
+        return Problem.OFFSET
+    return Slow(at, offset, offset, len(batch) - 12, 2, attributes, time, records, delta)
+
+
+def wrong_offset(offset: int, expected: int, options: Options, *, exact: bool) -> bool:
     match options.offsets:
         case Offsets.CONTIGUOUS:
-            wrong = offset != expected if plain else offset < expected
+            return offset != expected if exact else offset < expected
         case Offsets.RISING:
-            wrong = offset < expected
-        case _:
-            wrong = False
-    if wrong:
-        return Problem.OFFSET
-    stored = options.base_offset + place if options.offsets is Offsets.ASSIGN else offset
-    return Slow(at, stored, offset, size, magic, attributes, time)
+            return offset < expected
+    return False
 
 
 @dataclass
@@ -102,17 +131,17 @@ def slow_walk(data: bytes, start: int, options: Options) -> SlowWalk:
     result = SlowWalk()
     at, expected = start, options.base_offset
     while at < len(data):
-        entry = slow_entry(data, at, options, expected, len(result.found))
+        entry = slow_entry(data, at, options, expected)
         if isinstance(entry, Problem):
             result.problem = entry
             break
         result.found.append(entry)
-        at, expected = entry.stop, entry.offset + 1
+        at, expected = entry.stop, entry.last + 1
     return result
 
 
 def slow_latency(found: list[Slow], now_ms: int) -> dict[str, Any] | None:
-    if now_ms < 0:
+    if now_ms < 0 or any(entry.magic == 2 for entry in found):
         return None
     latencies = [now_ms - entry.time for entry in found if entry.time != -1]
     if any(entry.time < -1 for entry in found):
@@ -159,7 +188,7 @@ def slow_fields(data: bytes, start: int, options: Options) -> dict[str, Any]:
     for entry in found:
         if entry.time != -1:
             largest_ms = max(largest_ms, entry.time)
-        offset = entry.offset - options.segment_offset
+        offset = entry.last - options.segment_offset
         position = entry.position - start + options.segment_position
         fits = 0 <= offset < INT32_MAX and position <= INT32_MAX
         if 0 <= options.interval_bytes < since and fits:
@@ -167,24 +196,26 @@ def slow_fields(data: bytes, start: int, options: Options) -> dict[str, Any]:
             since = 0
         since += 12 + entry.size
     magics = [options.magic, *(entry.magic for entry in found)]
-    stamped = [entry.magic == 1 and bool(entry.attributes & 8) for entry in found]
+    stamped = [entry.magic > 0 and bool(entry.attributes & 8) for entry in found]
     return {
         "end": end,
-        "count": len(found),
+        "count": sum(entry.records for entry in found),
+        "batches": sum(entry.magic == 2 for entry in found),
         "first_offset": found[0].offset if found else -1,
-        "last_offset": found[-1].offset if found else -1,
+        "last_offset": found[-1].last if found else -1,
         "magics": sum(1 << magic for magic in {entry.magic for entry in found}),
         "codecs": sum(1 << codec for codec in {entry.codec for entry in found}),
         "last_codec": ([entry.codec for entry in found if entry.codec] or [0])[-1],
-        "literal": [entry.sent_offset for entry in found] == list(range(len(found))),
+        "literal": [entry.sent_offset for entry in found]
+        == [sum(entry.records for entry in found[:number]) for number in range(len(found))],
         "min_timestamp_ms": min(times, default=-1),
         "max_timestamp_ms": max(times, default=-1),
         "max_position": largest[0].position if largest else -1,
-        "max_offset": largest[0].offset if largest else -1,
+        "max_offset": largest[0].last if largest else -1,
         "first_timestamp_ms": found[0].time if found else -1,
         "last_append_time_ms": found[-1].time if found and stamped[-1] else -1,
         "append_time_bits": sum(stamped),
-        "untimed": len(found) - len(times),
+        "untimed": sum(entry.records for entry in found if entry.time == -1),
         "largest_entry_bytes": max((12 + entry.size for entry in found), default=0),
         "problem": slow.problem,
         "problem_position": end,
@@ -209,6 +240,15 @@ def raw_entry(
     return pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
+def raw_batch(
+    offset: int, attributes: int, time: int, records: int, more: int, content: bytes
+) -> bytes:
+    covered = pack(">hiqqqhii", attributes, records - 1 + more, 7, time, -1, -1, -1, records)
+    covered += content
+    head = pack(">qiiBI", offset, len(covered) + 9, 5, 2, google_crc32c.value(covered))
+    return head + covered
+
+
 times = st.one_of(
     st.just(-1),
     st.integers(NOW_MS - 20, NOW_MS + 20),
@@ -223,6 +263,26 @@ good_entries = st.builds(
     attributes=st.one_of(st.just(0), st.sampled_from([1, 2, 3, 8, 9, 0x10, 0xF8])),
     time=times,
     fields=st.tuples(contents, contents).map(list),
+)
+good_batches = st.builds(
+    raw_batch,
+    offset=st.one_of(st.integers(0, 8), st.sampled_from([-1, INT64_MIN, INT64_MAX - 1])),
+    attributes=st.sampled_from([0, 0, 1, 4, 8, 0x10, 0x3F8, 0x38]),
+    time=times,
+    records=st.integers(0, 3),
+    more=st.sampled_from([1, 0, 0, 0, 5]),
+    content=st.binary(max_size=30),
+)
+walkable_batches = good_batches.filter(lambda batch: batch[0] != 0x7F and batch[23] < 0x80)
+"""Those whose last offset can be."""
+bad_batches = st.builds(
+    raw_batch,
+    offset=st.integers(0, 8),
+    attributes=st.integers(-1, 255),
+    time=times,
+    records=st.sampled_from([-(2**31) + 2, -1, 0, 1, 2**31 - 1]),
+    more=st.sampled_from([0, 0, -1, 1]),
+    content=st.just(b""),
 )
 bad_entries = st.builds(
     raw_entry,
@@ -241,20 +301,30 @@ options_strategy = st.builds(
     interval_bytes=st.integers(-1, 150),
     since_bytes=st.integers(0, 200),
     largest_ms=st.one_of(st.just(-1), times.filter(lambda time: time >= -1)),
-    magic=st.sampled_from([-1, 0, 1]),
+    magic=st.sampled_from([-1, 0, 1, 2]),
     segment_offset=st.sampled_from([0, 0, 3, 2**62, INT64_MAX - 2]),
     segment_position=st.sampled_from([0, 1000, INT32_MAX - 100]),
 )
 
 
+def renumbered(parts: list[bytes]) -> list[bytes]:
+    """With offsets that follow each other."""
+    offset, result = 0, []
+    for part in parts:
+        result.append(pack(">q", offset) + part[8:])
+        offset += 1 + (unpack(">i", part[23:27])[0] if part[16] == 2 else 0)
+    return result
+
+
 @st.composite
 def message_sets(draw: st.DrawFn) -> bytes:
     """Mostly good entries, numbered now and then; sometimes with bytes changed, added or cut."""
-    parts = draw(st.lists(good_entries, max_size=12))
+    kinds = draw(st.sampled_from([good_entries, good_batches, good_entries | good_batches]))
+    parts = draw(st.lists(kinds, max_size=12))
     if draw(st.booleans()):
-        parts = [pack(">q", number) + part[8:] for number, part in enumerate(parts)]
+        parts = renumbered(parts)
     if draw(st.integers(0, 3)) == 0:
-        parts.insert(draw(st.integers(0, len(parts))), draw(bad_entries))
+        parts.insert(draw(st.integers(0, len(parts))), draw(bad_entries | bad_batches))
     data = bytearray(b"".join(parts))
     for place, byte in draw(
         st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), max_size=2)
@@ -304,11 +374,15 @@ def test_assigning_changes_the_offsets_of_good_entries_and_nothing_else(
     buffer = bytearray(data)
     walked = walk(buffer, 0, len(buffer), offsets=Offsets.ASSIGN, base_offset=base_offset)
     expected = bytearray(data)
-    found = slow_walk(data, 0, Options()).found
-    for place, entry in enumerate(found):
-        pack_into(">q", expected, entry.position, base_offset + place)
+    found = slow_walk(data, 0, Options(Offsets.ASSIGN)).found
+    offset = base_offset
+    for entry in found:
+        pack_into(">q", expected, entry.position, offset)
+        offset += 1 + entry.delta
+        if entry.magic == 2:
+            pack_into(">i", expected, entry.position + 12, -1)
     assert buffer == expected
-    assert walked.count == len(found)
+    assert walked.count == sum(entry.records for entry in found)
 
 
 @settings(deadline=None, max_examples=500)
@@ -320,7 +394,9 @@ def test_no_bytes_make_the_walk_raise(data: bytes, options: Options) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(good_entries, max_size=12), st.integers(0, 12), st.integers(0, 100))
+@given(
+    st.lists(good_entries | walkable_batches, max_size=12), st.integers(0, 12), st.integers(0, 100)
+)
 def test_marks_do_not_depend_on_how_the_bytes_are_cut_i12(
     parts: list[bytes], cut: int, interval_bytes: int
 ) -> None:
