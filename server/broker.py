@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -38,13 +38,14 @@ from .handlers import HANDLERS
 from .handlers.base import Services
 from .http import HttpServer, State
 from .lags import Lags
-from .listener import CannotListen, Listener, address_of, bind, raise_file_limit, share_files
+from .listener import Listener, raise_file_limit, share_files
 from .logs import Logs
 from .loop_lag import LoopLag
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .ports import Ports
 from .trusted_time import TrustedTime
 from .work import Work
 
@@ -66,15 +67,6 @@ LINES_AT_ONCE = 50
 
 STOP_SECONDS = 5.0
 """How long clients may take for their last answers when the broker stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where the broker listens, as `HOST:PORT`; `None` for what is off."""
-
-    native: str
-    http: str | None
-    kafka: str | None = None
 
 
 class Broker:
@@ -118,14 +110,11 @@ class Broker:
         opened until then is closed again.
         """
         async with AsyncExitStack() as cleanups:
-            settings = self.settings
-            own = cleanups.enter_context(bind(settings.listen, "listen"))
-            http = _bind_unless_off(settings.http_listen, "http.listen", cleanups)
-            kafkas = self._bind_for_kafka(cleanups)
+            ports = cleanups.enter_context(Ports(self.settings, self.observe))
+            self.addresses = ports.addresses
             capacity = self._open_storage(cleanups)
-            kafka_address = None if kafkas is None else address_of(kafkas)
-            self._make_services(kafka_address, cleanups)
-            self._start_http(http, cleanups)
+            self._make_services(cleanups)
+            self._start_http(ports.http, cleanups)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
             self._start_connections(capacity, cleanups)
@@ -133,15 +122,10 @@ class Broker:
             cleanups.callback(lag.stop)
             lag.start()
             cleanups.callback(self.services.groups.stop)
-            self._listen(own, Door(native.NAME, self.dispatcher), cleanups)
-            if kafkas is not None:
+            self._listen(ports.native, Door(native.NAME, self.dispatcher), cleanups)
+            if ports.kafka is not None:
                 self.directory.cluster_id()  # The disk makes nobody wait for it later.
-                self._listen(kafkas, self._kafka_door(), cleanups)
-            self.addresses = Addresses(
-                address_of(own),
-                None if http is None else address_of(http),
-                kafka_address,
-            )
+                self._listen(ports.kafka, self._kafka_door(), cleanups)
             self._cleanups = cleanups.pop_all()
         self._serving = True
 
@@ -260,7 +244,7 @@ class Broker:
         with contextlib.suppress(OSError):
             self.directory.seen(self.trusted_time.trusted_ms)
 
-    def _make_services(self, kafka_address: str | None, cleanups: AsyncExitStack) -> None:
+    def _make_services(self, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
         work = Work(loop)
         cleanups.push_async_callback(work.stop)
@@ -316,7 +300,7 @@ class Broker:
             commits=commits,
             work=work,
             conversions=Conversions(work),
-            kafka_address=kafka_address,
+            kafka_address=self.addresses.kafka,
             rolled=self.maintenance.has_rolled,
         )
         self.dispatcher = Dispatcher(self.services, HANDLERS, native)
@@ -400,16 +384,6 @@ class Broker:
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
 
-    def _bind_for_kafka(self, cleanups: AsyncExitStack) -> socket.socket | None:
-        settings = self.settings
-        try:
-            return _bind_unless_off(settings.kafka_listen, "kafka.listen", cleanups)
-        except CannotListen as error:
-            if settings.kafka_listen_given:
-                raise
-            self.observe("kafka_port_taken", address=settings.kafka_listen, cause=str(error))
-            return None
-
     def _kafka_door(self) -> Door:
         advertised = self.settings.advertised_listeners
         address = None if advertised == AS_REACHED else split_address(advertised)
@@ -426,10 +400,6 @@ class Broker:
         )
         cleanups.callback(listener.close)
         listener.start()
-
-
-def _bind_unless_off(address: str, setting: str, cleanups: AsyncExitStack) -> socket.socket | None:
-    return None if address == "off" else cleanups.enter_context(bind(address, setting))
 
 
 def _import_late(names: Iterable[str]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..config.broker import BrokerSettings
 from ..protocol.errors import HorologError
-from .broker import Addresses, Broker
+from .broker import Broker
 from .listener import CannotListen
+from .ports import Addresses
 
 Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
 """What runs beside a broker, in its loop, from when it can serve until it is to stop."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ...server.broker import Addresses
 from ...server.main import serve
+from ...server.ports import Addresses
 from ..serve import broker_parser, settings_of
 from .commands import program_started_as
 from .tour import Tour

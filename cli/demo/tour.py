@@ -13,7 +13,7 @@ from ...client.results import ConsumerRecord, Found
 from ...clock import SystemClock
 from ...protocol.api.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
-from ...server.broker import Addresses
+from ...server.ports import Addresses
 from ..errors import CommandFailed, OutputClosed
 from ..output import shown_bytes, shown_time
 from .commands import Commands, reachable
