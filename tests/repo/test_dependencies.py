@@ -44,16 +44,19 @@ def test_the_locks_hold_what_the_project_declares(root: Path, project: dict[str,
     run, dev = (pins(root / "requirements" / f"{lock}.txt") for lock in ("run", "dev"))
     declared = {name_of(text) for text in project["dependencies"]}
     assert declared <= run.keys()
-    assert {name_of(text) for text in project["optional-dependencies"]["dev"]} <= dev.keys()
+    for extra in ("dev", "spark"):
+        assert {name_of(text) for text in project["optional-dependencies"][extra]} <= dev.keys()
     assert {name: pin for name, pin in dev.items() if name in run} == run
 
 
 def test_running_needs_no_test_tool(root: Path, project: dict[str, Any]) -> None:
     run = pins(root / "requirements" / "run.txt")
-    assert run.keys().isdisjoint(name_of(text) for text in project["optional-dependencies"]["dev"])
+    for extra in project["optional-dependencies"].values():
+        assert run.keys().isdisjoint(name_of(text) for text in extra)
 
 
 def test_every_dependency_has_a_reason(root: Path, project: dict[str, Any]) -> None:
     page = (root / "docs" / "dependencies.md").read_text("utf-8")
-    for text in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
+    extras = project["optional-dependencies"].values()
+    for text in (*project["dependencies"], *(text for extra in extras for text in extra)):
         assert f"| `{name_of(text)}` |" in page, f"docs/dependencies.md lacks {name_of(text)}"
