@@ -55,7 +55,7 @@ class TopicSettings:
 
     @property
     def format_magic(self) -> int | None:
-        """The message format that is stored, 0 or 1; `None` when it is the one that was sent."""
+        """The message format that is stored: 0, 1 or 2; `None` when it is the one that was sent."""
         return magic_of(self.message_format_version)
 
     @property

@@ -71,16 +71,18 @@ _DECLARED: Final = (
         "The message format on disk. `producer` stores what was sent, except that a LogAppendTime "
         "topic stores format v0 as v1, because v0 has no room for the time. A version up to 0.9 "
         "stores v0, for readers that know nothing else: times are dropped, and a search by time "
-        "is refused. 0.10 stores v1. Other sets are converted as they are appended; stored data "
-        "stays as it is. Of a release the first three numbers count: 0.9.0.1 is 0.9.0.",
+        "is refused. 0.10 stores v1, 0.11 and later store v2, record batches. Other sets are "
+        "converted as they are appended; stored data stays as it is. Of a release the first two "
+        "numbers count, or three when the first is 0: 2.1.1 is 2.1, and 0.9.0.1 is 0.9.0.",
         part_that_counts=version_that_counts,
-        why_not="0.11 and later would store record batches (format v2), which are not stored yet.",
         aliases=("log.message.format.version",),
     ),
     _choice(
         "compression.type",
-        ("producer", "uncompressed", "gzip", "snappy", "lz4"),
-        "How message sets are stored: as the producer sent them, uncompressed, or with one codec.",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "How message sets are stored: as the producer sent them, uncompressed, or with one codec. "
+        "With zstd sets are stored as record batches (v2), or, where message.format.version names "
+        "an older format, compressed with gzip.",
         any_case_in_broker=True,
     ),
     _integer(

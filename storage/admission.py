@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import CorruptMessage, InvalidRequest, MessageTooLarge
+from ..protocol.errors import CorruptMessage, InvalidRecord, InvalidRequest, MessageTooLarge
 from ..protocol.records.codecs import decompress
 from ..protocol.records.conversion import runs
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
@@ -21,11 +21,11 @@ from ..protocol.records.packing import stamp
 from ..protocol.records.problems import problem_error
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
 from .appended import Conversion
-from .batch_admission import Numbered, check_batches, is_kept, set_times
+from .batch_admission import SentBatches, check_batches, is_kept, set_times
 from .entry_rules import BATCH_MAGIC
 from .files import Buffer
 from .index_file import RELATIVE_OFFSET_MAX
-from .rebuilding import Form, Part, rebuild
+from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
@@ -124,7 +124,7 @@ def _admit_plain(
             NO_TIMESTAMP,
             found.latency,
         )
-    if settings.stamps_append_time and found.magics == _ALL_V1:
+    if settings.stamps_append_time and found.magics == _ALL_V1 and magic != BATCH_MAGIC:
         stamp(data, 0, found.end, target.stamp_ms)
         stored = memoryview(data)[: found.end]
         return _finish(stored, found.count, _latency(found), settings, target)
@@ -136,9 +136,11 @@ def _admit_batches(
     data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: Target
 ) -> Admitted:
     """A set of record batches."""
+    if found.magics != _BATCHES:
+        raise InvalidRecord("the set has record batches and messages of an older format in it")
     sent = check_batches(data, found.end, settings, target.now_ms)
     if settings.format_magic not in (None, BATCH_MAGIC) or not is_kept(sent, settings):
-        raise NotImplementedError
+        return _rebuilt_batches(sent, found, settings, target)
     stored = memoryview(data)[: found.end]
     if set_times(stored, sent, settings, target.stamp_ms):
         admitted = _finish(stored, found.count, sent.latency, settings, target)
@@ -146,6 +148,29 @@ def _admit_batches(
         first, last = found.first_offset, found.last_offset
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
     admitted.numbered = sent.numbered
+    return admitted
+
+
+def _rebuilt_batches(
+    sent: SentBatches, found: Walk, settings: TopicSettings, target: Target
+) -> Admitted:
+    """Batches in another format, or compressed in another way."""
+    began = target.stopwatch()
+    magic = BATCH_MAGIC if settings.format_magic is None else settings.format_magic
+    form = Form(
+        magic,
+        _target_codec(settings, Codec(found.last_codec), magic),
+        target.next_offset,
+        target.stamp_ms if settings.stamps_append_time else None,
+        sent.numbered or NOT_NUMBERED,
+    )
+    stored, converted = rebuild_batches([batch for _, batch in sent.batches], form)
+    admitted = _finish(stored, found.count, sent.latency, settings, target)
+    if magic == BATCH_MAGIC:
+        admitted.numbered = sent.numbered
+    if converted:
+        seconds = target.stopwatch() - began
+        admitted.conversion = Conversion(magic, False, converted, found.end, seconds)
     return admitted
 
 
@@ -210,9 +235,9 @@ def _admit_compressed(
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
         latency.add(_latency(walked))
         parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
-    codec = _target_codec(settings, Codec(found.last_codec))
+    codec = _target_codec(settings, Codec(found.last_codec), settings.format_magic)
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
-    if not (as_sent and literal and settings.format_magic != 0):
+    if not (as_sent and literal and settings.format_magic in (None, 1)):
         return _rebuilt(parts, found, codec, latency, settings, target)
     (part,) = parts
     stored = _shortened(data, found.end)
@@ -246,7 +271,9 @@ def _rebuilt(
     admitted = _finish(stored, count, latency, settings, target)
     if converted:
         seconds = target.stopwatch() - began
-        admitted.conversion = Conversion(form.magic or 0, converted, found.end, seconds)
+        lowest = (found.magics & -found.magics).bit_length() - 1
+        magic = form.magic or 0
+        admitted.conversion = Conversion(magic, magic > lowest, converted, found.end, seconds)
     return admitted
 
 
@@ -255,19 +282,24 @@ def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | N
 
     `magics` are the formats in the set, as a walk has them. In a wrapper all have the same.
     """
-    if settings.stamps_append_time:
+    if codec is Codec.ZSTD:
+        return BATCH_MAGIC
+    if settings.stamps_append_time and settings.format_magic is None:
         return 1
     if settings.format_magic is not None or codec is Codec.NONE:
         return settings.format_magic
     return magics.bit_length() - 1
 
 
-def _target_codec(settings: TopicSettings, source: Codec) -> Codec:
-    if settings.compression_type == "producer":
-        return source
+def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> Codec:
+    """How a set of format `magic` is compressed; zstd is for batches, and gzip comes near it."""
     if settings.compression_type == "uncompressed":
         return Codec.NONE
-    return Codec[settings.compression_type.upper()]
+    codec = source
+    if settings.compression_type != "producer":
+        codec = Codec[settings.compression_type.upper()]
+    older = magic is not None and magic < BATCH_MAGIC
+    return Codec.GZIP if codec is Codec.ZSTD and older else codec
 
 
 def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes, Walk]:

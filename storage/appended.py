@@ -12,6 +12,8 @@ class Conversion:
 
     magic: int
     """The format that was stored."""
+    up: bool
+    """Whether it is a later one than that of any message that was sent."""
     messages: int
     """Messages that changed their format."""
     size_bytes: int

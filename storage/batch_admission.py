@@ -6,22 +6,14 @@ append time in the header.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidRecord, TransactionalIdAuthorizationFailed
 from ..protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_PRODUCER_ID, Codec
+from .rebuilding import Numbered
 from .timestamp_range import check_batch_timestamps
-
-
-class Numbered(NamedTuple):
-    """By what a retry of a batch is recognised."""
-
-    producer_id: int
-    epoch: int
-    sequence: int
 
 
 @dataclass(frozen=True, slots=True)

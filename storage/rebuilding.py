@@ -1,12 +1,28 @@
 """Build a message set anew, where the one that was sent cannot be stored as it is."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from ..protocol.records.batch import CheckedBatch, finish_batch
 from ..protocol.records.conversion import convert_entries
-from ..protocol.records.layout import NO_TIMESTAMP, Codec
+from ..protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Codec
+from ..protocol.records.packing import SetEncoder
+from ..protocol.records.record_cursor import RECORD, RecordCursor
+from ..protocol.records.record_packing import RecordEncoder
 from ..protocol.records.sets import build_wrapper
 from .files import Buffer
+
+
+class Numbered(NamedTuple):
+    """By what a retry of a batch is recognised."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+NOT_NUMBERED = Numbered(NO_PRODUCER_ID, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +46,22 @@ class Form:
     codec: Codec
     next_offset: int
     stamp_ms: int | None
-    """The append time that all get, only in v1; `None` leaves their own."""
+    """The append time that all get, only in v1 and v2; `None` leaves their own."""
+    numbered: Numbered = NOT_NUMBERED
+    """What a batch (v2) is made with."""
 
 
 def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
     """The set with offsets from `form.next_offset` on, and how many messages changed their format.
 
-    With a codec it is one wrapper, and an append time is on the wrapper alone.
+    In v2 it is one batch. Else, with a codec, it is one wrapper, and an append time is on the
+    wrapper alone.
     """
+    if form.magic == 2:
+        encoder = RecordEncoder()
+        for part in parts:
+            encoder.add_messages(part.data, 0, part.end)
+        return _finished(encoder, form), sum(part.count for part in parts)
     if form.codec is Codec.NONE:
         return _joined(parts, form.magic, form.next_offset, form.stamp_ms)
     first_offset = 0 if form.magic else form.next_offset
@@ -70,3 +94,46 @@ def _joined(
         )
         offset += part.count
     return joined, converted
+
+
+def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytearray, int]:
+    """As `rebuild`, of batches. In an older format their headers are lost."""
+    if form.magic == 2:
+        encoder = RecordEncoder()
+        for batch in batches:
+            for cursor, timestamp_ms in _records(batch):
+                encoder.add(cursor.value(), cursor.key(), timestamp_ms, cursor.headers())
+        return _finished(encoder, form), 0
+    parts = [_as_messages(batch, form.magic or 0) for batch in batches]
+    rebuilt, _ = rebuild(parts, replace(form, numbered=NOT_NUMBERED))
+    return rebuilt, sum(part.count for part in parts)
+
+
+def _finished(encoder: RecordEncoder, form: Form) -> bytearray:
+    return finish_batch(
+        encoder,
+        codec=form.codec,
+        base_offset=form.next_offset,
+        append_time_ms=form.stamp_ms,
+        producer_id=form.numbered.producer_id,
+        producer_epoch=form.numbered.epoch,
+        base_sequence=form.numbered.sequence,
+    )
+
+
+def _as_messages(batch: CheckedBatch, magic: int) -> Part:
+    """The records of a batch as plain messages of an older format."""
+    encoder = SetEncoder(magic)
+    for cursor, timestamp_ms in _records(batch):
+        encoder.add(cursor.value(), cursor.key(), timestamp_ms if magic else NO_TIMESTAMP)
+    messages = encoder.finish()
+    count = batch.header.record_count
+    return Part(messages, len(messages), count, batch.max_timestamp_ms if magic else NO_TIMESTAMP)
+
+
+def _records(batch: CheckedBatch) -> Iterator[tuple[RecordCursor, int]]:
+    """Its records one after the other, and their times."""
+    cursor = RecordCursor(batch.content, 0, len(batch.content))
+    base_ms = batch.header.base_timestamp_ms
+    while cursor.step() == RECORD:
+        yield cursor, base_ms + cursor.timestamp_delta_ms

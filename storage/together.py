@@ -13,7 +13,7 @@ from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidTimestamp
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
-from ..protocol.records.layout import ATTRIBUTES_AT, CODEC_MASK, NO_TIMESTAMP, Codec
+from ..protocol.records.layout import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT, NO_TIMESTAMP, Codec
 from ..protocol.records.packing import stamp
 from ..protocol.records.scans import first_offsets
 from .files import Buffer
@@ -48,7 +48,7 @@ def admit_together(
     if settings.compression_type not in _KEPT_AS_SENT or not active.size_bytes:
         return None
     data = _joined(record_sets)
-    if len(data) <= ATTRIBUTES_AT or data[ATTRIBUTES_AT] & CODEC_MASK:
+    if len(data) <= ATTRIBUTES_AT or data[ATTRIBUTES_AT] & CODEC_MASK or data[MAGIC_AT] > 1:
         return None
     found = walk(
         data,
@@ -102,7 +102,11 @@ def _stored_as_sent(data: Buffer, found: Walk, settings: TopicSettings, now_ms: 
         return False
     if found.largest_entry_bytes > settings.max_message_bytes:
         return False
-    magic = 1 if settings.stamps_append_time else settings.format_magic
+    magic = settings.format_magic
+    if settings.stamps_append_time and magic is None:
+        magic = 1
+    if found.batches:
+        return False
     if magic is not None and found.magics != 1 << magic:
         return False
     try:

@@ -263,7 +263,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
     conversion = outcome.conversion
     if conversion is not None:
-        direction = "append_up" if conversion.magic else "append_down"
+        direction = "append_up" if conversion.up else "append_down"
         figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
     if outcome.rolled is not None:
         services.rolled(log.topic, log.partition)

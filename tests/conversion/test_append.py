@@ -441,7 +441,7 @@ def test_conversions_are_told(
         assert conversion is None
     else:
         magic, messages, size_bytes = expected
-        assert conversion == Conversion(magic, messages, size_bytes, 0.0)
+        assert conversion == Conversion(magic, magic > 0, messages, size_bytes, 0.0)
 
 
 def test_a_large_set_of_a_wrapper_and_many_plain_messages(folder: LogFolder) -> None:

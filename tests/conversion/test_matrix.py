@@ -182,7 +182,7 @@ def test_what_is_produced_is_fetched_v10(magic: int, version: str, kind: str) ->
     @examples(4)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        for codec, compression in product(Codec, COMPRESSION):
+        for codec, compression in product(MESSAGE_CODECS, COMPRESSION):
             sets = data.draw(
                 st.lists(st.lists(new_records, min_size=1, max_size=4), min_size=1, max_size=2)
             )

@@ -37,9 +37,9 @@ def around(inner: bytes | bytearray, *, magic: int = 1) -> bytes:
     return wrapper(compress(GZIP, inner, magic=magic), magic=magic)
 
 
-def batch_of_magic_2() -> bytes:
-    """The head of a record batch, which has its magic at the same place."""
-    return entry(b"\0\0\0\0" + b"\x02" + bytes(60))
+def batch_of_magic_3() -> bytes:
+    """A batch of a format that does not exist yet."""
+    return entry(b"\0\0\0\0" + b"\x03" + bytes(60))
 
 
 PLAIN = timed_set(NOW, NOW)
@@ -94,7 +94,7 @@ REFUSED = [
         timed_set(NOW) + wrapper(None), CorruptMessage, "null value", id="M-29-behind-a-good-one"
     ),
     pytest.param(
-        batch_of_magic_2(), UnsupportedForMessageFormat, "magic 2", id="decision-26-magic-2"
+        batch_of_magic_3(), UnsupportedForMessageFormat, "magic 3", id="decision-26-magic-3"
     ),
     pytest.param(
         entry(b"\0\0\0\0" + b"\x09" + bytes(60)),

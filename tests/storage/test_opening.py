@@ -306,8 +306,8 @@ def test_stray_files_are_told_and_left_alone_decision_31(folder: LogFolder, clea
     assert told == {"notes.txt", "0.log"}  # the third is one of Kafka's
 
 
-def batch_of_magic_2(offset: int) -> bytes:
-    body = b"\0\0\0\0" + b"\x02" + bytes(60)
+def batch_of_magic_3(offset: int) -> bytes:
+    body = b"\0\0\0\0" + b"\x03" + bytes(60)
     return offset.to_bytes(8, "big") + len(body).to_bytes(4, "big") + body
 
 
@@ -318,9 +318,9 @@ def test_a_later_format_is_no_torn_tail_decision_26(folder: LogFolder, clean: bo
     folder.log.close()
     (folder.path / "index-checksums").unlink(missing_ok=True)
     with path.open("ab") as file:
-        file.write(batch_of_magic_2(4))
+        file.write(batch_of_magic_3(4))
     data = path.read_bytes()
-    with pytest.raises(UnsupportedForMessageFormat, match="magic 2") as refused:
+    with pytest.raises(UnsupportedForMessageFormat, match="magic byte") as refused:
         folder.open(clean=clean)
     assert refused.value.code == 43
     assert path.read_bytes() == data

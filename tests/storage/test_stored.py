@@ -108,10 +108,10 @@ def test_a_copy_keeps_its_times_tc133_fo11(folder: LogFolder) -> None:
             id="I-30-too-far-apart",
         ),
         pytest.param(
-            (3).to_bytes(8, "big") + (80).to_bytes(4, "big") + b"\0\0\0\0\x02" + bytes(75),
+            (3).to_bytes(8, "big") + (80).to_bytes(4, "big") + b"\0\0\0\0\x03" + bytes(75),
             UnsupportedForMessageFormat,
-            "magic 2",
-            id="decision-26-magic-2",
+            "magic 3",
+            id="decision-26-magic-3",
         ),
     ],
 )

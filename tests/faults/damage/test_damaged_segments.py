@@ -282,8 +282,8 @@ def test_a_segment_that_is_gone_from_a_closed_log_is_damage(folder: LogFolder, t
     assert (told["offset"], told["position"]) == (2, folder.log.segments[0].size_bytes)
 
 
-def batch_of_magic_2(offset: int) -> bytes:
-    body = b"\0\0\0\0" + b"\x02" + bytes(60)
+def batch_of_magic_3(offset: int) -> bytes:
+    body = b"\0\0\0\0" + b"\x03" + bytes(60)
     return offset.to_bytes(8, "big") + len(body).to_bytes(4, "big") + body
 
 
@@ -291,13 +291,13 @@ def test_a_later_format_in_a_closed_segment_is_no_damage(folder: LogFolder) -> N
     fill(folder, [10, 20, 30, 40, 50, 60])
     path = folder.path / f"{0:020d}.log"
     data = path.read_bytes()
-    path.write_bytes(data[: 2 * ENTRY] + batch_of_magic_2(3))
+    path.write_bytes(data[: 2 * ENTRY] + batch_of_magic_3(3))
     content = {p.name: p.read_bytes() for p in folder.path.iterdir()}
     log = folder.open(clean=True)
     log.prepare()
     assert log.read(0, 100).size == 2 * ENTRY
     for action in (partial(log.read, 2, 100), log.find_time(25).run):
-        with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+        with pytest.raises(UnsupportedForMessageFormat, match="magic byte"):
             action()
     assert log.read(4, 100).size == 2 * ENTRY
     assert log.append(timed_set(70)).first_offset == 6
@@ -312,7 +312,7 @@ def test_a_bit_of_the_magic_is_no_later_format(folder: LogFolder) -> None:
     folder.append(10)
     folder.log.append(timed_set(-1, -1, magic=0))
     folder.let_go()
-    flip(folder.path / f"{0:020d}.log", ENTRY + 16, 1)
+    flip(folder.path / f"{0:020d}.log", ENTRY + 16, 2)
     log = folder.open(clean=False)
     assert log.log_end_offset == 1
     (told,) = folder.events.named("torn_tail_cut")

@@ -1,0 +1,333 @@
+"""Record batches (format v2) in a log: appended, read, found, cut, recovered."""
+
+import errno
+from collections.abc import Sequence
+
+import pytest
+
+from horolog.protocol.errors import (
+    CorruptMessage,
+    DuplicateSequenceNumber,
+    HorologError,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    OutOfOrderSequenceNumber,
+    StorageError,
+    TransactionalIdAuthorizationFailed,
+)
+from horolog.protocol.records.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.record_packing import RecordEncoder
+from horolog.storage.appended import Appended
+from horolog.testing.logs import LogFolder, timed_set
+
+START_MS = 1_479_144_272_509
+every_codec = pytest.mark.parametrize("codec", Codec)
+
+
+def batch(
+    *timestamps_ms: int,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    codec: Codec = Codec.NONE,
+    attributes: int = 0,
+    value: bytes = b"v" * 50,
+) -> bytearray:
+    """A batch of messages with these times; `producer` is id, epoch and first sequence."""
+    encoder = RecordEncoder()
+    for timestamp_ms in timestamps_ms:
+        encoder.add(value, b"k", timestamp_ms, (("h", b"1"), ("n", None)))
+    producer_id, epoch, sequence = producer
+    made = finish_batch(
+        encoder,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    if attributes:
+        header = read_header(made)
+        write_header(made, header._replace(attributes=header.attributes | attributes))
+    return made
+
+
+def send(folder: LogFolder, sequence: int, count: int = 1, *, epoch: int = 0) -> Appended:
+    """What idempotent producer 7 sends."""
+    times = [folder.clock.now_ms()] * count
+    return folder.log.append(batch(*times, producer=(7, epoch, sequence)))
+
+
+def snapshots(folder: LogFolder) -> list[int]:
+    return [int(name.split(".")[0]) for name in folder.names(".producers")]
+
+
+@every_codec
+def test_stored_as_sent(folder: LogFolder, codec: Codec) -> None:
+    log = folder.open()
+    sent = batch(START_MS, START_MS + 5, START_MS - 3, codec=codec)
+    log.append(timed_set(START_MS))
+    appended = log.append(bytes(sent))
+    assert (appended.first_offset, appended.last_offset, appended.count) == (1, 3, 3)
+    assert appended.conversion is None
+    stored = folder.stored()[-len(sent) :]
+    assert stored[17:] == sent[17:]  # all but the first offset and the leader's epoch
+    assert folder.times() == [
+        (0, START_MS),
+        (1, START_MS),
+        (2, START_MS + 5),
+        (3, START_MS - 3),
+    ]
+    assert folder.records()[1].headers == (("h", b"1"), ("n", None))
+    assert appended.latency is not None
+    assert appended.latency.timed == 3
+
+
+@every_codec
+def test_an_append_time_is_that_of_all_its_messages(folder: LogFolder, codec: Codec) -> None:
+    log = folder.open(message_timestamp_type="LogAppendTime")
+    appended = log.append(batch(5, 9, 7, codec=codec))
+    assert appended.append_time_ms == START_MS
+    assert folder.times() == [(0, START_MS), (1, START_MS), (2, START_MS)]
+    assert folder.found(START_MS, START_MS + 1) == [(START_MS, 0), None]
+
+
+@every_codec
+def test_the_message_itself_is_found(folder: LogFolder, codec: Codec) -> None:
+    log = folder.open(index_interval_bytes=100, segment_bytes=600)
+    times = [START_MS + ms for ms in (0, 3, 1, 10, 7, 12, 11, 30, 20, 25)]
+    for first in range(0, 10, 2):
+        log.append(batch(times[first], times[first + 1], codec=codec))
+    for target in range(START_MS - 1, START_MS + 32):
+        expected = next(((at, o) for o, at in enumerate(times) if at >= target), None)
+        assert folder.found(target) == [expected], target
+    for _ in range(2):
+        folder.restart()
+        assert folder.found(START_MS + 11) == [(START_MS + 12, 5)]
+    largest = log.find_largest().run()
+    assert largest is not None
+    assert largest.offset == 7
+
+
+def test_a_largest_time_that_is_not_true_is_put_right(folder: LogFolder) -> None:
+    log = folder.open()
+    sent = batch(START_MS, START_MS + 9)
+    write_header(sent, read_header(sent)._replace(max_timestamp_ms=START_MS + 1000))
+    log.append(sent)
+    assert folder.found(START_MS + 10) == [None]
+    assert folder.found(START_MS + 5) == [(START_MS + 9, 1)]
+
+
+def offset_behind(folder: LogFolder, offset: int) -> list[int]:
+    """The offsets that a consumer gets who asks for `offset`."""
+    data = folder.log.read(offset, 1 << 20, whole_first=True).read()
+    return [r.offset for r in folder.records() if r.offset >= offset] if data else []
+
+
+def test_reading_from_the_middle_of_a_batch(folder: LogFolder) -> None:
+    folder.open(segment_bytes=700, index_interval_bytes=50)
+    for _ in range(5):
+        folder.log.append(batch(*[START_MS] * 4))
+    for offset in range(20):
+        data = folder.log.read(offset, 10, whole_first=True).read()
+        header = read_header(data)
+        assert header.base_offset <= offset <= header.last_offset
+
+
+def test_a_cut_takes_the_whole_batch(folder: LogFolder) -> None:
+    log = folder.open(index_interval_bytes=0)
+    for _ in range(4):
+        log.append(batch(*[START_MS] * 3))
+    log.truncate(7)
+    assert log.log_end_offset == 7
+    assert [offset for offset, _ in folder.times()] == list(range(6))
+    assert log.append(batch(START_MS)).first_offset == 7
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (batch(START_MS, attributes=0x10), TransactionalIdAuthorizationFailed),
+        (batch(START_MS, producer=(7, 0, 0), attributes=0x10), TransactionalIdAuthorizationFailed),
+        (batch(START_MS, attributes=0x20), InvalidRecord),
+        (batch(START_MS, attributes=0x08), InvalidTimestamp),
+        (batch(START_MS, producer=(7, -1, 0)), InvalidRecord),
+        (batch(START_MS, producer=(7, 0, -1)), InvalidRecord),
+        (batch(START_MS, producer=(-5, 0, 0)), InvalidRecord),
+        (batch(1, producer=(7, 0, 0)) + batch(2, producer=(7, 0, 1)), InvalidRecord),
+        (batch(START_MS) + timed_set(START_MS), InvalidRecord),
+        (batch(START_MS)[:-1] + b"?", CorruptMessage),
+    ],
+)
+def test_refused(folder: LogFolder, sent: bytes, error: type[HorologError]) -> None:
+    log = folder.open()
+    with pytest.raises(error):
+        log.append(sent)
+    assert log.log_end_offset == 0
+    assert log.append(batch(START_MS)).first_offset == 0
+
+
+def test_too_early_and_too_late(folder: LogFolder) -> None:
+    log = folder.open(max_message_time_difference_ms=1000)
+    with pytest.raises(InvalidTimestamp, match="message 1 of the set"):
+        log.append(batch(START_MS, START_MS + 1001))
+    assert log.append(batch(START_MS - 1000, START_MS + 1000, -1)).count == 3
+
+
+def test_several_batches_in_a_set(folder: LogFolder) -> None:
+    log = folder.open()
+    appended = log.append(batch(1, 2) + batch(3, codec=Codec.ZSTD) + batch(4, 5))
+    assert (appended.first_offset, appended.last_offset) == (0, 4)
+    assert folder.times() == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+# Idempotent producers
+
+
+def test_a_retry_is_stored_once(folder: LogFolder) -> None:
+    folder.open(message_timestamp_type="LogAppendTime")
+    first = send(folder, 0, 3)
+    folder.clock.advance(10)
+    second = send(folder, 3, 2)
+    folder.clock.advance(10)
+    again = send(folder, 0, 3)
+    assert again.repeated
+    assert (again.first_offset, again.last_offset, again.count) == (0, 2, 3)
+    assert again.append_time_ms == first.append_time_ms == START_MS
+    assert send(folder, 3, 2).append_time_ms == second.append_time_ms
+    assert folder.log.log_end_offset == 5
+
+
+def restarted(folder: LogFolder, how: str) -> None:
+    if how == "killed":
+        folder.kill_and_restart()
+    elif how == "without checkpoints":
+        folder.kill_and_restart(checkpointed=False)
+    elif how == "stopped":
+        folder.restart()
+
+
+every_start = pytest.mark.parametrize(
+    "how", ["going on", "stopped", "killed", "without checkpoints"]
+)
+
+
+@every_start
+def test_producers_are_known_after_a_start(folder: LogFolder, how: str) -> None:
+    folder.open(segment_bytes=300)
+    for number in range(12):
+        send(folder, 2 * number, 2)
+    restarted(folder, how)
+    for number in range(12):
+        if number >= 7:
+            assert send(folder, 2 * number, 2).first_offset == 2 * number
+        else:
+            with pytest.raises(DuplicateSequenceNumber):
+                send(folder, 2 * number, 2)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        send(folder, 25)
+    assert send(folder, 24).first_offset == 24
+    assert send(folder, 0, epoch=1).first_offset == 25
+    with pytest.raises(InvalidProducerEpoch):
+        send(folder, 25)
+    assert folder.log.log_end_offset == 26
+
+
+def test_a_start_reads_no_more_than_one_segment(folder: LogFolder) -> None:
+    folder.open(segment_bytes=300)
+    for number in range(12):
+        send(folder, number)
+    assert folder.log.segment_count > 3
+    folder.log.flush()
+    last = folder.log.segments[-1].base_offset
+    assert max(snapshots(folder)) == last
+    assert len(snapshots(folder)) == 2
+    folder.restart()
+    assert max(snapshots(folder)) == folder.log.log_end_offset
+
+
+def test_no_snapshot_where_there_are_no_batches(folder: LogFolder) -> None:
+    folder.open(segment_bytes=100)
+    folder.append(*range(20))
+    folder.restart()
+    assert snapshots(folder) == []
+
+
+def test_damaged_snapshots_cost_time_only(folder: LogFolder) -> None:
+    folder.open(segment_bytes=300)
+    for number in range(12):
+        send(folder, number)
+    folder.log.close()
+    for name in folder.names(".producers"):
+        (folder.path / name).write_bytes(b"?")
+    folder.let_go()
+    folder.open()
+    assert folder.events.named("producer_snapshot_ignored")
+    assert send(folder, 11).repeated
+    assert not send(folder, 12).repeated
+
+
+def test_what_could_not_be_written_is_not_remembered(folder: LogFolder) -> None:
+    folder.open()
+    send(folder, 0)
+    folder.files.fail("pwrite", errno.ENOSPC, name=".log")
+    with pytest.raises(StorageError):
+        send(folder, 1)
+    folder.files.heal()
+    appended = send(folder, 1)
+    assert not appended.repeated
+    assert appended.first_offset == 1
+
+
+def test_sets_of_one_write_are_judged_one_after_the_other(folder: LogFolder) -> None:
+    log = folder.open()
+    sets: Sequence[bytes] = [
+        bytes(batch(START_MS, producer=(7, 0, sequence))) for sequence in (0, 1, 0, 3, 2)
+    ]
+    outcomes = log.append_many(sets)
+    assert [getattr(outcome, "first_offset", None) for outcome in outcomes] == [0, 1, 0, None, 2]
+    assert isinstance(outcomes[3], OutOfOrderSequenceNumber)
+    assert log.append_together(sets) is None  # the quick way does not know producers
+
+
+def test_a_cut_forgets_what_it_takes_away(folder: LogFolder) -> None:
+    folder.open(segment_bytes=300)
+    for number in range(12):
+        send(folder, number)
+    folder.log.flush()
+    folder.log.truncate(4)
+    assert all(offset <= 4 for offset in snapshots(folder))
+    assert send(folder, 3).repeated
+    assert send(folder, 4).first_offset == 4
+    folder.log.truncate_fully(100)
+    assert snapshots(folder) == []
+    assert send(folder, 9).first_offset == 100
+
+
+def test_silent_producers_expire(folder: LogFolder) -> None:
+    folder.open(producer_id_expiration_ms=1000, retention_ms=-1)
+    send(folder, 0)
+    folder.clock.advance(1000)
+    folder.log.maintain(folder.clock.now_ms())
+    assert send(folder, 0).repeated
+    folder.clock.advance(1)
+    folder.log.maintain(folder.clock.now_ms())
+    assert not send(folder, 0).repeated
+
+
+def test_so_many_producers_are_remembered(folder: LogFolder) -> None:
+    log = folder.open(max_producer_ids=3)
+    for producer_id in range(4):
+        log.append(batch(START_MS, producer=(producer_id, 0, 0)))
+    assert log.append(batch(START_MS, producer=(1, 0, 0))).repeated
+    assert not log.append(batch(START_MS, producer=(0, 0, 0))).repeated
+
+
+def test_retention_takes_old_snapshots(folder: LogFolder) -> None:
+    folder.open(segment_bytes=300, retention_bytes=100, retention_ms=-1)
+    for number in range(12):
+        send(folder, number)
+        folder.log.flush()
+    (folder.path / f"{1:020d}.snapshot").write_bytes(b"Kafka's")
+    folder.log.maintain(folder.clock.now_ms())
+    assert folder.names(".snapshot") == []
+    assert send(folder, 11).repeated
