@@ -246,6 +246,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._write()
                 if self._frames and not self._stuck:
                     self._loop.call_soon(self._work)
+        except ProtocolError as error:
+            # A late answer to a request that cannot be refused in any other way.
+            self._drop("protocol", error.cause)
         except (FileChanged, OSError) as error:
             self._drop("file", f"an answer could not be sent to its end: {error}")
         except Exception as error:

@@ -312,6 +312,18 @@ async def test_a_broken_body_closes_the_connection_and_names_the_field(
     assert broker.figures.requests["metadata", "INVALID_REQUEST"] == 1
 
 
+async def test_what_stands_before_a_broken_request_is_answered(client: Wire) -> None:
+    good = kafka.encode_request(PRODUCE, 2, 5, "c", produce("t", SET))
+    broken = bytearray(kafka.encode_request(PRODUCE, 2, 6, "c", produce("t", SET)))
+    at = len(broken) - len(SET) - 4
+    broken[at : at + 4] = b"\x7f\xff\xff\xff"
+    client.send_bytes(good + bytes(broken) + good)
+    head, raw = kafka.open_response(await client.frame())
+    answer = result(kafka.decode_response(PRODUCE.response, 2, raw))
+    assert (head.correlation_id, answer.error_code, answer.base_offset) == (5, 0, 0)
+    assert await client.at_end()
+
+
 def seen_events(broker: Broker) -> list[tuple[str, dict[str, object]]]:
     """The events from now on."""
     seen: list[tuple[str, dict[str, object]]] = []
