@@ -109,6 +109,7 @@ def _item_fields(item: Dumped) -> dict[str, object]:
                 "crc_ok": item.crc_ok,
                 "key": json_bytes(item.key),
                 "value": json_bytes(item.value),
+                **({"headers": _header_fields(item)} if item.headers else {}),
             }
         case DumpedOffsetEntry():
             return {
@@ -132,11 +133,19 @@ def _item_fields(item: Dumped) -> dict[str, object]:
             return {"position": item.position, "remark": item.text, "error": item.error}
 
 
+def _header_fields(item: DumpedMessage) -> list[dict[str, object]]:
+    return [{"name": name, "value": json_bytes(value)} for name, value in item.headers]
+
+
 def _item_text(item: Dumped) -> str:
     where = f"{item.position:>10}"
     match item:
         case DumpedMessage():
-            content = f"{shown_bytes(item.key)}  {shown_bytes(item.value)}"
+            headers = "".join(
+                f"  {shown_bytes(name.encode())}={shown_bytes(value)}"
+                for name, value in item.headers
+            )
+            content = f"{shown_bytes(item.key)}  {shown_bytes(item.value)}{headers}"
             kind = f"v{item.magic} {item.codec}{'' if item.crc_ok else ' BAD CRC'}"
             time = shown_time(item.timestamp_ms)
             return f"{where}  {item.offset:>8}  {time:24}  {kind}  {content}"

@@ -12,6 +12,9 @@ from .topics import TOPICS_FILE
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+"""Kafka's, in a partition's folder; it means nothing here."""
+
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {CLUSTER_ID_FILE, RECOVERY_POINTS, TOPICS_FILE}

@@ -12,6 +12,7 @@ from typing import Final
 from ..config.topic import TopicSettings
 from ..protocol.errors import HorologError
 from .index_checksums import FILE_NAME, Seal, parse_seals
+from .known_files import LEADER_EPOCHS
 from .log import Log
 from .log_producers import LogProducers
 from .names import DELETED_SUFFIX, parse_segment_file
@@ -22,8 +23,8 @@ from .segment import Segment
 from .segment_list import SegmentList
 from .segment_scan import Progress
 
-_OTHER_FILES: Final = (FILE_NAME, "leader-epoch-checkpoint")
-"""What belongs into a folder beside segments and snapshots; the second is Kafka's."""
+_OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
+"""What belongs into a folder beside segments and snapshots."""
 
 
 def open_log(

@@ -24,6 +24,10 @@ OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 1
 """Twenty digits can be more: such a file is none of ours."""
 
+TRANSACTION_INDEX = "txnindex"
+"""The kind of Kafka's indexes of aborted transactions: none of ours, but they go with their
+segment."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
 _DELETED_FOLDER = re.compile(r".*-[0-9]+\.[0-9a-f]{16}\.deleted", re.DOTALL)

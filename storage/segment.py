@@ -17,6 +17,7 @@ from .damage import unreadable_format
 from .files import Buffer
 from .index_checksums import Seal
 from .index_file import RELATIVE_OFFSET_MAX
+from .names import TRANSACTION_INDEX
 from .readable_segment import ReadableSegment
 from .seams import Seams
 from .segment_scan import Progress, SegmentScan, scan_log_file
@@ -411,7 +412,8 @@ class Segment(ReadableSegment):
         """
         files = self._seams.files
         targets = []
-        for path in reversed(self.paths):
+        aborted = self.log_path.with_suffix(f".{TRANSACTION_INDEX}")
+        for path in (aborted, *reversed(self.paths)):
             self._seams.open_files.forget(path)
             target = path.with_name(path.name + DELETED_SUFFIX)
             if files.exists(path):

@@ -10,10 +10,8 @@ from struct import Struct
 from typing import Final
 
 from .files import Files
-from .names import parse_segment_file
+from .names import TRANSACTION_INDEX, parse_segment_file
 from .producer_states import AbortedTransaction
-
-KIND: Final = "txnindex"
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
@@ -27,7 +25,7 @@ def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransa
     found: list[AbortedTransaction] = []
     for name in files.names(folder):
         parsed = parse_segment_file(name)
-        if parsed is not None and parsed.kind == KIND and not parsed.suffix:
+        if parsed is not None and parsed.kind == TRANSACTION_INDEX and not parsed.suffix:
             data = files.read_bytes(folder / name)
             whole = len(data) - len(data) % _ENTRY.size
             for version, producer_id, first, last, _ in _ENTRY.iter_unpack(data[:whole]):

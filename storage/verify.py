@@ -22,8 +22,9 @@ from .files import Files
 from .findings import NOTHING, REPAIR, Finding, limited
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from .inspect import MAX_DECOMPRESSED_BYTES
-from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES
+from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
 from .names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
+from .producer_snapshots import parse_snapshot_name
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from .verify_checksums import read_seals
 from .verify_positions import check_positions
@@ -105,7 +106,7 @@ class PartitionCheck:
             if segment_file is not None and not segment_file.suffix:
                 if segment_file.kind == "log":
                     base_offsets.append(segment_file.base_offset)
-            elif name != INDEX_CHECKSUMS:
+            elif name not in (INDEX_CHECKSUMS, LEADER_EPOCHS) and not parse_snapshot_name(name):
                 yield _listed(self._directory / name)
         yield from self._orphans(set(base_offsets))
         seals, found = read_seals(self._files, self._directory)

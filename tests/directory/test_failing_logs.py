@@ -78,7 +78,7 @@ def test_a_format_that_cannot_be_read_is_answered_by_name(
     data.append("a", 5)
     killed = data.copy(tmp_path / "killed")
     log_path = killed.path / "a-0" / f"{0:020d}.log"
-    batch = (1).to_bytes(8, "big") + (61).to_bytes(4, "big") + b"\0\0\0\0\x02" + bytes(56)
+    batch = (1).to_bytes(8, "big") + (61).to_bytes(4, "big") + b"\0\0\0\0\x03" + bytes(56)
     log_path.write_bytes(log_path.read_bytes() + batch)
     directory = killed.open()
     for _ in range(2):

@@ -114,7 +114,7 @@ def test_what_a_wrapper_holds_must_make_sense(tmp_path: Path) -> None:
         pytest.param(bytes(timed_set(1, base_offset=2))[:11], "past the end", id="partial-head"),
         pytest.param(bytes(8) + b"\0\0\0\x0d" + bytes(20) + b"x", "smaller", id="M-8-size"),
         pytest.param(bytes(8) + b"\xff\xff\xff\xff" + b"x" * 20, "smaller", id="negative-size"),
-        pytest.param(bytes(8) + b"\0\0\0\x20" + b"\0\0\0\0\x02" + bytes(40), "format", id="magic"),
+        pytest.param(bytes(8) + b"\0\0\0\x20" + b"\0\0\0\0\x03" + bytes(40), "format", id="magic"),
     ],
 )
 def test_where_reading_has_to_stop(tail: bytes, text: str, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_torn_or_damaged_is_told_by_the_recovery_point(tmp_path: Path) -> None:
 
 
 def test_a_format_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    batch = bytes(8) + (61).to_bytes(4, "big") + b"\0\0\0\0\x02" + bytes(56)
+    batch = bytes(8) + (61).to_bytes(4, "big") + b"\0\0\0\0\x03" + bytes(56)
     write_log(tmp_path / "a-0", batch)
     [error] = errors(tmp_path / "a-0")
     assert "magic" in error.rule
@@ -206,7 +206,6 @@ def test_files_that_are_only_listed(data: DataDirectory) -> None:
     assert {finding.path.name for finding in found} == {
         f"{ZERO}.log.77.broken",
         f"{ZERO}.index.deleted",
-        "leader-epoch-checkpoint",
         f"{999999:020d}.index",
         f"{ZERO}.timeindex",
         "notes.txt",

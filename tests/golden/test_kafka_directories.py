@@ -8,6 +8,7 @@ import pytest
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.storage.files import SystemFiles
+from horolog.storage.inspect import DumpedMessage, Remark, dump
 from horolog.storage.log import Log
 from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory
@@ -121,3 +122,18 @@ def test_a_whole_directory_without_marker(version: str, tmp_path: Path) -> None:
         assert_equals_kafka(directory.log(topic.name, 0), topic)
         assert_kafka_bytes_kept(data.path / f"{topic.name}-0", topic)
     data.close()
+
+
+@every_topic
+def test_dumped(topic: Topic) -> None:
+    items = [
+        item for path in sorted(topic.files.glob("*.log")) for item in dump(SystemFiles(), path)
+    ]
+    assert [
+        (item.offset, item.timestamp_ms, item.key, item.value, item.headers)
+        for item in items
+        if isinstance(item, DumpedMessage)
+    ] == topic.messages
+    others = [item for item in items if not isinstance(item, DumpedMessage)]
+    assert all(isinstance(item, Remark) and not item.error for item in others)
+    assert len(others) == topic.end_offset - len(topic.messages)

@@ -120,7 +120,7 @@ BROKEN: dict[str, Callable[[], bytearray]] = {
     "flipped value": lambda: flipped(build_set([GOOD]), -1),
     "wrong CRC in a wrapper": lambda: wrapped(flipped(build_set([GOOD]), -1)),
     "size below a message's": lambda: bytearray(11) + b"\x0d" + bytes(40),
-    "magic 2": lambda: as_entry(bytes(4) + b"\x02" + bytes(60)),
+    "magic 3": lambda: as_entry(bytes(4) + b"\x03" + bytes(60)),
     "magic 3": lambda: as_entry(bytes(4) + b"\x03" + bytes(60)),
     "codec 5": lambda: as_entry(build_message(None, b"x", attributes=5)),
     "lengths": lambda: as_entry(build_message(None, b"x")[:-1]),

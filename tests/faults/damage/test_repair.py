@@ -269,7 +269,7 @@ def test_a_broker_is_not_disturbed(data: DataDirectory) -> None:
 
 def test_a_later_format_is_left_alone(filled: DataDirectory) -> None:
     path = sorted((filled.path / "t-0").glob("*.log"))[-1]
-    batch = bytes(8) + (61).to_bytes(4, "big") + b"\0\0\0\0\x02" + bytes(56)
+    batch = bytes(8) + (61).to_bytes(4, "big") + b"\0\0\0\0\x03" + bytes(56)
     path.write_bytes(b"\x00\x00\x00\x00\x00\x00\xff" + batch[7:])
     content = {p: p.read_bytes() for p in path.parent.iterdir()}
     steps = repair(filled.path)

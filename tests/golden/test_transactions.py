@@ -1,0 +1,110 @@
+"""A topic with transactions, which only Kafka writes: what readers of it see here."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.records.batch import batch_records, finish_batch, read_header, write_header
+from horolog.protocol.records.record_packing import RecordEncoder
+from horolog.storage.log import Log
+from horolog.storage.producer_scan import ABORT, control_mark
+from horolog.testing.logs import LogFolder, timed_set
+
+from .kafka import GOLDEN, Message, Topic, read_all
+
+TOPIC = Topic("kafka-2.1", "v2-transactions", "clean")
+TRANSACTIONAL = 0x10
+
+every_start = pytest.mark.parametrize(
+    ("clean", "lost"),
+    [
+        pytest.param(True, "", id="stopped"),
+        pytest.param(False, "", id="killed"),
+        pytest.param(False, "snapshot", id="without-snapshots"),
+        pytest.param(False, "*[xt]", id="log-files-alone"),
+    ],
+)
+
+
+def opened(path: Path, clean: bool, lost: str = "") -> LogFolder:
+    folder = LogFolder(path / "v2-transactions-0")
+    shutil.copytree(TOPIC.files, folder.path, dirs_exist_ok=True)
+    for file in folder.path.glob(f"*.{lost}") if lost else ():
+        if file.suffix != ".log":
+            file.unlink()
+    folder.open(clean=clean, gaps=True)
+    folder.log.prepare()
+    return folder
+
+
+def read_committed(log: Log, max_bytes: int = 2_000) -> Iterator[Message]:
+    """What a client makes of the answers to fetches with isolation level 1."""
+    offset = log.log_start_offset
+    while offset < log.last_stable_offset:
+        found = log.read(offset, max_bytes, whole_first=True, committed=True)
+        told = list(log.aborted_transactions(found, offset))
+        data, position, aborted, following = found.read(), 0, set[int](), offset
+        while position + 61 <= len(data):
+            header = read_header(data, position)
+            if position + header.size_bytes > len(data):
+                break
+            while told and told[0].first_offset <= header.last_offset:
+                aborted.add(told.pop(0).producer_id)
+            if header.is_control:
+                if control_mark(data[position:], header) == ABORT:
+                    aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                for one in batch_records(data, position, max_decompressed_bytes=1 << 24):
+                    if one.offset >= offset:
+                        yield one.offset, one.timestamp_ms, one.key, one.value, one.headers
+            position += header.size_bytes
+            following = header.last_offset + 1
+        offset = following
+
+
+@every_start
+def test_a_committed_reader_sees_nothing_of_what_was_aborted(
+    tmp_path: Path, clean: bool, lost: str
+) -> None:
+    folder = opened(tmp_path, clean, lost)
+    assert folder.log.last_stable_offset == folder.log.high_watermark == 510
+    assert list(read_committed(folder.log)) == TOPIC.committed_messages
+    assert len(TOPIC.committed_messages) < len(TOPIC.messages)
+    for _ in range(2):
+        folder.log.append(timed_set(1, magic=2))
+        folder.restart()
+        assert list(read_committed(folder.log))[: len(TOPIC.committed_messages)] == (
+            TOPIC.committed_messages
+        )
+    assert list(read_all(folder.log))[: len(TOPIC.messages)] == TOPIC.messages
+
+
+def test_one_byte_at_a_time(tmp_path: Path) -> None:
+    """What was aborted is told with every slice that has something of it."""
+    folder = opened(tmp_path, clean=True)
+    assert list(read_committed(folder.log, 1)) == TOPIC.committed_messages
+
+
+def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: Path) -> None:
+    folder = opened(tmp_path, clean=True)
+    log = folder.log
+    log.append(timed_set(1, magic=2))
+    encoder = RecordEncoder()
+    encoder.add(b"open", None, 5)
+    batch = finish_batch(encoder, base_offset=511, producer_id=9, producer_epoch=0, base_sequence=0)
+    header = read_header(batch)
+    write_header(batch, header._replace(attributes=TRANSACTIONAL))
+    log.append_stored(batch)
+    log.append(timed_set(2, magic=2))
+    for _ in range(2):
+        assert (folder.log.last_stable_offset, folder.log.high_watermark) == (511, 513)
+        assert [offset for offset, *_ in read_committed(folder.log)][-1] == 510
+        assert [offset for offset, *_ in read_all(folder.log)][-2:] == [511, 512]
+        assert not folder.log.readable_bytes(511, committed=True)
+        folder.restart()
+
+
+def test_the_data_is_there() -> None:
+    assert (GOLDEN / "kafka-2.1" / "v2-transactions" / "expected.json").exists()
