@@ -121,6 +121,15 @@ def parse_time_or_range(
             raise error from None
 
 
+def parse_length(text: str) -> int:
+    """Milliseconds of a length of time such as `5m`, `1h30m` or `250ms`. Raises `TimeError`."""
+    _check_length(text)
+    length_ms = _duration_ms(text)
+    if length_ms is None:
+        raise TimeError(f"{text!r} is not a length of time: write 250ms, 30s, 5m, 1h30m or 7d")
+    return length_ms
+
+
 def format_time(timestamp_ms: int) -> str:
     """RFC 3339 in UTC with milliseconds; a number that no calendar date has stays a number."""
     try:

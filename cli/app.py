@@ -12,6 +12,7 @@ from .explain import explain
 from .lag import lag
 from .offsets import offsets
 from .output import emit
+from .pipeline.app import pipeline
 from .produce import produce
 from .repair import repair
 from .stored import dump, verify
@@ -68,6 +69,7 @@ def _demo(context: typer.Context) -> None:
 topics.command()(trim)
 app.add_typer(topics, name="topic")
 app.add_typer(explain, name="explain")
+app.add_typer(pipeline, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 app.command()(offsets)

@@ -12,6 +12,7 @@ from horolog.times import (
     TimeError,
     format_time,
     parse_range,
+    parse_length,
     parse_time,
     parse_time_or_range,
 )
@@ -255,3 +256,17 @@ def test_any_text_is_a_time_or_refused(text: str) -> None:
 
 def test_the_epoch_is_the_epoch() -> None:
     assert datetime(1970, 1, 1, tzinfo=UTC) - EPOCH == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("250ms", 250), ("30s", 30_000), ("1h30m", 5_400_000), ("7d", 604_800_000), ("0s", 0)],
+)
+def test_lengths_of_time(text: str, expected_ms: int) -> None:
+    assert parse_length(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "-5m", "@-5m", "5 m", "m", "1m1h", "now", "9" * 300])
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(TimeError, match="not a length of time|not a time"):
+        parse_length(text)

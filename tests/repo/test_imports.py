@@ -15,10 +15,11 @@ MAY_IMPORT = {
     "storage": BASE,
     "client": BASE,
     "blocking": BASE | {"client"},
+    "pipeline": BASE | {"blocking", "client", "storage"},
     "server": BASE | {"storage"},
     "testing": BASE | {"storage", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server"},
-    "cli": BASE | {"storage", "client", "server", "testing", "bench"},
+    "cli": BASE | {"storage", "client", "pipeline", "server", "testing", "bench"},
     "__init__": {"blocking", "client", "compiled", "protocol", "times"},
     "__main__": {"cli"},
 }  # fmt: skip

@@ -1,0 +1,1 @@
+"""`horolog pipeline`: jobs between topics, files and clusters."""

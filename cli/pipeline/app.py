@@ -1,0 +1,12 @@
+"""The commands of `horolog pipeline`, put together. Spark is imported only by those that run it."""
+
+import typer
+
+from .failover import failover
+from .lag import lag
+
+pipeline = typer.Typer(
+    help="Jobs between topics, files and clusters.", no_args_is_help=True, rich_markup_mode=None
+)
+pipeline.command()(failover)
+pipeline.command()(lag)

@@ -1,0 +1,131 @@
+"""`horolog pipeline failover`: where to go on in another cluster, and whether that misses any."""
+
+from typing import Annotated
+
+import typer
+
+from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
+from ..errors import WrongUsage
+from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
+from ..output import emit, json_line, json_time, shown_span, shown_time, table
+from .shown import length_ms, refusals, time_ms
+
+
+def failover(
+    topic: TopicName,
+    max_latency: Annotated[
+        str,
+        typer.Option(
+            metavar="LENGTH",
+            help="The longest from create to append time in the old cluster (30s, 5m): what "
+            "`horolog pipeline latency` finds, or horolog_max_latency_seconds on /metrics.",
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="The name under which the reader commits its positions.")
+    ] = None,
+    old_server: Annotated[
+        str | None,
+        typer.Option("--from-server", metavar="HOST:PORT", help="The old cluster, with --name."),
+    ] = None,
+    last_read: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Instead of --name and --from-server, when the old cluster is gone: the create "
+            "time of the last message read there, in the partition where that is earliest.",
+        ),
+    ] = None,
+    same_partitions: Annotated[
+        bool,
+        typer.Option(
+            "--same-partitions",
+            help="Each message is in the partition of the same number in both clusters.",
+        ),
+    ] = False,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Say where a reader goes on in the cluster --server, so that it misses nothing.
+
+    Some messages come twice. A query of Spark goes on with the offsets printed last as its
+    startingOffsets, and a new checkpoint.
+    """
+    latency_ms = length_ms("--max-latency", max_latency)
+    if (last_read is None) == (name is None) or (name is None) != (old_server is None):
+        raise WrongUsage("give --name and --from-server, or --last-read alone")
+    with refusals():
+        if name is not None and old_server is not None:
+            plan = failover_plan(
+                old_server, server, topic, name, latency_ms, same_partitions=same_partitions
+            )
+        else:
+            plan = failover_plan_at(
+                server, topic, time_ms("--last-read", last_read) or 0, latency_ms
+            )
+    if as_json:
+        emit([_as_json(plan)])
+    else:
+        _show(plan)
+
+
+def _show(plan: FailoverPlan) -> None:
+    if plan.consumed:
+        emit([f"read of {plan.topic} in the old cluster:"])
+        _show_consumed(plan)
+    back = shown_span(plan.max_latency_ms / 1000)
+    emit([f"going on in {plan.new_server}, {back} before the last message read:"])
+    _show_resume(plan)
+    emit([f"startingOffsets: {plan.starting_offsets()}"])
+
+
+def _show_consumed(plan: FailoverPlan) -> None:
+    columns = ("partition", "position", "last read")
+    rows = [
+        (str(one.partition), str(one.position), shown_time(one.last_ms)) for one in plan.consumed
+    ]
+    emit(table(columns, rows, right=columns[:2]))
+
+
+def _show_resume(plan: FailoverPlan) -> None:
+    columns = ("partition", "from", "first offset", "end offset", "rows", "first time")
+    rows = [
+        (
+            str(one.partition),
+            "the beginning" if one.from_ms is None else shown_time(one.from_ms),
+            str(one.offset),
+            str(one.end_offset),
+            str(one.rows),
+            shown_time(one.timestamp_ms),
+        )
+        for one in plan.resume
+    ]
+    emit(table(columns, rows, right=("partition", "first offset", "end offset", "rows")))
+
+
+def _as_json(plan: FailoverPlan) -> str:
+    return json_line(
+        {
+            "topic": plan.topic,
+            "max_latency_ms": plan.max_latency_ms,
+            "consumed": [
+                {
+                    "partition": one.partition,
+                    "offset": one.position,
+                    "last_read_ms": json_time(one.last_ms),
+                }
+                for one in plan.consumed
+            ],
+            "resume": [
+                {
+                    "partition": one.partition,
+                    "from_ms": json_time(one.from_ms),
+                    "offset": one.offset,
+                    "timestamp_ms": json_time(one.timestamp_ms),
+                    "end": one.end_offset,
+                }
+                for one in plan.resume
+            ],
+            "starting_offsets": plan.starting_offsets(),
+        }
+    )

@@ -1,0 +1,89 @@
+"""What the commands of the pipeline have in common: their options, and how plans are shown."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from ...clock import SystemClock
+from ...pipeline.jobs.ranges import ReadPlan
+from ...times import TimeError, parse_length, parse_time
+from ..errors import CommandFailed, WrongUsage
+from ..output import NOTHING, emit, json_line, json_time, shown_time, table
+
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Begin at this time, inclusive: 2016-11-14T17:00:00Z, @-1h, now, epoch milliseconds.",
+    ),
+]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="End at this time, exclusive.")
+]
+
+
+def time_ms(option: str, text: str | None) -> int | None:
+    """The time that an option gives; wrong usage when it is none."""
+    return None if text is None else _read(option, lambda: parse_time(text, SystemClock().now_ms()))
+
+
+def length_ms(option: str, text: str) -> int:
+    """The length of time that an option gives; wrong usage when it is none."""
+    return _read(option, lambda: parse_length(text))
+
+
+def _read(option: str, parse: Callable[[], int]) -> int:
+    try:
+        return parse()
+    except TimeError as error:
+        raise WrongUsage(f"{option}: {error}") from None
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What a job refuses because of what it was given is the command's failure."""
+    try:
+        yield
+    except ValueError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def show_plan(plan: ReadPlan, as_json: bool) -> None:
+    """Print which offsets will be read, before anything is."""
+    if as_json:
+        emit(
+            json_line(
+                {
+                    "plan": plan.topic,
+                    "partition": one.partition,
+                    "start": one.start_offset,
+                    "end": one.end_offset,
+                    "rows": one.rows,
+                    "from_ms": json_time(plan.from_ms),
+                    "to_ms": json_time(plan.to_ms),
+                }
+            )
+            for one in plan.ranges
+        )
+        return
+    emit(
+        [f"{plan.topic}, {_side(plan.from_ms, 'the beginning')} to {_side(plan.to_ms, 'the end')}:"]
+    )
+    columns = ("partition", "first offset", "end offset", "rows")
+    rows = [
+        (str(one.partition), str(one.start_offset), str(one.end_offset), str(one.rows))
+        for one in plan.ranges
+    ]
+    emit(table(columns, rows, right=columns))
+
+
+def number(value: int | None) -> str:
+    """A number for people; absent is a dash."""
+    return NOTHING if value is None else str(value)
+
+
+def _side(ms: int | None, open_end: str) -> str:
+    return open_end if ms is None else shown_time(ms)

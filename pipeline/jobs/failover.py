@@ -1,0 +1,183 @@
+"""Moving a reader to another cluster that is fed the same messages.
+
+The clusters have the messages at other offsets and in another order, so the way from one to the
+other is time. Let the last message that was read in the old cluster have the create time t, and
+let no message there be appended later than `max_latency_ms` after it was created. Then whatever
+was created up to t - max_latency_ms had been appended before that message, and was read. Going on
+in the new cluster at the first message of t - max_latency_ms or later misses nothing; what is
+behind it there and was read already comes twice. Only the old cluster's latency matters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...blocking import Admin, Consumer
+from ...client.results import AfterEnd, Found, NoTimestamps
+from ...protocol.api.list_offsets import EARLIEST, LATEST
+from .last_read import last_read
+from .ranges import offsets_json
+
+_NEVER: Final = -1
+"""Stands for `from the beginning` where times are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """How far a partition of the old cluster was read."""
+
+    partition: int
+    start_offset: int
+    """The first offset stored."""
+    position: int
+    """The next offset that would have been read."""
+    last_ms: int | None
+    """Create time of the last message read, or its append time when that is earlier; None when
+    nothing was read, or when it has no time."""
+    empty: bool
+    """Whether the partition has no messages, so that there was nothing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where to go on in a partition of the new cluster."""
+
+    partition: int
+    from_ms: int | None
+    """The time that was searched for; None for the beginning of the log."""
+    offset: int
+    timestamp_ms: int | None
+    """Of the first message that will be read; None when there is none yet."""
+    end_offset: int
+
+    @property
+    def rows(self) -> int:
+        """How many messages are there to be read, read ones among them."""
+        return self.end_offset - self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverPlan:
+    """Where to go on in the new cluster, and why there."""
+
+    topic: str
+    new_server: str
+    max_latency_ms: int
+    consumed: tuple[Consumed, ...]
+    """Partitions of the old cluster; empty when only a time was given."""
+    resume: tuple[Resume, ...]
+    """Partitions of the new cluster."""
+
+    def starting_offsets(self) -> str:
+        """The option `startingOffsets` for a query in the new cluster (with a new checkpoint)."""
+        return offsets_json((self.topic, one.partition, one.offset) for one in self.resume)
+
+
+def failover_plan(
+    old_server: str,
+    new_server: str,
+    topic: str,
+    name: str,
+    max_latency_ms: int,
+    *,
+    same_partitions: bool = False,
+) -> FailoverPlan:
+    """Where a reader that committed positions under `name` in the old cluster goes on in the new.
+
+    A key may be in another partition there, so by default every partition goes on from the
+    earliest of the old partitions' times. `same_partitions` says that each message is in the
+    partition of the same number in both; then each goes by its own. Raises ValueError when
+    nothing is committed under the name, UnknownTopicOrPartition, ConnectionFailed.
+    """
+    _check_latency(max_latency_ms)
+    consumed = read_positions(old_server, topic, name)
+    with Admin(new_server, check_units=False) as admin:
+        partitions = admin.describe_topic(topic).partitions
+        if same_partitions and partitions != len(consumed):
+            raise ValueError(
+                f"{topic} has {len(consumed)} partitions in the old cluster and {partitions} in "
+                "the new one, so messages cannot be in partitions of the same number"
+            )
+        if same_partitions:
+            times = {one.partition: _resume_ms([one], max_latency_ms) for one in consumed}
+        else:
+            times = dict.fromkeys(range(partitions), _resume_ms(consumed, max_latency_ms))
+        resume = _resume(admin, topic, times)
+    return FailoverPlan(topic, new_server, max_latency_ms, tuple(consumed), resume)
+
+
+def failover_plan_at(
+    new_server: str, topic: str, last_read_ms: int, max_latency_ms: int
+) -> FailoverPlan:
+    """The plan when the old cluster cannot be asked any more: `last_read_ms` is the create time of
+    the last message read there, the earliest of its partitions'."""
+    _check_latency(max_latency_ms)
+    from_ms = max(last_read_ms - max_latency_ms, 0)
+    with Admin(new_server, check_units=False) as admin:
+        times = dict.fromkeys(range(admin.describe_topic(topic).partitions), from_ms)
+        resume = _resume(admin, topic, times)
+    return FailoverPlan(topic, new_server, max_latency_ms, (), resume)
+
+
+def read_positions(server: str, topic: str, name: str) -> list[Consumed]:
+    """How far each partition of `topic` was read by who commits under `name`.
+
+    Raises ValueError when there is no position at all.
+    """
+    with (
+        Admin(server, check_units=False) as admin,
+        Consumer(server, append_times=True) as consumer,
+    ):
+        found = []
+        any_position = False
+        for partition in range(admin.describe_topic(topic).partitions):
+            committed = admin.position(name, topic, partition)
+            any_position = any_position or committed is not None
+            earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
+            start, end = earliest.offset or 0, latest.offset or 0
+            position = start if committed is None else committed.offset
+            last = last_read(admin, consumer, topic, partition, position)
+            times = [time for time in (last.timestamp_ms, last.append_time_ms) if time is not None]
+            last_ms = min(times) if last.timestamp_ms is not None else None
+            if last_ms is None and committed is not None and position > 0:
+                last_ms = committed.timestamp_ms
+            found.append(Consumed(partition, start, position, last_ms, end == 0))
+    if not any_position:
+        raise ValueError(
+            f"nothing is committed under {name!r} for {topic}; `horolog lag` shows the names, and "
+            "--last-read TIME goes by a time that is known otherwise"
+        )
+    return found
+
+
+def _check_latency(max_latency_ms: int) -> None:
+    if max_latency_ms < 0:
+        raise ValueError(f"the largest latency is from 0 ms on, not {max_latency_ms} ms")
+
+
+def _resume_ms(consumed: list[Consumed], max_latency_ms: int) -> int | None:
+    """The time to search for; None is the beginning, for a partition that was not read yet."""
+    read = [_NEVER if one.last_ms is None else one.last_ms for one in consumed if not one.empty]
+    earliest = min(read, default=_NEVER)
+    return None if earliest == _NEVER else max(earliest - max_latency_ms, 0)
+
+
+def _resume(admin: Admin, topic: str, times: Mapping[int, int | None]) -> tuple[Resume, ...]:
+    return tuple(
+        _resume_at(admin, topic, partition, from_ms) for partition, from_ms in times.items()
+    )
+
+
+def _resume_at(admin: Admin, topic: str, partition: int, from_ms: int | None) -> Resume:
+    earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
+    start, end = earliest.offset or 0, latest.offset or 0
+    if from_ms is None:
+        return Resume(partition, None, start, None, end)
+    match admin.find_offset(topic, partition, timestamp_ms=from_ms):
+        case Found(offset, timestamp_ms):
+            return Resume(partition, from_ms, offset, timestamp_ms, max(end, offset))
+        case AfterEnd(end_offset):
+            return Resume(partition, from_ms, end_offset, None, max(end, end_offset))
+        case NoTimestamps():
+            # Without times nothing can be ruled out.
+            return Resume(partition, from_ms, start, None, end)

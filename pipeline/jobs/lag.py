@@ -1,0 +1,106 @@
+"""How far readers are behind, by time: as rows, or as a table for Spark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ...blocking import Admin, Consumer
+from ...client.lagging import PositionLag
+from ...protocol.api.list_offsets import LARGEST, LATEST
+from ...times import EPOCH
+from .last_read import last_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEMA = (
+    "name string, topic string, partition int, position bigint, end bigint, messages bigint, "
+    "behind_s double, estimated boolean, catch_up_s double, read_until timestamp, newest timestamp"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLag:
+    """How far one position is behind its partition."""
+
+    name: str
+    topic: str
+    partition: int
+    position: int
+    """The next offset to read."""
+    end_offset: int
+    messages: int | None
+    """How many messages are not read yet; None when the broker could not tell."""
+    behind_s: float | None
+    """How long the first message that is not read has been waiting; None when no time is known."""
+    estimated: bool
+    """Whether `behind_s` goes by a create time."""
+    catch_up_s: float | None
+    """How long it takes to reach the end at the pace of the last minute."""
+    read_until_ms: int | None
+    """Create time of the last message read; None when nothing was read, or it has no time."""
+    newest_ms: int | None
+    """Largest create time in the partition."""
+
+    @property
+    def apart_ms(self) -> int | None:
+        """From the last message read to the newest, in their own times."""
+        if self.read_until_ms is None or self.newest_ms is None:
+            return None
+        return max(self.newest_ms - self.read_until_ms, 0)
+
+
+def lag_by_time(server: str, names: Sequence[str] = ()) -> list[TimeLag]:
+    """The positions under these names, or all, by name, topic and partition.
+
+    A name without positions gives no row. Raises ConnectionFailed.
+    """
+    with Admin(server, check_units=False) as admin, Consumer(server) as consumer:
+        return [
+            _row(admin, consumer, name, found)
+            for name in names or admin.position_names()
+            for found in admin.lag(name)
+        ]
+
+
+def lag_table(spark: "SparkSession", rows: Sequence[TimeLag]) -> "DataFrame":
+    """The rows as a DataFrame, its times as timestamps."""
+
+    def moment(ms: int | None) -> datetime | None:
+        return None if ms is None else EPOCH + timedelta(milliseconds=ms)
+
+    data = [
+        (
+            *(row.name, row.topic, row.partition, row.position, row.end_offset, row.messages),
+            *(row.behind_s, row.estimated, row.catch_up_s),
+            *(moment(row.read_until_ms), moment(row.newest_ms)),
+        )
+        for row in rows
+    ]
+    return spark.createDataFrame(data, _SCHEMA)
+
+
+def _row(admin: Admin, consumer: Consumer, name: str, found: PositionLag) -> TimeLag:
+    topic, partition, lag = found.topic, found.partition, found.lag
+    end_offset, newest_ms, read_until_ms = found.offset, None, None
+    if found.error is None:
+        end, newest = admin.list_offsets(topic, partition, [LATEST, LARGEST])
+        end_offset, newest_ms = end.offset or 0, newest.timestamp_ms
+        position = admin.position(name, topic, partition)
+        read_until_ms = position.timestamp_ms if position is not None else None
+        if read_until_ms is None:
+            read_until_ms = last_read(admin, consumer, topic, partition, found.offset).timestamp_ms
+    return TimeLag(
+        name=name,
+        topic=topic,
+        partition=partition,
+        position=found.offset,
+        end_offset=end_offset,
+        messages=None if lag is None else lag.messages,
+        behind_s=None if lag is None else lag.seconds,
+        estimated=lag is not None and lag.estimated,
+        catch_up_s=None if lag is None else lag.catch_up_seconds,
+        read_until_ms=read_until_ms,
+        newest_ms=newest_ms,
+    )

@@ -1,0 +1,150 @@
+"""Which offsets a job reads: resolved once by time, printed, and then kept to."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ...blocking import Admin
+from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
+from ...client.searching import By
+from ...protocol.api.list_offsets import EARLIEST, LATEST
+
+_BY_TIMESTAMP: Final = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """The offsets of one partition that are read: from `start_offset` up to, not including,
+    `end_offset`."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    log_start_offset: int
+    """The first offset stored when the range was resolved."""
+    cut_off: bool = False
+    """Whether messages of the range may have been deleted: the range begins with the log, and the
+    log no longer begins with its first message."""
+
+    @property
+    def rows(self) -> int:
+        """How many offsets are in the range."""
+        return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What a job reads of one topic."""
+
+    server: str
+    topic: str
+    from_ms: int | None
+    """Start of the times wanted, inclusive; None is the beginning of the log."""
+    to_ms: int | None
+    """End of the times wanted, exclusive; None is the end of the log when the plan was made."""
+    ranges: tuple[PartitionRange, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many offsets are read; of these the rows kept are those of the times wanted."""
+        return sum(one.rows for one in self.ranges)
+
+    @property
+    def cut_off(self) -> tuple[PartitionRange, ...]:
+        """The partitions of which messages of the range may have been deleted."""
+        return tuple(one for one in self.ranges if one.cut_off)
+
+    def starting_offsets(self) -> str:
+        """The option `startingOffsets` for this plan."""
+        return offsets_json((one.topic, one.partition, one.start_offset) for one in self.ranges)
+
+    def ending_offsets(self) -> str:
+        """The option `endingOffsets` for this plan."""
+        return offsets_json((one.topic, one.partition, one.end_offset) for one in self.ranges)
+
+
+def offsets_json(offsets: Iterable[tuple[str, int, int]]) -> str:
+    """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`.
+
+    Topics by name and partitions by number, so that equal offsets are equal text.
+    """
+    by_topic: dict[str, dict[str, int]] = {}
+    for topic, partition, offset in sorted(offsets):
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(by_topic, separators=(",", ":"))
+
+
+def plan_by_create_time(
+    server: str,
+    topic: str,
+    from_ms: int | None,
+    to_ms: int | None,
+    *,
+    max_out_of_order_ms: int | None = None,
+) -> ReadPlan:
+    """Every message whose time is in `[from_ms, to_ms)`, and others that lie between them.
+
+    Messages of a time may come late, so reading goes on to the end of the log, or, when no message
+    comes more than `max_out_of_order_ms` after a later one, to the first message of `to_ms` and
+    that much. Raises UnknownTopicOrPartition, ConnectionFailed.
+    """
+    _check_order(from_ms, to_ms)
+    stop_ms = None
+    if to_ms is not None and max_out_of_order_ms is not None:
+        stop_ms = to_ms + max_out_of_order_ms
+    with Admin(server) as admin:
+        ranges = _ranges(admin, topic, from_ms, stop_ms, _BY_TIMESTAMP)
+    return ReadPlan(server, topic, from_ms, to_ms, ranges)
+
+
+def plan_by_append_time(
+    server: str, topic: str, from_ms: int | None, to_ms: int | None
+) -> ReadPlan:
+    """Every message that the broker appended in `[from_ms, to_ms)`, as far as it knows when.
+
+    Raises UnknownTopicOrPartition, ConnectionFailed.
+    """
+    _check_order(from_ms, to_ms)
+    with Admin(server) as admin:
+        ranges = _ranges(admin, topic, from_ms, to_ms, "append")
+    return ReadPlan(server, topic, from_ms, to_ms, ranges)
+
+
+def _check_order(from_ms: int | None, to_ms: int | None) -> None:
+    if from_ms is not None and to_ms is not None and to_ms <= from_ms:
+        raise ValueError(f"the times end ({to_ms} ms) at or before their start ({from_ms} ms)")
+
+
+def _ranges(
+    admin: Admin, topic: str, from_ms: int | None, stop_ms: int | None, by: By
+) -> tuple[PartitionRange, ...]:
+    partitions = admin.describe_topic(topic).partitions
+    return tuple(_range(admin, topic, one, from_ms, stop_ms, by) for one in range(partitions))
+
+
+def _range(
+    admin: Admin, topic: str, partition: int, from_ms: int | None, stop_ms: int | None, by: By
+) -> PartitionRange:
+    earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
+    log_start, end = earliest.offset or 0, latest.offset or 0
+    start = log_start
+    if from_ms is not None:
+        start = _place(admin.find_offset(topic, partition, timestamp_ms=from_ms, by=by), end)
+    if stop_ms is not None:
+        end = _place(admin.find_offset(topic, partition, timestamp_ms=stop_ms, by=by), end)
+    # Appended meanwhile: what is behind the end that was asked for first is not read.
+    start, end = min(start, latest.offset or 0), min(end, latest.offset or 0)
+    cut_off = from_ms is not None and log_start > 0 and start == log_start
+    return PartitionRange(topic, partition, start, max(start, end), log_start, cut_off)
+
+
+def _place(found: FindResult, end: int) -> int:
+    match found:
+        case Found(offset):
+            return offset
+        case AfterEnd(end_offset):
+            return end_offset
+        case NoTimestamps():
+            return end
