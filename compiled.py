@@ -27,6 +27,7 @@ MODULES: Final = (
     "record_cursor",
     "record_gathering",
     "record_packing",
+    "record_rewriting",
     "rewriting",
     "scans",
     "walked",

@@ -359,6 +359,17 @@ def finish_batch(
     return batch
 
 
+def recompressed(header: BatchHeader, content: Buffer, codec: Codec) -> bytearray:
+    """The batch that has this header and, decompressed, these records, with another codec."""
+    stored = content if codec is Codec.NONE else compress(codec, content, magic=2)
+    batch = bytearray(BATCH_OVERHEAD)
+    batch += stored
+    attributes = header.attributes & ~CODEC_MASK | codec
+    size = len(batch) - ENTRY_OVERHEAD
+    write_header(batch, header._replace(attributes=attributes, size=size))
+    return batch
+
+
 def write_header(batch: bytearray, header: BatchHeader) -> None:
     """Write `header` to the first bytes of the batch that `batch` is, with the right CRC."""
     _HEADER.pack_into(batch, 0, *header)

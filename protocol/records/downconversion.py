@@ -1,59 +1,40 @@
-"""Stored messages for a reader that knows only format v0.
+"""Stored messages for a reader that does not know their format.
 
-A slice of a log can hold much, so the work comes in bounded pieces: `downconversion` is a
-generator that pauses between them, and that hands out compression and decompression as calls
-which may run in another thread.
+A slice of a log can hold much, so the work comes in bounded `steps`. Those for record batches are
+in `batch_downconversion`.
 """
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final
 
 from ..errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
+from .batch_downconversion import downconvert_batches
 from .codecs import decompress
 from .conversion import convert_entries, runs
 from .kernel import Problem, Walk, walk
-from .layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Buffer, Codec
+from .layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
 from .message import Entry, entries
 from .problems import problem_error
 from .sets import build_wrapper
-
-PIECE_BYTES: Final = 16 * 1024
-"""Bytes of messages between two pauses: when they are small and nothing is compiled, half a
-millisecond's work."""
-
-Call = Callable[[], Buffer]
-"""Work on a whole buffer; the generator is sent what it returns, or has raised what it raises."""
-
-T = TypeVar("T")
-
-Steps = Generator[Call | None, Buffer | None, T]
-"""Pauses (`None`) and calls."""
+from .steps import PIECE_BYTES as PIECE_BYTES
+from .steps import Call as Call
+from .steps import DamagedSlice as DamagedSlice
+from .steps import Downconverted as Downconverted
+from .steps import Steps as Steps
+from .steps import run as run
 
 _HEAD: Final = Struct(">qi")
 
 
-@dataclass(frozen=True, slots=True)
-class Downconverted:
-    """A slice as a reader of format v0 gets it."""
+def downconversion(
+    data: Buffer, *, max_bytes: int, max_content_bytes: int, magic: int = 0
+) -> Steps[Downconverted]:
+    """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record
+    batches in format v1.
 
-    data: Buffer
-    messages: int
-    """How many are in `data`. 0 when the slice has no complete message: then `data` is the slice,
-    and its size tells the reader to ask for more."""
-    used_bytes: int
-    """Bytes of the slice that `data` stands for; what follows is left to the next read."""
-
-
-class DamagedSlice(Exception):
-    """The first entry of a slice is not as it was stored: in what way."""
-
-
-def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> Steps[Downconverted]:
-    """The complete messages of a slice in format v0, with their offsets.
-
+    Of batches each becomes what `batch_downconversion` says. Of messages this is true:
     When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
     result ends early, after a whole entry, where plain messages would take more than `max_bytes`
     or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
@@ -61,12 +42,15 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
     entry is a wrapper around something wrong, `MessageTooLarge` when around more than
     `max_content_bytes`, `UnsupportedForMessageFormat` when it has a later format.
     """
+    if len(data) > MAGIC_AT and data[MAGIC_AT] == 2:
+        return (yield from downconvert_batches(data, max_bytes, max_content_bytes, magic))
+    assert magic == 0
     result = _Result(max_bytes, max_content_bytes)
     try:
         for piece_start, piece in _stored_pieces(data):
             for start, end, codec in runs(data, piece_start, piece.end):
                 if codec is None:
-                    raise UnsupportedForMessageFormat("record batches are not converted yet")
+                    raise _Full  # what is stored behind the messages is for the next read
                 if not start:
                     result.choose(codec)
                 if codec is Codec.NONE:
@@ -85,22 +69,6 @@ def downconversion(data: Buffer, *, max_bytes: int, max_content_bytes: int) -> S
     if not result.messages:
         return Downconverted(data, 0, len(data))
     return Downconverted((yield from result.finished()), result.messages, result.used_bytes)
-
-
-def run(steps: Steps[T]) -> T:
-    """Do all steps here and now."""
-    try:
-        call = next(steps)
-        while True:
-            try:
-                result = call() if call is not None else None
-            except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
 
 
 class _Full(Exception):

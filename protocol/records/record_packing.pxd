@@ -2,6 +2,8 @@
 
 cimport cython
 
+from .record_cursor cimport RecordCursor
+
 cdef extern from "kernel.h" nogil:
     long long int64_at(const unsigned char *data, long long position)
     int int32_at(const unsigned char *data, long long position)
@@ -32,6 +34,7 @@ cdef inline unsigned char *content_of(object content) noexcept:
 cdef inline unsigned char *writable(object array) noexcept:
     return <unsigned char *>PyByteArray_AS_STRING(array)
 
+cdef int _RECORD, _NO_MORE
 cdef long long _BATCH_OVERHEAD, _ENTRY_OVERHEAD, _SIZE, _MAGIC, _TIME, _TIME_BYTES, _LENGTH_BYTES
 cdef long long _V0_OVERHEAD, _V1_OVERHEAD, _NO_TIME, _LARGEST_BATCH, _FIRST_BYTES, _MOST_OVERHEAD
 cdef long long _LARGEST_INT64
@@ -55,21 +58,29 @@ cdef class RecordEncoder:
     cdef bint _add_messages(self, object view, long long start, long long end) except -1
 
     @cython.locals(
+        data="unsigned char *", out="unsigned char *", cursor="RecordCursor", step="int",
+        time_ms="long long", count_at="long long", header_bytes="long long", at="long long",
+    )
+    cdef bint _add_records(
+        self, object view, long long base_timestamp_ms, long long append_time_ms
+    ) except -1
+
+    @cython.locals(
         key_room="long long", value_room="long long", most="long long", delta_ms="long long",
         body_bytes="long long", out="unsigned char *", at="long long",
     )
-    cdef inline bint _begin(
+    cdef bint _begin(
         self, long long time_ms, long long key_bytes, long long value_bytes,
         long long header_bytes,
     ) except -1
 
-    cdef inline long long _put(
+    cdef long long _put(
         self, unsigned char *out, long long at, long long length, const unsigned char *content,
         long long start,
     ) noexcept
 
 @cython.locals(folded="unsigned long long", width="int")
-cdef inline int _varint_bytes(long long number) noexcept
+cdef int _varint_bytes(long long number) noexcept
 
 @cython.locals(folded="unsigned long long")
-cdef inline long long _put_varint(unsigned char *out, long long at, long long number) noexcept
+cdef long long _put_varint(unsigned char *out, long long at, long long number) noexcept

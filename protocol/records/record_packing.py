@@ -17,6 +17,7 @@ from .layout import (
     Buffer,
 )
 from .packing import bad_timestamp
+from .record_cursor import NO_MORE, RECORD, RecordCursor
 
 try:
     import cython
@@ -31,6 +32,8 @@ FORM: Final = "compiled" if cython.compiled else "interpreted"
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+_RECORD: Final = RECORD
+_NO_MORE: Final = NO_MORE
 _BATCH_OVERHEAD: Final = BATCH_OVERHEAD
 _ENTRY_OVERHEAD: Final = ENTRY_OVERHEAD
 _SIZE: Final = SIZE_AT
@@ -154,6 +157,40 @@ class RecordEncoder:
             if not cython.compiled:
                 out.release()  # else the bytearray could not grow
             position = stop
+
+    def add_records(
+        self, content: Buffer, base_timestamp_ms: int, append_time_ms: int = _NO_TIME
+    ) -> None:
+        """Add the uncompressed records of another batch, headers and all.
+
+        `append_time_ms` >= 0 is the time of all of them. `ValueError` as `add_messages`.
+        """
+        self._add_records(memoryview(content), base_timestamp_ms, append_time_ms)
+
+    def _add_records(self, view: memoryview, base_timestamp_ms: int, append_time_ms: int) -> None:
+        data = bytes_of(view)
+        cursor = RecordCursor(view, 0, len(view))
+        while True:
+            step = cursor.step()
+            if step != _RECORD:
+                break
+            time_ms = append_time_ms
+            if append_time_ms < 0:
+                time_ms = base_timestamp_ms + cursor.timestamp_delta_ms
+            if time_ms < _NO_TIME:
+                raise bad_timestamp(time_ms)
+            count_at = cursor.value_at + max(cursor.value_bytes, 0)
+            header_bytes = cursor.following - count_at
+            self._begin(time_ms, cursor.key_bytes, cursor.value_bytes, header_bytes)
+            out = writable(self._out)
+            at = self._put(out, self.size_bytes, cursor.key_bytes, data, cursor.key_at)
+            at = self._put(out, at, cursor.value_bytes, data, cursor.value_at)
+            copy_bytes(out, at, data, count_at, header_bytes)
+            self.size_bytes = at + header_bytes
+            if not cython.compiled:
+                out.release()
+        if step != _NO_MORE:
+            raise ValueError(f"record {self.count}, at byte {cursor.position}, is not good")
 
     def finish(self) -> bytearray:
         """The batch with its header still blank, 61 zeros; the encoder begins another one."""
