@@ -80,11 +80,13 @@ $(BIN)/python:
 	exit 1
 
 # The link lets tools see the repository root as the package `horolog`, whatever the folder is
-# called, and new files without installing again. The path in the .pth file is relative to it.
+# called, and new files without installing again; Spark looks for `pyspark_horolog` beside it. The
+# path in the .pth file is relative to it.
 $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
 	@echo 'Installing what running needs into $(VENV) ...'
 	@$(LOCKED) -r requirements/build.txt -r requirements/run.txt
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/horolog
+	@ln -sfn ../../pyspark_horolog $(VENV)/src/pyspark_horolog
 	@for packages in $(VENV)/lib/python3.*/site-packages; do \
 	    echo ../../../src > "$$packages/horolog-src.pth"; \
 	done

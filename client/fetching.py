@@ -191,7 +191,7 @@ def _consumer_records(
             map(_TYPES.__getitem__, memoryview(columns.timestamp_types).cast("b").tolist()),
             _strings(columns.keys),
             _strings(columns.values),
-            repeat(()),
+            repeat(()) if columns.headers is None else columns.headers,
             appended,
         )
     )

@@ -21,6 +21,9 @@ RECORDS = f"horolog/{FOLDER}/"
 NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
 """Folders with Python files, and one such file, that stay in the repository."""
 
+ALONE = "pyspark_horolog"
+"""The one package beside `horolog`, because that is where Spark looks."""
+
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys, horolog
 names = ["horolog"] + [m.name for m in pkgutil.walk_packages(horolog.__path__, "horolog.")]
@@ -73,7 +76,11 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_module_is_in_it_and_nothing_else(
     wheel: Path, modules: list[Path], sources: list[Path]
 ) -> None:
-    expected = {f"horolog/{path}" for path in modules if path.parts[0] not in NOT_INSTALLED}
+    expected = {
+        str(path) if path.parts[0] == ALONE else f"horolog/{path}"
+        for path in modules
+        if path.parts[0] not in NOT_INSTALLED
+    }
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {name for name in names if name.endswith(".py")} == expected
@@ -122,7 +129,10 @@ def test_it_is_made_without_a_compiler_that_works(
 def test_the_package_list_is_the_folders(root: Path, modules: list[Path]) -> None:
     declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     folders = {path.parent for path in modules if path.parts[0] not in NOT_INSTALLED}
-    packages = {".".join(("horolog", *folder.parts)) for folder in folders}
+    packages = {
+        ".".join(folder.parts if ALONE in folder.parts else ("horolog", *folder.parts))
+        for folder in folders
+    }
     assert set(declared["tool"]["setuptools"]["packages"]) == packages
     assert [folder for folder in folders if not (root / folder / "__init__.py").exists()] == []
 

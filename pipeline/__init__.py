@@ -1,0 +1,25 @@
+"""Horolog in Spark: a data source for PySpark, batch and streaming, and jobs over it.
+
+`session()` is a local Spark that knows the format `horolog`; `register(spark)` teaches it to a
+session of your own. Needs `pip install "horolog[spark]"`; nothing is imported before it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .spark_session import register, session
+
+__all__ = ["register", "session"]
+
+_HOMES = {"register": ".spark_session", "session": ".spark_session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,173 @@
+"""Reading a span of a partition, as Arrow record batches."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+
+from ..blocking import Consumer
+from ..protocol.errors import OffsetOutOfRange
+from .options import Broker, ReadOptions
+from .planning import DataLoss, Span
+from .questions import questions
+from .row_batches import in_range, joined, of_records, record_batch, times_of
+
+_MIB: Final = 1024 * 1024
+_FETCH_BYTES: Final = 4 * _MIB
+_WAIT_MS: Final = 500
+
+_log = logging.getLogger(__name__)
+
+_IDLE: Final[dict[tuple[int, Broker, bool], list[Consumer]]] = {}
+"""Consumers that nobody reads with at the moment, by process: connecting costs more than a small
+batch."""
+
+
+def batches(
+    span: Span,
+    schema: pa.Schema,
+    options: ReadOptions,
+    time_filter: tuple[int, int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of `span` in the columns of `schema`; with `time_filter` those with a
+    timestamp in [start, end) ms.
+
+    Raises DataLoss for messages that are not there any more, unless the options say otherwise.
+    """
+    return joined(_fetched(span, schema, options, time_filter))
+
+
+def _fetched(
+    span: Span, schema: pa.Schema, options: ReadOptions, time_filter: tuple[int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    by_record = "headers" in schema.names
+    append_times = "appendTime" in schema.names
+    consumer = _take(options.broker, append_times)
+    done = False
+    try:
+        consumer.assign(span.topic, span.partition, offset=span.start)
+        reading = _records if by_record else _columns
+        yield from reading(consumer, span, schema, options, time_filter)
+        done = True
+    finally:
+        # One that has a request under way, or failed, is of no more use.
+        if done:
+            consumer.unassign(span.topic, span.partition)
+            _IDLE.setdefault((os.getpid(), options.broker, append_times), []).append(consumer)
+        else:
+            with suppress(Exception):
+                consumer.close()
+
+
+def _columns(
+    consumer: Consumer,
+    span: Span,
+    schema: pa.Schema,
+    options: ReadOptions,
+    time_filter: tuple[int, int] | None,
+) -> Iterator[pa.RecordBatch]:
+    position = span.start
+    while position < span.end:
+        try:
+            found = consumer.fetch_columns()
+        except OffsetOutOfRange as error:
+            position = _go_on(consumer, span, position, options, error)
+            continue
+        if not found:
+            position = _behind_nothing(span, options)
+        for batch in found:
+            if batch.offsets[0] >= span.end:
+                return
+            rows = record_batch(batch, schema, end=span.end)
+            if time_filter is not None:
+                rows = in_range(rows, times_of(batch).slice(0, rows.num_rows), *time_filter)
+            yield rows
+            position = batch.next_offset
+
+
+def _records(
+    consumer: Consumer,
+    span: Span,
+    schema: pa.Schema,
+    options: ReadOptions,
+    time_filter: tuple[int, int] | None,
+) -> Iterator[pa.RecordBatch]:
+    position = span.start
+    start_ms, end_ms = time_filter or (-1, 2**63 - 1)
+    while position < span.end:
+        try:
+            found = consumer.fetch()
+        except OffsetOutOfRange as error:
+            position = _go_on(consumer, span, position, options, error)
+            continue
+        if not found:
+            position = _behind_nothing(span, options)
+            continue
+        position = found[-1].offset + 1
+        wanted = [
+            record
+            for record in found
+            if record.offset < span.end
+            and (
+                time_filter is None
+                or (record.timestamp_ms is not None and start_ms <= record.timestamp_ms < end_ms)
+            )
+        ]
+        yield of_records(wanted, schema)
+
+
+def _go_on(
+    consumer: Consumer, span: Span, position: int, options: ReadOptions, error: OffsetOutOfRange
+) -> int:
+    """Where to read on after messages that are gone. Raises DataLoss."""
+    key = (span.topic, span.partition)
+    asked = questions(options.broker)
+    first, end = asked.beginnings([key])[key], asked.ends([key])[key]
+    text = (
+        f"messages of {span.topic}-{span.partition} from offset {position} on were to be read, "
+        f"and its log has offsets {first} to {end}: retention or a trim removed them, or the topic "
+        "was made again. failOnDataLoss=false skips what is gone"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(text) from error
+    _log.warning("%s", text)
+    if not position < first < span.end:
+        return span.end
+    consumer.seek(*key, first)
+    return first
+
+
+def _behind_nothing(span: Span, options: ReadOptions) -> int:
+    """Where to read on when a fetch brought nothing. Raises DataLoss."""
+    key = (span.topic, span.partition)
+    end = questions(options.broker).ends([key])[key]
+    if end >= span.end:
+        return span.end  # only offsets without messages are left, as transactions leave them
+    text = (
+        f"messages of {span.topic}-{span.partition} up to offset {span.end} were to be read, and "
+        f"its log ends at {end}. failOnDataLoss=false skips what is gone"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(text)
+    _log.warning("%s", text)
+    return span.end
+
+
+def _take(broker: Broker, append_times: bool) -> Consumer:
+    idle = _IDLE.get((os.getpid(), broker, append_times))
+    if idle:
+        return idle.pop()
+    return Consumer(
+        broker.address,
+        max_wait_ms=_WAIT_MS,
+        partition_max_bytes=_FETCH_BYTES,
+        max_bytes=_FETCH_BYTES,
+        client_id="horolog-spark",
+        request_timeout_ms=broker.request_timeout_ms,
+        retry_timeout_ms=broker.retry_budget_ms,
+        check_units=False,
+        append_times=append_times,
+    )

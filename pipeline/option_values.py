@@ -1,0 +1,150 @@
+"""Texts of options into values. Every refusal names the option, the text, and what is allowed."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..times import TimeError, parse_time
+
+ByPartition = Mapping[str, Mapping[int, int]]
+"""A number for partitions, by topic."""
+
+_UNIT_MS: Final = {
+    "ms": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "sec": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "w": 604_800_000,
+    "week": 604_800_000,
+}
+_DURATION: Final = re.compile(r"(\d{1,12})\s*([a-z]+)", re.ASCII)
+_LARGEST: Final = 2**62
+
+
+class OptionError(ValueError):
+    """An option that is missing, unknown, or has a value it cannot have."""
+
+
+def check_names(given: Iterable[str], known: Iterable[str], purpose: str) -> None:
+    """Raise OptionError for the first name that is not known, with the one that may be meant.
+
+    `given` are in lower case, `known` as people write them.
+    """
+    spelled = {name.lower(): name for name in known}
+    for name in given:
+        if name in spelled:
+            continue
+        close = get_close_matches(name, spelled, n=1)
+        if close:
+            hint = f"did you mean {spelled[close[0]]!r}?"
+        elif name.startswith("kafka."):
+            hint = (
+                "options of Kafka's client have no meaning here; there are retryBudgetMs and "
+                "requestTimeoutMs"
+            )
+        else:
+            hint = f"there are {', '.join(sorted(spelled.values()))}"
+        raise OptionError(f"unknown option {name!r} for {purpose}: {hint}")
+
+
+def whole(name: str, text: str, *, least: int = 0, most: int = _LARGEST) -> int:
+    """An integer from `least` to `most`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise OptionError(f"{name}={text!r}: it is an integer from {least} to {most}")
+    return number
+
+
+def yes_or_no(name: str, text: str) -> bool:
+    """`true` or `false`."""
+    return one_of(name, text, ("true", "false")) == "true"
+
+
+def one_of(name: str, text: str, choices: tuple[str, ...]) -> str:
+    """One of the words, whatever its case."""
+    for choice in choices:
+        if text.strip().lower() == choice.lower():
+            return choice
+    raise OptionError(f"{name}={text!r}: it is {' or '.join(choices)}")
+
+
+def duration_ms(name: str, text: str, *, least: int = 0) -> int:
+    """A length of time in ms: `10 minutes`, `90s`, `1 hour`, or a number of milliseconds."""
+    wanted = "it is a length of time such as '10 minutes', '90s' or '1h'"
+    words = text.strip().lower()
+    if words.isascii() and words.isdigit():
+        found = int(words)
+    else:
+        match = _DURATION.fullmatch(words)
+        unit = match[2] if match else ""
+        unit_ms = _UNIT_MS.get(unit) or _UNIT_MS.get(unit.removesuffix("s"))
+        if match is None or unit_ms is None:
+            raise OptionError(f"{name}={text!r}: {wanted}")
+        found = int(match[1]) * unit_ms
+    if not least <= found <= _LARGEST:
+        raise OptionError(f"{name}={text!r}: {wanted}, from {least} ms on")
+    return found
+
+
+def time_ms(name: str, text: str, now_ms: int) -> int:
+    """A time as people write it: RFC 3339 with a zone, `@-1h`, or epoch milliseconds."""
+    try:
+        return parse_time(text.strip(), now_ms)
+    except TimeError as error:
+        raise OptionError(f"{name}: {error}") from None
+
+
+def by_partition(name: str, text: str, *, least: int) -> ByPartition:
+    """JSON `{"topic": {"0": 17, "1": 4}}`; the numbers are from `least` on."""
+    wanted = 'it is JSON such as {"clicks": {"0": 17, "1": 4}}'
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{name}={text!r}: {wanted} ({error})") from None
+    if not isinstance(found, dict):
+        raise OptionError(f"{name}={text!r}: {wanted}")
+    result: dict[str, dict[int, int]] = {}
+    for topic, numbers in found.items():
+        if not isinstance(numbers, dict) or not numbers:
+            raise OptionError(f"{name}: for topic {topic!r}, {wanted}")
+        for partition, number in numbers.items():
+            if type(number) is not int or number < least:
+                raise OptionError(
+                    f"{name}: {topic}-{partition} has {number!r}; it is an integer from {least} on"
+                )
+            where = whole(f"{name}: a partition of {topic}", partition, most=2**31 - 1)
+            result.setdefault(topic, {})[where] = number
+    return result
+
+
+def assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
+    """JSON `{"topic": [0, 2]}`: partitions by topic."""
+    wanted = 'it is JSON such as {"clicks": [0, 2]}'
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{name}={text!r}: {wanted} ({error})") from None
+    if not isinstance(found, dict) or not found:
+        raise OptionError(f"{name}={text!r}: {wanted}")
+    for numbers in found.values():
+        right = isinstance(numbers, list) and numbers
+        if not right or not all(type(number) is int and number >= 0 for number in numbers):
+            raise OptionError(f"{name}={text!r}: {wanted}")
+    return {topic: tuple(sorted(set(numbers))) for topic, numbers in found.items()}
+
+
+SENTINELS: Final = {"earliest": EARLIEST, "latest": LATEST}

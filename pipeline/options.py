@@ -1,0 +1,312 @@
+"""The options of a read, checked before anything is done.
+
+The names are those of Spark's Kafka source where it has one for the thing. Nothing here needs
+Spark.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ..config.address import split_address
+from .option_values import (
+    SENTINELS,
+    ByPartition,
+    OptionError,
+    assignment,
+    by_partition,
+    check_names,
+    duration_ms,
+    one_of,
+    time_ms,
+    whole,
+    yes_or_no,
+)
+
+SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.servers")
+"""The address, and the other names it may be given by."""
+
+_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+_SIDES: Final = ("starting", "ending")
+
+COMMON_NAMES: Final = (*SERVERS, "retryBudgetMs", "requestTimeoutMs", "path")
+READ_NAMES: Final = (
+    *COMMON_NAMES,
+    *_TOPICS,
+    *(
+        f"{side}{what}"
+        for side in _SIDES
+        for what in ("Timestamp", "OffsetsByTimestamp", "Offsets")
+    ),
+    "startingOffsetsByTimestampStrategy",
+    "timeRange",
+    "maxOutOfOrderness",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxTimePerTrigger",
+    "includeHeaders",
+    "includeAppendTime",
+    "idleWaitMs",
+    "groupId",
+    "segments.path",
+    # Kafka's, whose meaning retryBudgetMs has here.
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+)
+
+_DEFAULT_RETRY_MS: Final = 60_000
+_DEFAULT_REQUEST_MS: Final = 30_000
+_LONGEST_IDLE_WAIT_MS: Final = 500
+"""A query that is to stop waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the log is, and how long to try."""
+
+    address: str
+    retry_budget_ms: int = _DEFAULT_RETRY_MS
+    """After the first failed attempt; as long as a broker may take to start again."""
+    request_timeout_ms: int = _DEFAULT_REQUEST_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which topics: exactly one of these is set."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    """A regular expression of Python for the whole name."""
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading starts or ends. What is more particular wins: `time_ms` over `times_ms` over
+    `offsets` over `place`."""
+
+    place: Literal["earliest", "latest"]
+    offsets: ByPartition = field(default_factory=dict)
+    """-1 is the end, -2 the beginning."""
+    times_ms: ByPartition = field(default_factory=dict)
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """A read, in batch or as a stream."""
+
+    broker: Broker
+    subscription: Subscription
+    start: Bound
+    end: Bound
+    fail_if_no_time: bool = False
+    """Whether a partition without a message from the start time on is an error, not empty."""
+    exact: bool = False
+    """Whether the rows are those with a timestamp in the range, wherever they are in the log."""
+    max_out_of_order_ms: int | None = None
+    """In an exact range: how late messages may be; None reads to the end of the log."""
+    fail_on_data_loss: bool = True
+    min_partitions: int = 0
+    max_records_per_partition: int = 0
+    max_offsets_per_trigger: int = 0
+    min_offsets_per_trigger: int = 0
+    max_trigger_delay_ms: int = 900_000
+    max_time_per_trigger_ms: int = 0
+    include_headers: bool = False
+    include_append_time: bool = False
+    idle_wait_ms: int = 100
+    group_id: str | None = None
+    segments_path: str | None = None
+
+    @property
+    def time_filter(self) -> tuple[int, int] | None:
+        """Timestamps that rows have in an exact range, [start, end) in ms; None for all rows."""
+        if not self.exact:
+            return None
+        return self.start.time_ms or 0, 2**63 - 1 if self.end.time_ms is None else self.end.time_ms
+
+
+class Given:
+    """The options as they were given; names in lower case, as Spark stores them."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): str(value) for name, value in options.items()}
+
+    def check(self, known: tuple[str, ...], purpose: str) -> None:
+        check_names(self._values, known, purpose)
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        return default if text is None else yes_or_no(name, text)
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = 2**62) -> int:
+        text = self.text(name)
+        return default if text is None else whole(name, text, least=least, most=most)
+
+    def duration(self, name: str, default: int, *, least: int = 0) -> int:
+        text = self.text(name)
+        return default if text is None else duration_ms(name, text, least=least)
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        text = self.text(name)
+        return default if text is None else one_of(name, text, choices)
+
+    def broker(self) -> Broker:
+        """Raises OptionError when there is no address, or none that is one."""
+        found = {name: value for name in SERVERS if (value := self.text(name)) is not None}
+        if not found:
+            raise OptionError(
+                'the option "bootstrap.servers" is missing: the broker\'s HOST:PORT. '
+                "(CREATE TABLE ... USING loses options; a temporary view keeps them)"
+            )
+        if len(set(found.values())) > 1:
+            raise OptionError(f"{' and '.join(found)} contradict each other: give one")
+        address = next(iter(found.values())).strip()
+        for part in address.removeprefix("kafka://").split(","):
+            try:
+                split_address(part.strip())
+            except ValueError as error:
+                raise OptionError(f"bootstrap.servers: {error}") from None
+        if "," in address and not address.startswith("kafka://"):
+            raise OptionError(
+                f"bootstrap.servers={address!r}: there is one Horolog broker; several addresses "
+                "are for Kafka, as kafka://HOST:PORT,HOST:PORT"
+            )
+        return Broker(
+            address,
+            self.number("retryBudgetMs", _DEFAULT_RETRY_MS),
+            self.number("requestTimeoutMs", _DEFAULT_REQUEST_MS, least=1),
+        )
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) -> ReadOptions:
+    """The options of a read. Relative times count from `now_ms`. Raises OptionError."""
+    given = Given(options)
+    given.check(READ_NAMES, "a streaming read" if streaming else "a read")
+    segments_path = given.text("segments.path")
+    if segments_path is None:
+        broker, subscription = given.broker(), _subscription(given)
+    else:
+        broker, subscription = Broker(""), _segments_only(given, streaming)
+    start = _bound(given, "starting", "latest" if streaming else "earliest", now_ms)
+    end = _bound(given, "ending", "latest", now_ms)
+    _check_bounds(start, end, streaming)
+    exact = given.choice("timeRange", "offsets", ("offsets", "exact")) == "exact"
+    slack = given.text("maxOutOfOrderness")
+    if slack is not None and not exact:
+        raise OptionError("maxOutOfOrderness needs timeRange=exact")
+    if exact and (start.offsets or start.times_ms or end.offsets or end.times_ms):
+        raise OptionError(
+            "timeRange=exact goes with startingTimestamp and endingTimestamp, not with offsets"
+        )
+    return ReadOptions(
+        broker,
+        subscription,
+        start,
+        end,
+        fail_if_no_time=given.choice(
+            "startingOffsetsByTimestampStrategy", "latest", ("latest", "error")
+        )
+        == "error",
+        exact=exact,
+        max_out_of_order_ms=None if slack is None else duration_ms("maxOutOfOrderness", slack),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        min_partitions=given.number("minPartitions", 0, least=1, most=100_000),
+        max_records_per_partition=given.number("maxRecordsPerPartition", 0, least=1),
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", 0, least=1),
+        min_offsets_per_trigger=given.number("minOffsetsPerTrigger", 0, least=1),
+        max_trigger_delay_ms=given.duration("maxTriggerDelay", 900_000, least=1),
+        max_time_per_trigger_ms=given.duration("maxTimePerTrigger", 0, least=1),
+        include_headers=given.flag("includeHeaders", False),
+        include_append_time=given.flag("includeAppendTime", False),
+        idle_wait_ms=given.number("idleWaitMs", 100, most=_LONGEST_IDLE_WAIT_MS),
+        group_id=given.text("groupId"),
+        segments_path=segments_path,
+    )
+
+
+def _subscription(given: Given) -> Subscription:
+    found = {name: text for name in _TOPICS if (text := given.text(name)) is not None}
+    if len(found) != 1:
+        told = f"there are {' and '.join(found)}" if found else "there is none"
+        raise OptionError(f"exactly one of {', '.join(_TOPICS)} names the topics; {told}")
+    ((name, text),) = found.items()
+    if name == "assign":
+        return Subscription(assigned=assignment(name, text))
+    if name == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"subscribePattern={text!r} is no regular expression: {error}") from (
+                None
+            )
+        return Subscription(pattern=text)
+    names = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+    if not names:
+        raise OptionError(f"subscribe={text!r}: it is topics, separated by commas")
+    return Subscription(names=names)
+
+
+def _segments_only(given: Given, streaming: bool) -> Subscription:
+    if streaming:
+        raise OptionError("segments.path is for batch reads: closed segments do not grow")
+    also = [name for name in (*SERVERS, *_TOPICS) if given.text(name) is not None]
+    if also:
+        raise OptionError(f"segments.path reads files, without a broker; leave out {also[0]}")
+    return Subscription()
+
+
+def _bound(given: Given, side: str, default: Literal["earliest", "latest"], now_ms: int) -> Bound:
+    text = given.text(f"{side}Timestamp")
+    if text is not None:
+        return Bound(default, time_ms=time_ms(f"{side}Timestamp", text, now_ms))
+    name = f"{side}OffsetsByTimestamp"
+    text = given.text(name)
+    if text is not None:
+        return Bound(default, times_ms=by_partition(name, text, least=0))
+    name = f"{side}Offsets"
+    text = given.text(name)
+    if text is None:
+        return Bound(default)
+    word = text.strip().lower()
+    if word in SENTINELS:
+        return Bound("earliest" if word == "earliest" else "latest")
+    if not text.lstrip().startswith("{"):
+        raise OptionError(
+            f'{name}={text!r}: it is earliest, latest, or JSON such as {{"t": {{"0": 17}}}}'
+        )
+    return Bound(default, offsets=by_partition(name, text, least=-2))
+
+
+def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
+    if start.time_ms is not None and end.time_ms is not None and end.time_ms < start.time_ms:
+        raise OptionError(
+            f"endingTimestamp ({end.time_ms}) is before startingTimestamp ({start.time_ms})"
+        )
+    if end.place == "earliest":
+        raise OptionError(
+            "endingOffsets=earliest would read nothing: leave it out, or name offsets"
+        )
+    if streaming:
+        if end.offsets or end.times_ms:
+            raise OptionError("a stream can be ended by endingTimestamp only")
+        return
+    starts_at_end = SENTINELS["latest"] in _all(start.offsets)
+    if starts_at_end or (start == Bound("latest")):
+        raise OptionError("startingOffsets=latest would read nothing in a batch: use earliest")
+    if SENTINELS["earliest"] in _all(end.offsets):
+        raise OptionError("endingOffsets with -2 (earliest) would read nothing")
+
+
+def _all(numbers: ByPartition) -> set[int]:
+    return {number for partitions in numbers.values() for number in partitions.values()}

@@ -1,0 +1,196 @@
+"""What to read: pure functions over offsets.
+
+A plan depends on its arguments alone, because Spark asks for the same one again: after a crash
+the batch that was not finished is planned anew and must be the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+TopicPartition = tuple[str, int]
+Offsets = Mapping[TopicPartition, int]
+
+_FURTHEST_MS: Final = 2**62
+
+
+class DataLoss(Exception):
+    """Messages that were to be read are not in the log any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Messages of one partition, from `start` up to `end`, which is exclusive."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has."""
+        return self.end - self.start
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """As Spark stores offsets, `{"topic": {"0": 12}}`: topics and partitions in order, because
+    Spark compares the text."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The offsets that `to_json` wrote."""
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in stored.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def spans(start: Offsets, end: Offsets) -> list[Span]:
+    """What lies between, in order, without empty ones. A partition without a start starts at 0:
+    it is younger than the query. Raises DataLoss for an end before its start."""
+    found = []
+    for (topic, partition), stop in sorted(end.items()):
+        begin = start.get((topic, partition), 0)
+        if stop < begin:
+            raise DataLoss(backwards(topic, partition, begin, stop))
+        if stop > begin:
+            found.append(Span(topic, partition, begin, stop))
+    return found
+
+
+def backwards(topic: str, partition: int, start: int, end: int) -> str:
+    """Why a log that ends before where reading stopped cannot be read on."""
+    return (
+        f"{topic}-{partition} was read up to offset {start}, and its log ends at {end}: it was "
+        "deleted and made again, or data was lost. With failOnDataLoss=false reading goes on from "
+        "what there is; a new checkpoint starts anew"
+    )
+
+
+def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> list[Span]:
+    """The spans cut into more, so that there are about `min_partitions`, and none has more than
+    `max_records`; 0 asks for neither."""
+    total = sum(span.size for span in found)
+    pieces: list[Span] = []
+    for span in found:
+        count = 1
+        if min_partitions > len(found) and total:
+            count = max(round(span.size * min_partitions / total), 1)
+        if max_records:
+            count = max(count, -(-span.size // max_records))
+        pieces += _cut(span, min(count, span.size))
+    return pieces
+
+
+def _cut(span: Span, count: int) -> list[Span]:
+    """`count` spans whose sizes differ by one at most."""
+    ends = [span.start + span.size * number // count for number in range(count + 1)]
+    return [Span(span.topic, span.partition, start, end) for start, end in pairwise(ends)]
+
+
+def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
+    """The part of the way from `start` to `end` with about `most` messages.
+
+    Each partition gets a share as large as its part of what is waiting, and one message at least
+    while it has one, so that a small partition beside a large one does not starve.
+    """
+    waiting = {span_key(span): span.size for span in spans(start, end)}
+    total = sum(waiting.values())
+    limited = dict(end)
+    if total <= most:
+        return limited
+    for key, size in waiting.items():
+        share = max(size * most // total, 1)
+        limited[key] = start.get(key, 0) + min(share, size)
+    return limited
+
+
+def span_key(span: Span) -> TopicPartition:
+    """Its partition."""
+    return span.topic, span.partition
+
+
+def capped(end: Offsets, limit: Offsets) -> dict[TopicPartition, int]:
+    """`end`, nowhere beyond `limit`; partitions without a limit are left out."""
+    return {key: min(offset, limit[key]) for key, offset in end.items() if key in limit}
+
+
+def not_before(end: Offsets, start: Offsets) -> dict[TopicPartition, int]:
+    """`end`, nowhere before `start`."""
+    return {key: max(offset, start.get(key, offset)) for key, offset in end.items()}
+
+
+def gone(start: Offsets, latest: Offsets) -> list[str]:
+    """What was lost since `start`, a sentence for each partition: it is not there any more, or
+    ends before."""
+    lost = []
+    for (topic, partition), offset in sorted(start.items()):
+        end = latest.get((topic, partition))
+        if end is None:
+            lost.append(f"{topic}-{partition} was read up to offset {offset}, and is not there")
+        elif end < offset:
+            lost.append(backwards(topic, partition, offset, end))
+    return lost
+
+
+def time_slice(
+    start: Offsets,
+    end: Offsets,
+    next_times_ms: Mapping[TopicPartition, int],
+    offsets_at: Callable[[int], Offsets],
+    slice_ms: int,
+) -> dict[TopicPartition, int]:
+    """The part of the way from `start` to `end` up to the next time that is a multiple of
+    `slice_ms` in every partition, so that no partition runs ahead of another.
+
+    `next_times_ms` has the timestamp of the message at `start` where it has one; `offsets_at` says
+    for a time the first offset with that timestamp or a later one, `end` where there is none. At
+    least one partition advances, as far as there is anything to read; stretches of time without
+    messages are passed over. Where no message has a time, all of the way is returned.
+    """
+    times = [
+        next_times_ms[span_key(span)]
+        for span in spans(start, end)
+        if next_times_ms.get(span_key(span), -1) >= 0
+    ]
+    if not times:
+        return dict(end)
+
+    def reached(number: int) -> dict[TopicPartition, int]:
+        return _reached(start, end, offsets_at(number * slice_ms))
+
+    # No earlier cut moves anything: all that is next is later than it.
+    first = min(times) // slice_ms + 1
+    found = reached(first)
+    if _moves(start, found):
+        return found
+    # What is next is late: messages before it are of later slices. The first cut behind those.
+    step = 1
+    while not _moves(start, found := reached(first + step)):
+        if (first + step) * slice_ms > _FURTHEST_MS:
+            return dict(end)
+        step *= 2
+    low, high = first + step // 2, first + step
+    while low + 1 < high:
+        middle = (low + high) // 2
+        candidate = reached(middle)
+        if _moves(start, candidate):
+            high, found = middle, candidate
+        else:
+            low = middle
+    return found
+
+
+def _reached(start: Offsets, end: Offsets, at: Offsets) -> dict[TopicPartition, int]:
+    return {key: min(max(at.get(key, stop), start.get(key, 0)), stop) for key, stop in end.items()}
+
+
+def _moves(start: Offsets, end: Offsets) -> bool:
+    return any(offset > start.get(key, 0) for key, offset in end.items())

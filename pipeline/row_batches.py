@@ -1,0 +1,136 @@
+"""Messages in columns as Arrow record batches.
+
+The columns of the client are laid out as Arrow's already, so most are only wrapped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..client.results import ColumnBatch, ConsumerRecord
+from ..protocol.records.columns import BinaryColumn
+from .option_values import OptionError
+
+SPARK_ROWS: Final = 32_768
+"""Small batches are joined up to this: each costs Spark a millisecond or so."""
+
+
+def record_batch(batch: ColumnBatch, schema: pa.Schema, *, end: int) -> pa.RecordBatch:
+    """The messages with an offset below `end`, in the columns of `schema`."""
+    arrays = [_COLUMNS[name](batch) for name in schema.names]
+    found = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    if batch.next_offset <= end:
+        return found
+    offsets = batch.offsets
+    low, high = 0, batch.count
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] < end:
+            low = middle + 1
+        else:
+            high = middle
+    return found.slice(0, low)
+
+
+def of_records(records: Sequence[ConsumerRecord], schema: pa.Schema) -> pa.RecordBatch:
+    """As `record_batch`, from messages one by one: the way to their headers."""
+    columns: dict[str, Callable[[], Iterable[object]]] = {
+        "key": lambda: (record.key for record in records),
+        "value": lambda: (record.value for record in records),
+        "topic": lambda: (record.topic for record in records),
+        "partition": lambda: (record.partition for record in records),
+        "offset": lambda: (record.offset for record in records),
+        "timestamp": lambda: (_micros(record.timestamp_ms) for record in records),
+        "timestampType": lambda: (
+            -1 if record.timestamp_type is None else int(record.timestamp_type)
+            for record in records
+        ),
+        "headers": lambda: (
+            [{"key": key, "value": value} for key, value in record.headers] or None
+            for record in records
+        ),
+        "appendTime": lambda: (_micros(record.append_time_ms) for record in records),
+    }
+    arrays = [pa.array(list(columns[field.name]()), type=field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def in_range(batch: pa.RecordBatch, times_ms: pa.Array, start: int, end: int) -> pa.RecordBatch:
+    """The rows whose time, of `times_ms` (int64), is in [start, end)."""
+    wanted = pc.and_(pc.greater_equal(times_ms, start), pc.less(times_ms, end))
+    kept = pc.sum(wanted).as_py() or 0
+    return batch if kept == batch.num_rows else batch.filter(wanted)
+
+
+def times_of(batch: ColumnBatch) -> pa.Array:
+    """Their timestamps, int64, -1 for none."""
+    return _wrapped(pa.int64(), batch.count, batch.timestamps_ms)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows with small batches made one; empty ones are dropped."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if rows and rows + batch.num_rows > SPARK_ROWS:
+            yield _join(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches)
+
+
+def _wrapped(kind: pa.DataType, count: int, data: memoryview) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _binary(column: BinaryColumn, count: int) -> pa.Array:
+    valid = None if column.valid is None else pa.py_buffer(column.valid)
+    buffers = [valid, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, column.nulls)
+
+
+def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
+    if times_ms is None:
+        return pa.nulls(batch.count, pa.timestamp("us", tz="UTC"))
+    known = _wrapped(pa.int64(), batch.count, times_ms)
+    if (pc.min(known).as_py() or 0) < 0:
+        known = pc.if_else(pc.less(known, 0), pa.scalar(None, pa.int64()), known)
+    try:
+        micros = pc.multiply_checked(known, 1000)
+    except pa.ArrowInvalid:
+        raise OptionError(
+            f"{batch.topic}-{batch.partition} has a timestamp behind the year 294247 between "
+            f"offsets {batch.offsets[0]} and {batch.offsets[-1]}, which Spark cannot hold: its "
+            "producer wrote another unit. Read without the column timestamp, by .schema(...)"
+        ) from None
+    return micros.cast(pa.timestamp("us", tz="UTC"))
+
+
+def _micros(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * 1000
+
+
+_COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
+    "key": lambda batch: _binary(batch.keys, batch.count),
+    "value": lambda batch: _binary(batch.values, batch.count),
+    "topic": lambda batch: pa.repeat(pa.scalar(batch.topic, pa.string()), batch.count),
+    "partition": lambda batch: pa.repeat(pa.scalar(batch.partition, pa.int32()), batch.count),
+    "offset": lambda batch: _wrapped(pa.int64(), batch.count, batch.offsets),
+    "timestamp": lambda batch: _timestamps(batch, batch.timestamps_ms),
+    "timestampType": lambda batch: _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(
+        pa.int32()
+    ),
+    "appendTime": lambda batch: _timestamps(batch, batch.append_times_ms),
+}

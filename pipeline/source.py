@@ -1,0 +1,232 @@
+"""The data source `horolog` of Spark.
+
+Spark makes these objects in processes of their own and pickles them on, so none does anything but
+remember what it was told when it is made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ..clock import SystemClock
+from . import bounds, fetch, planning
+from .options import ReadOptions, read_options
+from .planning import DataLoss, Span, TopicPartition
+from .questions import Questions, questions
+from .schema import arrow_schema, column_names, spark_schema
+
+NAME: Final = "horolog"
+
+_NO_LIMIT: Final = 2**62
+"""Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
+
+Json = dict[str, dict[str, int]]
+
+
+class OffsetRange(InputPartition):
+    """A span of messages, to be read by one task."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
+
+
+class HorologDataSource(DataSource):
+    """`spark.read.format("horolog")` and its three siblings."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)  # type: ignore[arg-type]
+        self._given = {name.lower(): value for name, value in options.items()}
+        # Times such as @-1h mean the same in every process.
+        self._now_ms = SystemClock().now_ms()
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns of a read that names none."""
+        flags = {
+            name: self._given.get(name.lower(), "").strip().lower() == "true"
+            for name in ("includeHeaders", "includeAppendTime")
+        }
+        return spark_schema(headers=flags["includeHeaders"], append_time=flags["includeAppendTime"])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch."""
+        options = read_options(self._given, streaming=False, now_ms=self._now_ms)
+        return BatchReader(schema, options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For a stream."""
+        options = read_options(self._given, streaming=True, now_ms=self._now_ms)
+        return StreamReader(schema, options)
+
+
+class _Reader:
+    """What reading has in common, on both sides of pickling."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        column_names(schema)
+        self._schema = schema
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        # Without partitions Spark asks once for none.
+        if not isinstance(partition, OffsetRange):
+            return iter(())
+        return fetch.batches(
+            partition.span,
+            arrow_schema(self._schema),
+            self._options,
+            self._options.time_filter,
+        )
+
+
+class BatchReader(_Reader, DataSourceReader):
+    """Reads what is between two bounds as they are when Spark plans the read."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A task for each partition, or more where the options ask for it."""
+        asked = questions(self._options.broker)
+        return [OffsetRange(span) for span in bounds.plan(asked, self._options)]
+
+
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says where each micro-batch ends, and reads it.
+
+    One of these lives as long as the query and answers for offsets; others only read.
+    """
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        super().__init__(schema, options)
+        self._initial: Json | None = None
+        self._latest: Json | None = None
+        self._target: dict[TopicPartition, int] | None = None
+        self._last_moved_s: float | None = None
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Where a new query begins. Spark asks more than once, and the answer must not move."""
+        if self._initial is None:
+            asked = questions(self._options.broker)
+            partitions = asked.partitions(self._options.subscription)
+            start = bounds.resolve_start(asked, partitions, self._options)
+            self._initial = planning.to_json(start)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Only a marker: how much a batch takes is decided in `latestOffset`."""
+        options = self._options
+        if options.max_offsets_per_trigger or options.max_time_per_trigger_ms:
+            return ReadMaxRows(options.max_offsets_per_trigger or _NO_LIMIT)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Where the batch after `start` ends; `start` when there is nothing to read yet."""
+        begin = planning.from_json(start)
+        asked = questions(self._options.broker)
+        end = self._target if self._target is not None else self._ends(asked)
+        if self._target is None and not planning.spans(begin, planning.not_before(end, begin)):
+            asked.wait_beyond(begin, self._options.idle_wait_ms)
+            end = self._ends(asked)
+        self._latest = planning.to_json(end)
+        end = planning.not_before(self._kept(begin, end), begin)
+        if self._target is None and self._too_few(begin, end):
+            return start
+        if not isinstance(limit, ReadAllAvailable):
+            end = self._limited(asked, begin, end)
+        return planning.to_json(end)
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """The end that `latestOffset` saw: Spark asks after each trigger, this costs nothing."""
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends at what is there now."""
+        self._target = self._ends(questions(self._options.broker))
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """The tasks of a batch; the same ones whenever they are asked for."""
+        begin, stop = planning.from_json(start), planning.from_json(end)
+        if not self._options.fail_on_data_loss:
+            stop = planning.not_before(stop, begin)
+        found = planning.split(
+            planning.spans(begin, stop),
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+        return [OffsetRange(span) for span in found]
+
+    def commit(self, end: Json) -> None:
+        """Nothing: Spark's checkpoint has the offsets."""
+
+    def stop(self) -> None:
+        """Nothing: connections belong to the process."""
+
+    def _ends(self, asked: Questions) -> dict[TopicPartition, int]:
+        partitions = asked.partitions(self._options.subscription)
+        return bounds.resolve_end(asked, partitions, self._options)
+
+    def _kept(
+        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """`end`, with the partitions that are gone kept as they were. Raises DataLoss."""
+        bounded = self._options.end.time_ms is not None
+        lost = [] if bounded else planning.gone(start, end)
+        if lost and self._options.fail_on_data_loss:
+            raise DataLoss("; ".join(lost))
+        return {**{key: offset for key, offset in start.items() if key not in end}, **end}
+
+    def _too_few(self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> bool:
+        """Whether the batch is to wait for more, by `minOffsetsPerTrigger`."""
+        now_s = SystemClock().monotonic()
+        waiting = sum(span.size for span in planning.spans(start, end))
+        if self._last_moved_s is None:
+            self._last_moved_s = now_s
+        waited_ms = (now_s - self._last_moved_s) * 1000
+        few = waiting < self._options.min_offsets_per_trigger
+        if few and waited_ms < self._options.max_trigger_delay_ms:
+            return True
+        if waiting:
+            self._last_moved_s = now_s
+        return False
+
+    def _limited(
+        self,
+        asked: Questions,
+        start: dict[TopicPartition, int],
+        end: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        options = self._options
+        if options.max_time_per_trigger_ms:
+            waiting = {planning.span_key(span): span.start for span in planning.spans(start, end)}
+            end = planning.time_slice(
+                start,
+                end,
+                asked.next_times_ms(waiting),
+                lambda time_ms: {
+                    key: offset
+                    for key, offset in asked.at_time(waiting, time_ms).items()
+                    if offset is not None
+                },
+                options.max_time_per_trigger_ms,
+            )
+        if options.max_offsets_per_trigger:
+            end = planning.rate_limit(start, end, options.max_offsets_per_trigger)
+        return end
