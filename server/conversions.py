@@ -27,7 +27,7 @@ class Limits:
 
 
 class Conversions:
-    """Makes format v0 of slices, for one broker."""
+    """Makes older formats of slices, for one broker."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -45,8 +45,11 @@ class Conversions:
             finally:
                 self.under_way -= 1
 
-    async def downconvert(self, data: Buffer, limits: Limits) -> tuple[Downconverted, float]:
-        """The slice as a reader of format v0 gets it, and the seconds of work that this took.
+    async def downconvert(
+        self, data: Buffer, limits: Limits, magic: int
+    ) -> tuple[Downconverted, float]:
+        """The slice as a reader gets it that knows no later format than `magic`, and the seconds of
+        work that this took.
 
         To be called in a `place`. Raises what `downconversion` raises.
         """
@@ -55,7 +58,10 @@ class Conversions:
         seconds = 0.0
         began = clock()
         steps = downconversion(
-            data, max_bytes=limits.max_bytes, max_content_bytes=limits.max_content_bytes
+            data,
+            max_bytes=limits.max_bytes,
+            max_content_bytes=limits.max_content_bytes,
+            magic=magic,
         )
         try:
             call = next(steps)

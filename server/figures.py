@@ -60,7 +60,11 @@ class TopicFigures:
     converted_messages: dict[str, int] = field(default_factory=dict)
     converted_bytes: dict[str, int] = field(default_factory=dict)
     conversion_seconds: dict[str, float] = field(default_factory=dict)
-    """By direction: `append_up` (to v1), `append_down` (to v0), `fetch_down`."""
+    """By direction: `append_up` (to a later format), `append_down`, `fetch_down`."""
+    dropped_headers: int = 0
+    """Headers of messages that were converted to a format that has no place for them."""
+    repeated_messages: int = 0
+    """Messages that a producer sent again, and that were stored before."""
     _latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS_MS) + 1))
     _to_add: list[list[int]] = field(default_factory=list)
 

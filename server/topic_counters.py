@@ -54,6 +54,16 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.deleted_segments,
     ),
     (
+        "horolog_dropped_headers",
+        "Headers of messages that were converted to a format older than v2, which has none.",
+        lambda topic: topic.dropped_headers,
+    ),
+    (
+        "horolog_repeated_messages",
+        "Messages that an idempotent producer sent again; they had been stored.",
+        lambda topic: topic.repeated_messages,
+    ),
+    (
         "horolog_log_failures",
         "Partitions that stopped taking appends because a write or a sync failed.",
         lambda topic: topic.failures,
@@ -73,8 +83,8 @@ TOPIC_COUNTERS_BY: tuple[
     ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
     (
         "horolog_converted_messages",
-        "Messages that changed their format: as they were appended to v1 (append_up) or to v0 "
-        "(append_down), or for a reader that knows only v0 (fetch_down).",
+        "Messages that changed their format: as they were appended to a later one (append_up) or "
+        "an older one (append_down), or for a reader that knows only an older one (fetch_down).",
         "direction",
         lambda topic: topic.converted_messages,
     ),

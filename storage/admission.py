@@ -164,13 +164,13 @@ def _rebuilt_batches(
         target.stamp_ms if settings.stamps_append_time else None,
         sent.numbered or NOT_NUMBERED,
     )
-    stored, converted = rebuild_batches([batch for _, batch in sent.batches], form)
+    stored, converted, headers = rebuild_batches([batch for _, batch in sent.batches], form)
     admitted = _finish(stored, found.count, sent.latency, settings, target)
     if magic == BATCH_MAGIC:
         admitted.numbered = sent.numbered
     if converted:
         seconds = target.stopwatch() - began
-        admitted.conversion = Conversion(magic, False, converted, found.end, seconds)
+        admitted.conversion = Conversion(magic, False, converted, found.end, seconds, headers)
     return admitted
 
 

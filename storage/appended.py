@@ -19,6 +19,8 @@ class Conversion:
     size_bytes: int
     """Of the whole set, as sent."""
     seconds: float
+    headers: int = 0
+    """Headers that had no place in the older format."""
 
 
 @dataclass(slots=True)

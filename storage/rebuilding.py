@@ -1,15 +1,15 @@
 """Build a message set anew, where the one that was sent cannot be stored as it is."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..protocol.errors import InvalidTimestamp
 from ..protocol.records.batch import CheckedBatch, finish_batch
 from ..protocol.records.conversion import convert_entries
 from ..protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Codec
-from ..protocol.records.packing import SetEncoder
-from ..protocol.records.record_cursor import RECORD, RecordCursor
 from ..protocol.records.record_packing import RecordEncoder
+from ..protocol.records.record_rewriting import records_to_messages
 from ..protocol.records.sets import build_wrapper
 from .files import Buffer
 
@@ -59,8 +59,12 @@ def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
     """
     if form.magic == 2:
         encoder = RecordEncoder()
-        for part in parts:
-            encoder.add_messages(part.data, 0, part.end)
+        try:
+            for part in parts:
+                encoder.add_messages(part.data, 0, part.end)
+        except ValueError as error:
+            # The times of a batch are told as distances from that of its first message.
+            raise InvalidTimestamp(f"the messages do not fit into one batch: {error}") from error
         return _finished(encoder, form), sum(part.count for part in parts)
     if form.codec is Codec.NONE:
         return _joined(parts, form.magic, form.next_offset, form.stamp_ms)
@@ -96,17 +100,30 @@ def _joined(
     return joined, converted
 
 
-def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytearray, int]:
-    """As `rebuild`, of batches. In an older format their headers are lost."""
+def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytearray, int, int]:
+    """As `rebuild`, of batches. Also gives how many headers an older format had no place for."""
     if form.magic == 2:
         encoder = RecordEncoder()
         for batch in batches:
-            for cursor, timestamp_ms in _records(batch):
-                encoder.add(cursor.value(), cursor.key(), timestamp_ms, cursor.headers())
-        return _finished(encoder, form), 0
-    parts = [_as_messages(batch, form.magic or 0) for batch in batches]
-    rebuilt, _ = rebuild(parts, replace(form, numbered=NOT_NUMBERED))
-    return rebuilt, sum(part.count for part in parts)
+            encoder.add_records(batch.content, batch.header.base_timestamp_ms)
+        return _finished(encoder, form), 0, 0
+    parts, headers = [], 0
+    for batch in batches:
+        messages = bytearray()
+        magic = form.magic or 0
+        rewritten = records_to_messages(
+            messages,
+            batch.content,
+            0,
+            magic=magic,
+            base_offset=0,
+            base_timestamp_ms=batch.header.base_timestamp_ms,
+        )
+        headers += rewritten.headers
+        largest_ms = batch.max_timestamp_ms if magic else NO_TIMESTAMP
+        parts.append(Part(messages, len(messages), rewritten.messages, largest_ms))
+    rebuilt, _ = rebuild(parts, form)
+    return rebuilt, sum(part.count for part in parts), headers
 
 
 def _finished(encoder: RecordEncoder, form: Form) -> bytearray:
@@ -119,21 +136,3 @@ def _finished(encoder: RecordEncoder, form: Form) -> bytearray:
         producer_epoch=form.numbered.epoch,
         base_sequence=form.numbered.sequence,
     )
-
-
-def _as_messages(batch: CheckedBatch, magic: int) -> Part:
-    """The records of a batch as plain messages of an older format."""
-    encoder = SetEncoder(magic)
-    for cursor, timestamp_ms in _records(batch):
-        encoder.add(cursor.value(), cursor.key(), timestamp_ms if magic else NO_TIMESTAMP)
-    messages = encoder.finish()
-    count = batch.header.record_count
-    return Part(messages, len(messages), count, batch.max_timestamp_ms if magic else NO_TIMESTAMP)
-
-
-def _records(batch: CheckedBatch) -> Iterator[tuple[RecordCursor, int]]:
-    """Its records one after the other, and their times."""
-    cursor = RecordCursor(batch.content, 0, len(batch.content))
-    base_ms = batch.header.base_timestamp_ms
-    while cursor.step() == RECORD:
-        yield cursor, base_ms + cursor.timestamp_delta_ms

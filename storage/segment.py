@@ -4,6 +4,7 @@ A segment is *active* while it takes appends and *closed* after the next one beg
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
@@ -228,9 +229,20 @@ class Segment(ReadableSegment):
 
     def _add_marks(self, marks: Marks) -> None:
         if len(marks) > self.index_room:
-            marks = marks.first(max(self.index_room, 0))
+            marks = marks.first(self._room_for(marks))
         self.offset_index.add_all(marks.offsets, marks.positions)
         self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)
+
+    def _room_for(self, marks: Marks) -> int:
+        """How many of `marks` there is room for: none behind the one that fills an index."""
+        time_room = self.time_index.room
+        if time_room <= 0:
+            return 0
+        filling = bisect_right(marks.timestamps_ms, self.time_index.last_timestamp_ms) + time_room
+        count = len(marks)
+        if filling <= len(marks.timestamps_ms):
+            count = bisect_left(marks.offsets, marks.next_offsets[filling - 1] - 1) + 1
+        return min(count, self.offset_index.room)
 
     def _write_time_entries(self, first: int) -> None:
         if self.time_index.write_from(first):

@@ -19,6 +19,7 @@ from ...protocol.api.fetch import (
 from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.downconversion import DamagedSlice
+from ...protocol.records.kernel import walk
 from ...storage.files import Buffer
 from ...storage.log import Log
 from ...storage.reading import Slice
@@ -236,19 +237,32 @@ class _Reading:
     async def _convert(self, unreadable: _Unreadable) -> None:
         topic, wanted = unreadable.topic, unreadable.wanted
         log = self.services.logs.find(topic, wanted.partition)
-        found = log.read(wanted.fetch_offset, unreadable.size_bytes)
-        limits = Limits(unreadable.limit_bytes, log.settings.max_decompressed_bytes)
-        try:
-            converted, seconds = await self.services.conversions.downconvert(found.read(), limits)
-        except DamagedSlice as error:
-            assert found.segment is not None
-            raise found.segment.damage(found.position) from error
-        unreadable.result.high_watermark = found.high_watermark
-        unreadable.result.records = bytes(converted.data)
         figures = self.services.figures.topic(topic)
-        figures.bytes_out += len(converted.data)
-        if converted.messages:
-            figures.converted("fetch_down", converted.messages, converted.used_bytes, seconds)
+        limits = Limits(unreadable.limit_bytes, log.settings.max_decompressed_bytes)
+        magic = newest_format(self.version)
+        found = log.read(wanted.fetch_offset, unreadable.size_bytes)
+        data: Buffer = found.read()
+        while found.magic > magic:
+            try:
+                converted, seconds = await self.services.conversions.downconvert(
+                    data, limits, magic
+                )
+            except DamagedSlice as error:
+                assert found.segment is not None
+                raise found.segment.damage(found.position) from error
+            if converted.messages:
+                figures.converted("fetch_down", converted.messages, converted.used_bytes, seconds)
+                figures.dropped_headers += converted.headers
+            if converted.data:
+                data = bytes(converted.data)
+                break
+            # Nothing but marks of transactions, which this reader cannot pass by itself.
+            following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
+            found = log.read(following, unreadable.size_bytes, whole_first=True)
+            data = found.read()
+        unreadable.result.high_watermark = found.high_watermark
+        unreadable.result.records = bytes(data)
+        figures.bytes_out += len(data)
 
     def _response(self) -> FetchResponse:
         self.budget_bytes = self.services.settings.max_response_bytes

@@ -258,6 +258,8 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
         if isinstance(outcome, HorologError | OSError):
             count(figures.rejected, _reason(outcome), _messages_in(record_set))
         return
+    if outcome.repeated:
+        figures.repeated_messages += outcome.count
     if not outcome.count or outcome.repeated:
         return
     figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
@@ -265,6 +267,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     if conversion is not None:
         direction = "append_up" if conversion.up else "append_down"
         figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
+        figures.dropped_headers += conversion.headers
     if outcome.rolled is not None:
         services.rolled(log.topic, log.partition)
 

@@ -11,8 +11,8 @@ from horolog.times import (
     EPOCH,
     TimeError,
     format_time,
-    parse_range,
     parse_length,
+    parse_range,
     parse_time,
     parse_time_or_range,
 )

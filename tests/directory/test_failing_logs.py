@@ -82,7 +82,7 @@ def test_a_format_that_cannot_be_read_is_answered_by_name(
     log_path.write_bytes(log_path.read_bytes() + batch)
     directory = killed.open()
     for _ in range(2):
-        with pytest.raises(UnsupportedForMessageFormat, match="magic 2"):
+        with pytest.raises(UnsupportedForMessageFormat, match="magic byte"):
             directory.log("a", 0)
     assert log_path.read_bytes().endswith(batch)
     killed.close()

@@ -105,7 +105,12 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
         assert log.readable_bytes(offset) >= len(data)
         read += [
             Message(
-                r.offset, r.timestamp_ms, r.timestamp_type and str(r.timestamp_type), r.key, r.value
+                r.offset,
+                r.timestamp_ms,
+                r.timestamp_type and str(r.timestamp_type),
+                r.key,
+                r.value,
+                r.headers,
             )
             for r in found
         ]

@@ -9,8 +9,10 @@ from enum import Enum
 from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.message import entries
+from horolog.protocol.records.record_packing import RecordEncoder
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
 
 CREATE_TIME = "CreateTime"
@@ -26,6 +28,7 @@ class Message:
     kind: str | None
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Quirk(Enum):
@@ -40,7 +43,8 @@ class Quirk(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """Messages of one format that are sent plain or, with a codec, as one wrapper."""
+    """Messages of one format that are sent plain or, with a codec, as one wrapper; in v2 as one
+    batch."""
 
     magic: int
     codec: Codec
@@ -114,7 +118,7 @@ class StoredEntries:
 
     @property
     def stamped(self) -> bool:
-        return self.append_time and self.magic == 1
+        return self.append_time and self.magic > 0
 
     @property
     def stamp_ms(self) -> int:
@@ -123,6 +127,8 @@ class StoredEntries:
 
     def encoded(self, next_offset: int) -> bytearray:
         offsets = self.offsets(next_offset)
+        if self.magic == 2:
+            return self._batch(offsets[0])
         first = offsets[0] if self.codec and self.magic else 0
         plain = bytearray()
         for offset, record in zip(offsets, self.records, strict=True):
@@ -142,6 +148,15 @@ class StoredEntries:
             append_time=self.stamped,
         )
 
+    def _batch(self, base_offset: int) -> bytearray:
+        encoder = RecordEncoder()
+        for record in self.records:
+            encoder.add(record.value, record.key, record.timestamp_ms, record.headers)
+        stamp_ms = self.stamp_ms if self.stamped else None
+        return finish_batch(
+            encoder, codec=self.codec, base_offset=base_offset, append_time_ms=stamp_ms
+        )
+
     def messages(self, next_offset: int) -> list[Message]:
         kind = (LOG_APPEND_TIME if self.stamped else CREATE_TIME) if self.magic else None
         return [
@@ -151,6 +166,7 @@ class StoredEntries:
                 kind,
                 record.key,
                 record.value,
+                record.headers,
             )
             for offset, record in zip(self.offsets(next_offset), self.records, strict=True)
         ]
@@ -163,7 +179,10 @@ def sent_as_stored(
     names = {"producer": sent.codec, "uncompressed": Codec.NONE}
     wanted = settings.compression_type
     codec = names[wanted] if wanted in names else Codec[wanted.upper()]
-    one_format = max(part.magic for part in sent.parts) if codec else None
+    newest = max(part.magic for part in sent.parts)
+    one_format = newest if codec or newest == 2 else None
+    if codec is Codec.ZSTD:
+        one_format = 2
     if settings.format_magic is not None:
         one_format = settings.format_magic
     messages: list[Message] = []
@@ -174,7 +193,8 @@ def sent_as_stored(
             if settings.stamps_append_time:
                 timestamp_ms, kind = stamp_ms, LOG_APPEND_TIME
             offset = first_offset + len(messages)
-            messages.append(Message(offset, timestamp_ms, kind, record.key, record.value))
+            kept = record.headers if magic == 2 else ()
+            messages.append(Message(offset, timestamp_ms, kind, record.key, record.value, kept))
     return messages
 
 

@@ -6,10 +6,13 @@ import hypothesis
 from hypothesis import Phase
 from hypothesis import strategies as st
 
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.sets import NewRecord
 
 from .model import Part, Quirk, SentSet, StoredEntries
+
+BATCH = 2
+"""The magic of record batches."""
 
 NOW_MS = 1_479_144_272_509
 """Where the clock of `LogFolder` starts."""
@@ -18,12 +21,22 @@ _TEN_YEARS_MS = 315_360_000_000
 
 near_times = st.integers(NOW_MS - 8, NOW_MS + 8)
 far_times = st.one_of(
-    st.sampled_from([0, 1, 2**62, 2**63 - 1]),
+    st.sampled_from([0, 1, 2**62, 2**63 - 2]),
     st.integers(NOW_MS - _TEN_YEARS_MS, NOW_MS + _TEN_YEARS_MS),
 )
 times = st.one_of(near_times, near_times, near_times, near_times, st.just(-1), far_times)
 """Often equal to each other and out of order, sometimes none, sometimes far away."""
 
+headers = st.one_of(
+    st.just(()),
+    st.just(()),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "h", "h", "ü"]), st.one_of(st.none(), st.binary(max_size=5))
+        ),
+        max_size=3,
+    ).map(tuple),
+)
 contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=20), st.just(b"v" * 120))
 
 
@@ -35,25 +48,42 @@ def parts(
     max_records: int = 5,
     times: st.SearchStrategy[int] = times,
 ) -> Part:
-    """Messages of one format, plain or in one wrapper."""
+    """Messages of one format, plain, in one wrapper or in one batch."""
     if magic is None:
-        magic = draw(st.sampled_from([0, 1, 1, 1]))
+        magic = draw(st.sampled_from([0, 1, 1, 1, 2, 2]))
     if codec is None:
-        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, *Codec]))
+        codecs = list(Codec) if magic == BATCH else MESSAGE_CODECS
+        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, *codecs]))
     size = draw(st.integers(1, max_records))
     records = tuple(
-        NewRecord(draw(contents), draw(contents), draw(times) if magic else -1) for _ in range(size)
+        NewRecord(
+            draw(contents),
+            draw(contents),
+            draw(times) if magic else -1,
+            draw(headers) if magic == BATCH else (),
+        )
+        for _ in range(size)
     )
-    quirk = draw(st.sampled_from([Quirk.NONE, Quirk.NONE, *Quirk])) if codec else Quirk.NONE
+    wrapper = codec and magic != BATCH
+    quirk = draw(st.sampled_from([Quirk.NONE, Quirk.NONE, *Quirk])) if wrapper else Quirk.NONE
     return Part(magic, codec, records, quirk)
 
 
 sent_sets = st.one_of(
     st.builds(SentSet, st.tuples(parts())),
     st.builds(SentSet, st.tuples(parts())),
-    st.builds(SentSet, st.lists(parts(max_records=3), min_size=1, max_size=3).map(tuple)),
+    st.builds(
+        SentSet,
+        st.lists(
+            st.sampled_from([0, 1]).flatmap(lambda magic: parts(magic, max_records=3)),
+            min_size=1,
+            max_size=3,
+        ).map(tuple),
+    ),
+    st.builds(SentSet, st.lists(parts(BATCH, max_records=3), min_size=1, max_size=3).map(tuple)),
 )
-"""Mostly all plain or one wrapper, as clients send them; sometimes a mixture."""
+"""Mostly all plain, one wrapper or one batch, as clients send them; sometimes a mixture, but never
+of batches and older messages, which is refused."""
 
 
 far_holes = st.sampled_from([*[0] * 9, 1, 2, 5, 2**31 - 20, 2**31])
@@ -66,7 +96,8 @@ def stored_entries(
 ) -> StoredEntries:
     """What a log got from another one."""
     part = draw(parts())
-    inner = st.integers(0, 2) if part.magic or not part.codec else st.just(0)
+    may_have = part.magic == 1 or (part.magic == 0 and not part.codec)
+    inner = st.integers(0, 2) if may_have else st.just(0)
     holes = (draw(first_holes), *(draw(inner) for _ in part.records[1:]))
     return StoredEntries(part.magic, part.codec, part.records, holes, draw(st.booleans()))
 
@@ -100,9 +131,9 @@ stamping = st.fixed_dictionaries(
     {
         "message.timestamp.type": st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
         "compression.type": st.sampled_from(
-            ["producer"] * 4 + ["uncompressed", "gzip", "snappy", "lz4"]
+            ["producer"] * 4 + ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
         ),
-        "message.format.version": st.sampled_from(["producer"] * 4 + ["0.9.0", "0.10.0"]),
+        "message.format.version": st.sampled_from(["producer"] * 5 + ["0.9.0", "0.10.0", "2.1"]),
     }
 )
 

@@ -121,7 +121,6 @@ BROKEN: dict[str, Callable[[], bytearray]] = {
     "wrong CRC in a wrapper": lambda: wrapped(flipped(build_set([GOOD]), -1)),
     "size below a message's": lambda: bytearray(11) + b"\x0d" + bytes(40),
     "magic 3": lambda: as_entry(bytes(4) + b"\x03" + bytes(60)),
-    "magic 3": lambda: as_entry(bytes(4) + b"\x03" + bytes(60)),
     "codec 5": lambda: as_entry(build_message(None, b"x", attributes=5)),
     "lengths": lambda: as_entry(build_message(None, b"x")[:-1]),
     "timestamp -2": lambda: timed(build_set([GOOD]), -2),
