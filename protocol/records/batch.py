@@ -4,7 +4,6 @@ Places are of the batch, which is one entry: where it begins in the buffer.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -94,8 +93,7 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedBatch:
+class CheckedBatch(NamedTuple):
     """What a producer's batch holds."""
 
     header: BatchHeader

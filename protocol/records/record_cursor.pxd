@@ -20,6 +20,7 @@ cdef int _RECORD, _NO_MORE, _BAD_LENGTH, _BAD_FIELD, _BAD_END
 cdef long long _SMALLEST
 cdef int _INT32_BYTES, _INT64_BYTES, _INT32_TOP, _INT64_TOP
 
+@cython.final
 cdef class RecordCursor:
     cdef object _view
     cdef unsigned char *_data
@@ -31,8 +32,11 @@ cdef class RecordCursor:
     @cython.locals(length="long long", start="long long", stop="long long", count="long long")
     cpdef int step(self)
 
+    @cython.locals(at="long long", small="int", second="int")
+    cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept
+
     @cython.locals(
         at="long long", last="long long", byte="unsigned int", shift="int",
         wide="unsigned long long", number="unsigned long long",
     )
-    cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept
+    cdef long long _long_varint(self, int most_bytes, unsigned int top) noexcept

@@ -149,30 +149,36 @@ class RecordCursor:
         There no length is possible, so that the caller has to look only at those.
         """
         at = self._at
-        if at >= self._stop:
-            self._at = self._stop + 1
-            return 0
-        byte = self._data[at]
-        number = byte & 0x7F
-        if byte >= 0x80:
-            shift = 0
-            last = at + most_bytes - 1
-            while True:
-                at += 1
-                shift += 7
-                if at >= self._stop:
-                    self._at = self._stop + 1
-                    return 0
-                byte = self._data[at]
-                if at == last and byte > top:
-                    self._at = self._stop + 1
-                    return 0
-                wide = byte & 0x7F
-                number |= wide << shift
-                if byte < 0x80:
-                    break
-        self._at = at + 1
-        return (number >> 1) ^ -(number & 1)
+        if at < self._stop:
+            small = self._data[at]
+            if small < 0x80:
+                self._at = at + 1
+                return (small >> 1) ^ -(small & 1)
+            at += 1
+            if at < self._stop and self._data[at] < 0x80:
+                second = self._data[at]
+                self._at = at + 1
+                return (small & 0x7F | second << 7) >> 1 ^ -(small & 1)
+        return self._long_varint(most_bytes, top)
+
+    def _long_varint(self, most_bytes: int, top: int) -> int:
+        """As `_varint`, for a number of several bytes, or for none."""
+        at = self._at
+        last = at + most_bytes - 1
+        number = shift = 0
+        while at < self._stop:
+            byte = self._data[at]
+            if at == last and byte > top:
+                break
+            wide = byte & 0x7F
+            number |= wide << shift
+            at += 1
+            if byte < 0x80:
+                self._at = at
+                return (number >> 1) ^ -(number & 1)
+            shift += 7
+        self._at = self._stop + 1
+        return 0
 
     def key(self) -> bytes | None:
         """The key of the record."""

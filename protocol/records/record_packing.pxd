@@ -39,6 +39,7 @@ cdef long long _BATCH_OVERHEAD, _ENTRY_OVERHEAD, _SIZE, _MAGIC, _TIME, _TIME_BYT
 cdef long long _V0_OVERHEAD, _V1_OVERHEAD, _NO_TIME, _LARGEST_BATCH, _FIRST_BYTES, _MOST_OVERHEAD
 cdef long long _LARGEST_INT64
 
+@cython.final
 cdef class RecordEncoder:
     cdef bytearray _out
     cdef long long _room

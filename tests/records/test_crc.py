@@ -25,6 +25,14 @@ unsigned int castagnoli_by_tables(const unsigned char *data, size_t length)
 {
     return horolog_crc32c_by_tables(data, length);
 }
+unsigned int castagnoli_by_instruction(const unsigned char *data, size_t length)
+{
+#ifdef HOROLOG_FOLDS
+    if (__builtin_cpu_supports("sse4.2"))
+        return horolog_crc32c_by_instruction(data, length);
+#endif
+    return crc32c_at(data, 0, length);
+}
 unsigned int castagnoli_best(const unsigned char *data, size_t length)
 {
     return crc32c_at(data, 0, length);
@@ -34,10 +42,11 @@ WAYS = {
     "by_tables": zlib.crc32,
     "best": zlib.crc32,
     "castagnoli_by_tables": google_crc32c.value,
+    "castagnoli_by_instruction": google_crc32c.value,
     "castagnoli_best": google_crc32c.value,
 }
 LENGTHS = (*range(701), 1023, 1024, 1058, 4095, 4096, 4097, 65_535, 65_536, 70_001)
-POLYNOMIAL = 0x104C11DB7
+POLYNOMIALS = {"": 0x104C11DB7, "CASTAGNOLI_": 0x11EDC6F41}
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +73,13 @@ def test_it_is_the_librarys(library: Path, way: str, require_program: Callable[[
             assert crc(ctypes.addressof(held) + start, length) == expected, (length, start)
 
 
-def power_of_x(exponent: int) -> int:
+def power_of_x(exponent: int, polynomial: int) -> int:
     """x**exponent modulo the polynomial, highest power first."""
     remainder = 1
     for _ in range(exponent):
         remainder <<= 1
         if remainder >> 32:
-            remainder ^= POLYNOMIAL
+            remainder ^= polynomial
     return remainder
 
 
@@ -78,20 +87,20 @@ def reflected(number: int, bits: int) -> int:
     return int(f"{number:0{bits}b}"[::-1], 2)
 
 
-def test_the_constants_are_what_the_header_says() -> None:
-    text = HEADER.read_text()
-    named = {
-        name: [int(value, 16) for value in values.split(",")]
-        for name, values in re.findall(r"#define HOROLOG_(\w+) (0x[0-9a-fx, ]+)", text)
-    }
+@pytest.mark.parametrize("prefix", POLYNOMIALS)
+def test_the_constants_are_what_the_header_says(prefix: str) -> None:
+    polynomial = POLYNOMIALS[prefix]
+    lines = re.findall(r"#define HOROLOG_(\w+) (0x[0-9a-fx, ]+)", HEADER.read_text())
+    named = {name: [int(value, 16) for value in values.split(",")] for name, values in lines}
     for distance in (512, 384, 256, 128):
-        powers = [power_of_x(distance + 32), power_of_x(distance - 32)]
-        assert named[f"FOLD_{distance}"] == [reflected(power, 32) << 1 for power in powers]
-    assert named["FOLD_64"] == [reflected(power_of_x(64), 32) << 1]
-    assert named["POLYNOMIAL"] == [reflected(POLYNOMIAL, 33)]
+        powers = [power_of_x(distance + by, polynomial) for by in (32, -32)]
+        folds = [reflected(power, 32) << 1 for power in powers]
+        assert named[f"{prefix}FOLD_{distance}"] == folds
+    assert named[f"{prefix}FOLD_64"] == [reflected(power_of_x(64, polynomial), 32) << 1]
+    assert named[f"{prefix}POLYNOMIAL"] == [reflected(polynomial, 33)]
     quotient, rest = 0, 1 << 64
     for shift in range(32, -1, -1):
         if rest >> (shift + 32) & 1:
             quotient |= 1 << shift
-            rest ^= POLYNOMIAL << shift
-    assert named["QUOTIENT"] == [reflected(quotient, 33)]
+            rest ^= polynomial << shift
+    assert named[f"{prefix}QUOTIENT"] == [reflected(quotient, 33)]
