@@ -1,0 +1,164 @@
+"""Record batches (v2) on both ports: what is produced, what readers of each version get, retries,
+and readers of what is committed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from horolog.protocol.api import kafka
+from horolog.protocol.api.fetch import READ_COMMITTED, FetchPartitionResult
+from horolog.protocol.api.list_offsets import LATEST
+from horolog.protocol.errors import (
+    DuplicateSequenceNumber,
+    InvalidRecord,
+    OutOfOrderSequenceNumber,
+    TransactionalIdAuthorizationFailed,
+)
+from horolog.protocol.records.batch import finish_batch, read_header
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.message import entries, records
+from horolog.protocol.records.record_packing import RecordEncoder
+from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.testing.broker import running_broker
+from horolog.testing.requests import fetch, list_offsets, message_set, produce, result
+from horolog.testing.wire import Wire, wire
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
+HEADERS = (("trace", b"\x00\x01"), ("none", None))
+SENT = [NewRecord(b"one", b"k", 1000, HEADERS), NewRecord(None, None, 1005)]
+
+every_codec = pytest.mark.parametrize("codec", Codec)
+
+
+def numbered(sequence: int, count: int = 1, epoch: int = 0) -> bytes:
+    """What idempotent producer 7 sends."""
+    encoder = RecordEncoder()
+    for number in range(count):
+        encoder.add(b"%d" % (sequence + number), None, 1000 + number)
+    return bytes(finish_batch(encoder, producer_id=7, producer_epoch=epoch, base_sequence=sequence))
+
+
+async def fetched(client: Wire, offset: int, version: int) -> FetchPartitionResult:
+    got: FetchPartitionResult = result(await client.call(fetch("a", (0, offset)), version))
+    assert got.error_code == 0, got.error_message
+    return got
+
+
+@every_codec
+@pytest.mark.parametrize("version", range(8))
+async def test_batches_in_any_version_of_produce(client: Wire, codec: Codec, version: int) -> None:
+    """It is the message that tells its format, not the request."""
+    sent = bytes(build_set(SENT, magic=2, codec=codec))
+    assert result(await client.call(produce("a", sent), version)).base_offset == 0
+    assert result(await client.call(produce("a", sent), version)).base_offset == 2
+    data = (await fetched(client, 3, 10)).records
+    assert data is not None
+    assert [entry.magic for entry in entries(data)] == [2]
+    assert data[17:] == sent[17:]
+    assert read_header(data).base_offset == 2
+
+
+@every_codec
+@pytest.mark.parametrize("version", range(11))
+async def test_readers_get_a_format_they_know(client: Wire, codec: Codec, version: int) -> None:
+    await client.call(produce("a", bytes(build_set(SENT, magic=2, codec=codec))), 7)
+    await client.call(produce("a", message_set(2000)), 7)
+    data = (await fetched(client, 0, version)).records
+    assert data is not None
+    assert {entry.magic for entry in entries(data)} == {
+        0 if version < 2 else 1 if version < 4 else 2
+    }
+    found = list(records(data, max_decompressed_bytes=1 << 20))
+    assert [(one.offset, one.key, one.value) for one in found] == [
+        (0, b"k", b"one"),
+        (1, None, None),
+    ]
+    assert [one.timestamp_ms for one in found] == ([-1, -1] if version < 2 else [1000, 1005])
+    assert [one.headers for one in found] == ([HEADERS, ()] if version >= 4 else [(), ()])
+    behind = (await fetched(client, 2, version)).records
+    assert behind is not None
+    assert [entry.magic for entry in entries(behind)] == [0 if version < 2 else 1]
+
+
+async def test_the_record_itself_is_found(client: Wire, own_client: Wire) -> None:
+    await client.call(produce("a", bytes(build_set(SENT, magic=2, codec=Codec.GZIP))), 7)
+    for connected, version in ((client, 4), (own_client, 1)):
+        got = result(await connected.call(list_offsets("a", (0, 1001)), version))
+        assert (got.timestamp, got.offset) == (1005, 1)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_retry_is_stored_once(client: Wire, own_client: Wire, acks: int) -> None:
+    """Also on the native port, where requests that repeat each other have a way of their own."""
+    for connected, version in ((client, 7), (own_client, 3), (own_client, 3), (own_client, 3)):
+        for number in range(4):
+            got = result(await connected.call(produce("a", numbered(number), acks=acks), version))
+            assert (got.error_code, got.base_offset) == (0, number), got.error_message
+    end = result(await client.call(list_offsets("a", (0, LATEST)), 1))
+    assert end.offset == 4
+
+
+async def test_what_does_not_go_on_is_refused(client: Wire) -> None:
+    for number in range(7):
+        await client.call(produce("a", numbered(number)), 7)
+    for sent, error in (
+        (numbered(0), DuplicateSequenceNumber),
+        (numbered(9), OutOfOrderSequenceNumber),
+        (numbered(7) + numbered(8), InvalidRecord),
+    ):
+        got = result(await client.call(produce("a", sent), 7))
+        assert (got.error_code, got.base_offset) == (error.code, -1)
+
+
+async def test_requests_of_transactions_are_refused(client: Wire) -> None:
+    request = produce("a", numbered(0))
+    request.transactional_id = "mine"
+    got = result(await client.call(request, 7))
+    assert got.error_code == TransactionalIdAuthorizationFailed.code
+
+
+async def test_readers_of_what_is_committed(tmp_path: Path) -> None:
+    name = "v2-transactions"
+    shutil.copytree(GOLDEN / name / "clean", tmp_path / "data" / f"{name}-0")
+    async with running_broker(
+        tmp_path / "data", http_listen="off", kafka_listen="127.0.0.1:0", retention_ms=-1
+    ) as broker:
+        assert broker.addresses.kafka is not None
+        async with wire(broker.addresses.kafka, kafka) as client:
+            request = fetch(name, (0, 60))
+            got = result(await client.call(request, 10))
+            assert (got.aborted_transactions, got.last_stable_offset) == (None, 510)
+            request.isolation_level = READ_COMMITTED
+            got = result(await client.call(request, 10))
+            assert got.aborted_transactions[0].first_offset == 51
+            assert got.log_start_offset == 0
+            asked = list_offsets(name, (0, LATEST))
+            asked.isolation_level = READ_COMMITTED
+            assert result(await client.call(asked, 4)).offset == 510
+
+
+async def test_marks_are_no_messages_for_old_readers(tmp_path: Path) -> None:
+    """They have to come past a slice that holds nothing else."""
+    name = "v2-transactions"
+    shutil.copytree(GOLDEN / name / "clean", tmp_path / "data" / f"{name}-0")
+    async with (
+        running_broker(
+            tmp_path / "data", http_listen="off", kafka_listen="off", retention_ms=-1
+        ) as broker,
+        wire(broker.addresses.native) as client,
+    ):
+        offsets: list[int] = []
+        offset = 0
+        while True:
+            request = fetch(name, (0, offset), partition_max_bytes=1)
+            got = result(await client.call(request, 3))
+            assert got.error_code == 0, got.error_message
+            if not got.records:
+                break
+            found = records(got.records, max_decompressed_bytes=1 << 20, from_offset=offset)
+            new = [record.offset for record in found]
+            assert new
+            offsets += new
+            offset = new[-1] + 1
+        assert len(offsets) == 500
