@@ -12,8 +12,18 @@ from functools import partial
 from types import ModuleType
 
 from ..compiled import source_form
-from ..protocol.records import kernel, packing, rewriting, scans
+from ..protocol.records import (
+    kernel,
+    packing,
+    record_check,
+    record_gathering,
+    record_packing,
+    record_rewriting,
+    rewriting,
+    scans,
+)
 from ..protocol.records.kernel import Offsets
+from ..protocol.records.layout import BATCH_OVERHEAD
 from ..protocol.records.sets import NewRecord, build_set
 
 NOW_MS = 1_479_144_272_509
@@ -54,7 +64,10 @@ def main() -> int:
 
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
-    compiled = (kernel, packing, rewriting, scans)
+    compiled = (
+        *(kernel, packing, rewriting, scans),
+        *(record_check, record_gathering, record_packing, record_rewriting),
+    )
     forms = {module.__name__.rpartition(".")[2]: module for module in compiled}
     sources = {module: source_form(module) for module in forms}
     for value_bytes in (100, 1024):
@@ -68,6 +81,10 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("columns", count, _columns(value_bytes, count)),
             ("append times", count, _stamp(value_bytes, count)),
             ("v1 to v0", count, _rewrite(value_bytes, count)),
+            ("records: check", count, _check(value_bytes, count)),
+            ("records: encode", count, _encode_records(value_bytes, count)),
+            ("records: columns", count, _record_columns(value_bytes, count)),
+            ("records to v1", count, _to_messages(value_bytes, count)),
         ):
             module, run = work
             own = forms[module]
@@ -136,6 +153,49 @@ def _rewrite(value_bytes: int, count: int) -> OfForm:
         return module.rewrite(bytearray(), data, 0, len(data), 0, own, 0, own)
 
     return "rewriting", run
+
+
+def _content(value_bytes: int, count: int) -> memoryview:
+    """The records of a batch that is not compressed."""
+    batch = build_set(_records(value_bytes, count, 0), magic=2)
+    return memoryview(batch)[BATCH_OVERHEAD:]
+
+
+def _check(value_bytes: int, count: int) -> OfForm:
+    """As for an append. The interpreted form reads by a compiled cursor where there is one."""
+    data = _content(value_bytes, count)
+
+    def run(module: ModuleType) -> object:
+        size = len(data)
+        return module.check_records(data, 0, size, base_timestamp_ms=NOW_MS - 3, now_ms=NOW_MS)
+
+    return "record_check", run
+
+
+def _encode_records(value_bytes: int, count: int) -> OfForm:
+    records = _records(value_bytes, count, 0)
+
+    def run(module: ModuleType) -> object:
+        encoder = module.RecordEncoder()
+        for record in records:
+            encoder.add(record.value, record.key, record.timestamp_ms)
+        return encoder.finish()
+
+    return "record_packing", run
+
+
+def _record_columns(value_bytes: int, count: int) -> OfForm:
+    data = _content(value_bytes, count)
+    return "record_gathering", lambda module: module.gather_records(
+        data, base_offset=0, base_timestamp_ms=NOW_MS
+    )
+
+
+def _to_messages(value_bytes: int, count: int) -> OfForm:
+    data = _content(value_bytes, count)
+    return "record_rewriting", lambda module: module.records_to_messages(
+        bytearray(), data, 0, magic=1, base_offset=0, base_timestamp_ms=NOW_MS
+    )
 
 
 def _best(works: list[Work], tries: int) -> list[float]:

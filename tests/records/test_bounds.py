@@ -14,6 +14,10 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.packing import gather
 from horolog.protocol.records.rewriting import plain_end, rewrite
 from horolog.protocol.records.scans import scan_offset, scan_timestamp
+from horolog.protocol.records.record_check import check_records
+from horolog.protocol.records.record_gathering import gather_records
+from horolog.protocol.records.record_packing import RecordEncoder
+from horolog.protocol.records.record_rewriting import records_to_messages
 from horolog.protocol.records.sets import NewRecord, build_set
 
 page = mmap.PAGESIZE
@@ -26,7 +30,7 @@ good = 0
 for _ in range(5000):
     keys = [chance.choice([None, b"k", b"key"]) for _ in range(chance.randrange(1, 4))]
     sent = [NewRecord(chance.randbytes(chance.randrange(60)), key) for key in keys]
-    data = build_set(sent, magic=chance.choice([0, 1, 1]))
+    data = build_set(sent, magic=chance.choice([0, 1, 1, 2, 2]))
     for _ in range(chance.randrange(3)):
         data[chance.randrange(len(data))] = chance.choice([0, 1, 127, 128, 255])
     if chance.random() < 0.5:
@@ -43,6 +47,18 @@ for _ in range(5000):
         plain_end(view, start, page)
     with suppress(ValueError):
         rewrite(bytearray(), view, start, page, chance.choice([-1, 0, 1]), -1, 0, -1)
+    with suppress(ValueError):
+        RecordEncoder().add_messages(view, start, page)
+    content = view[min(start + 61, page) : page]
+    check_records(content, 0, len(content), base_timestamp_ms=0, now_ms=10)
+    with suppress(ValueError):
+        gather_records(content, base_offset=0, base_timestamp_ms=0)
+    with suppress(ValueError):
+        records_to_messages(
+            bytearray(), content, 0, magic=1, base_offset=0, base_timestamp_ms=0
+        )
+    with suppress(ValueError):
+        RecordEncoder().add_records(content, 0)
 print(good)
 """
 

@@ -17,6 +17,10 @@ AT_LEAST = {
     "encode": 4,
     "columns": 8,
     "append times": 8,
+    "records: check": 3,
+    "records: encode": 4,
+    "records: columns": 3,
+    "records to v1": 3,
 }
 
 
