@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 
 from ..client.results import ColumnBatch, ConsumerRecord
 from ..protocol.records.columns import BinaryColumn
+from ..protocol.records.layout import TimestampType
 from .option_values import OptionError
+
+_TYPE_NUMBERS: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1, None: -1}
 
 SPARK_ROWS: Final = 32_768
 """Small batches are joined up to this: each costs Spark a millisecond or so."""
@@ -43,10 +46,7 @@ def of_records(records: Sequence[ConsumerRecord], schema: pa.Schema) -> pa.Recor
         "partition": lambda: (record.partition for record in records),
         "offset": lambda: (record.offset for record in records),
         "timestamp": lambda: (_micros(record.timestamp_ms) for record in records),
-        "timestampType": lambda: (
-            -1 if record.timestamp_type is None else int(record.timestamp_type)
-            for record in records
-        ),
+        "timestampType": lambda: (_TYPE_NUMBERS[record.timestamp_type] for record in records),
         "headers": lambda: (
             [{"key": key, "value": value} for key, value in record.headers] or None
             for record in records

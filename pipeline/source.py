@@ -12,6 +12,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -28,6 +30,8 @@ from .options import ReadOptions, read_options
 from .planning import DataLoss, Span, TopicPartition
 from .questions import Questions, questions
 from .schema import arrow_schema, column_names, spark_schema
+from .sink import BatchWriter, StreamWriter
+from .write_options import write_options
 
 NAME: Final = "horolog"
 
@@ -76,6 +80,16 @@ class HorologDataSource(DataSource):
         """For a stream."""
         options = read_options(self._given, streaming=True, now_ms=self._now_ms)
         return StreamReader(schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        options = write_options(self._given, overwrite=overwrite, streaming=False)
+        return BatchWriter(schema, options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """For `df.writeStream`."""
+        options = write_options(self._given, overwrite=overwrite, streaming=True)
+        return StreamWriter(schema, options)
 
 
 class _Reader:

@@ -1,0 +1,222 @@
+"""Rows on their way into topics.
+
+The rows of each partition are cut into record batches by their sizes alone. So a task that is run
+again with the same rows sends the same batches with the same numbers, and the broker knows those
+that it has.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ..client.cluster import Cluster
+from ..client.delivery import Delivery
+from ..client.patience import PASSING, patiently
+from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
+from ..protocol.partitioner import partition_of
+from ..protocol.records.batch import finish_batch
+from ..protocol.records.layout import NO_PRODUCER_ID
+from ..protocol.records.record_packing import Headers, RecordEncoder
+from .write_options import WriteOptions
+
+_BATCH_BYTES: Final = 512 * 1024
+"""Below the default of `max.message.bytes`, which a batch may not exceed."""
+_RECORD_OVERHEAD: Final = 36
+_BUFFERED_BYTES: Final = 32 * 1024 * 1024
+_EPOCHS: Final = 2**15
+_OURS: Final = 1 << 62
+"""Brokers give no producer an id with this bit."""
+
+
+class Row(NamedTuple):
+    """A message to be written."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a task is to the broker: it recognises what this one has sent before."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(NO_PRODUCER_ID, -1)
+"""For writes that may come twice."""
+
+
+def identity(writer: str, task: int, batch: int = 0) -> Identity:
+    """The same for every attempt of a task, and different from every other one's.
+
+    `writer` is a query or a job. Its batches are the epochs of one producer, as far as there are
+    numbers for them, so that the broker does not have to remember one for each batch.
+    """
+    series, epoch = divmod(batch, _EPOCHS)
+    text = f"{writer}/{task}/{series}".encode()
+    digest = int.from_bytes(hashlib.sha256(text).digest()[:8])
+    return Identity(_OURS | digest & (_OURS - 1), epoch)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A partition that is written to; its batches go one at a time."""
+
+    topic: str
+    partition: int
+    encoder: RecordEncoder
+    sequence: int = 0
+    appended: bool = False
+    """Whether the broker took a batch that it did not have."""
+    last: "asyncio.Task[None] | None" = None
+
+
+class Sending:
+    """One task's writes. Use `send`, once."""
+
+    def __init__(self, options: WriteOptions, identity: Identity, task: int) -> None:
+        self._options = options
+        self._identity = identity
+        self._turn = task
+        """The partition of rows without a key, and without one of their own; the next batch of
+        them goes to the next one."""
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._counts: dict[str, int] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._buffered = 0
+
+    async def send(self, batches: Iterable[Iterator[Row]]) -> int:
+        """Send all rows; says how many. They are written on return.
+
+        Raises what the broker reports, ConnectionFailed and RequestTimedOut.
+        """
+        broker = self._options.broker
+        self._cluster = Cluster(
+            broker.address,
+            client_id="horolog-spark",
+            request_timeout_ms=broker.request_timeout_ms,
+        )
+        self._delivery = Delivery(
+            self._cluster,
+            ack_timeout_ms=broker.request_timeout_ms,
+            delivery_timeout_ms=broker.retry_budget_ms,
+        )
+        rows = 0
+        try:
+            for batch in batches:
+                rows += await self._add(batch)
+                await self._make_room(_BUFFERED_BYTES)
+            for lane in self._lanes.values():
+                self._cut(lane)
+            await self._make_room(0)
+        finally:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+            await self._cluster.close()
+        return rows
+
+    async def _add(self, batch: Iterator[Row]) -> int:
+        count = 0
+        lanes, counts = self._lanes, self._counts
+        for row in batch:
+            topic, partition, key, value, time_ms, headers = row
+            partitions = counts.get(topic) or await self._partitions(topic)
+            by_turn = partition is None and key is None
+            if partition is None:
+                partition = self._turn % partitions if key is None else _hashed(key, partitions)
+            lane = lanes.get((topic, partition))
+            if lane is None:
+                lane = lanes[topic, partition] = _Lane(topic, partition, RecordEncoder())
+            encoder = lane.encoder
+            size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+            if headers:
+                size += _headers_bytes(headers)
+            if encoder.size_bytes + size > _BATCH_BYTES and encoder.count:
+                self._cut(lane)
+                self._turn += by_turn
+                await self._make_room(_BUFFERED_BYTES)
+            encoder.add(value, key, time_ms, headers)
+            count += 1
+        # What is under way gets on while the next rows are made.
+        await asyncio.sleep(0)
+        return count
+
+    async def _partitions(self, topic: str) -> int:
+        async def ask() -> int:
+            return await self._cluster.partition_count(topic)
+
+        self._counts[topic] = count = await patiently(
+            ask,
+            timeout_ms=self._options.broker.retry_budget_ms,
+            setting="retryBudgetMs",
+            passing=PASSING,
+        )
+        return count
+
+    def _cut(self, lane: _Lane) -> None:
+        """Send what the lane's encoder holds."""
+        count = lane.encoder.count
+        if not count:
+            return
+        idempotent = self._identity is not NOBODY
+        data = bytes(
+            finish_batch(
+                lane.encoder,
+                codec=self._options.codec,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.epoch,
+                base_sequence=lane.sequence if idempotent else -1,
+            )
+        )
+        lane.sequence += count
+        lane.last = asyncio.ensure_future(self._deliver(lane, data, lane.last))
+        self._buffered += len(data)
+        self._under_way.add(lane.last)
+
+    async def _deliver(self, lane: _Lane, data: bytes, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await before
+        since = asyncio.get_running_loop().time()
+        try:
+            await self._delivery.until_answered(
+                lane.topic, lane.partition, data, self._options.acks, since=since
+            )
+            lane.appended = True
+        except DuplicateSequenceNumber:
+            pass  # an earlier attempt wrote it
+        except OutOfOrderSequenceNumber:
+            # How Kafka answers a batch that it has, when it does not remember where. Before the
+            # first new batch nothing can be missing.
+            if lane.appended:
+                raise
+        self._buffered -= len(data)
+
+    async def _make_room(self, most_bytes: int) -> None:
+        """Wait until at most so much is under way. Raises what went wrong."""
+        while self._under_way and (self._buffered > most_bytes or not most_bytes):
+            done, self._under_way = await asyncio.wait(
+                self._under_way, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                task.result()
+        for task in [task for task in self._under_way if task.done()]:
+            self._under_way.discard(task)
+            task.result()
+
+
+def _headers_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    return sum(len(key) * 4 + len(value or b"") + 10 for key, value in headers)
+
+
+@lru_cache(maxsize=100_000)
+def _hashed(key: bytes, partitions: int) -> int:
+    return partition_of(key, partitions)

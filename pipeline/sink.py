@@ -1,0 +1,185 @@
+"""Writing rows into topics: the two writers of the data source."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ..clock import SystemClock
+from .option_values import OptionError, check_names
+from .sending import NOBODY, Identity, Row, Sending, identity
+from .write_options import WriteOptions
+
+_ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
+_TYPES: Final = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int", "bigint"),
+    "timestamp": ("timestamp",),
+}
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has written."""
+
+    rows: int
+
+
+class _Writer:
+    """What both have in common; pickled into every task."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        self._options = options
+        self._columns = columns(schema, options)
+
+    def _send(self, batches: Iterator[pa.RecordBatch], who: Identity, task: int) -> Written:
+        now_ms = SystemClock().now_ms()
+        chosen = self._columns, self._options.topic, now_ms
+        rows = (_rows(batch, *chosen) for batch in batches)
+        return Written(asyncio.run(Sending(self._options, who, task).send(rows)))
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Appends the rows of a DataFrame."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        _Writer.__init__(self, schema, options)
+        # Made once and pickled into all tasks, so the attempts of a task have it in common.
+        self._job = options.job_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Append the rows of one task."""
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        who = identity(f"job/{self._job}", task) if self._options.idempotent else NOBODY
+        return self._send(iterator, who, task)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What finished tasks have written stays: a log takes nothing back."""
+        _log.warning("%s", aborted(messages))
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Appends the rows of micro-batches."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Append the rows of one task of one batch."""
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        query = context and context.getLocalProperty(_QUERY)
+        batch = context and context.getLocalProperty(_BATCH)
+        who = NOBODY
+        if self._options.idempotent and query and batch:
+            who = identity(f"query/{query}", task, int(batch))
+        return self._send(iterator, who, task)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What finished tasks have written stays, and is recognised when the batch comes again."""
+        _log.warning("batch %s: %s", batchId, aborted(messages))
+
+
+def aborted(messages: list[WriterCommitMessage | None]) -> str:
+    """What is in the log of a write that failed."""
+    rows = sum(message.rows for message in messages if isinstance(message, Written))
+    return f"the write failed after {rows} rows, which stay in the log"
+
+
+def columns(schema: StructType, options: WriteOptions) -> dict[str, str]:
+    """The columns of a message that the rows have, by what they are for.
+
+    Raises OptionError for a column that means nothing or has a type that it cannot have.
+    """
+    names = {name: name for name in schema.names}
+    if options.timestamp_column is not None:
+        if options.timestamp_column not in names:
+            raise OptionError(
+                f"timestampColumn={options.timestamp_column!r}: there are {', '.join(names)}"
+            )
+        names.pop("timestamp", None)
+        names["timestamp"] = names.pop(options.timestamp_column)
+    check_names(
+        (name.lower() for name in names if name not in _ROW_COLUMNS),
+        _ROW_COLUMNS,
+        "a column of a write (select others away)",
+    )
+    if "value" not in names:
+        raise OptionError("a write needs a column value, binary or string")
+    if options.topic is None and "topic" not in names:
+        raise OptionError("name the topic: by the option topic, or a column topic for each row")
+    if not options.headers:
+        names.pop("headers", None)
+    for purpose, name in names.items():
+        kind = schema[name].dataType.simpleString()
+        if kind not in _TYPES[purpose]:
+            raise OptionError(
+                f"the column {name!r} is {kind}, and {purpose} is {' or '.join(_TYPES[purpose])}"
+            )
+    return names
+
+
+def _rows(
+    batch: pa.RecordBatch, columns: dict[str, str], topic: str | None, now_ms: int
+) -> Iterator[Row]:
+    count = batch.num_rows
+    column = partial(_column, batch, columns)
+    topics = repeat(topic, count) if topic is not None else column("topic")
+    return map(
+        Row,
+        topics,
+        column("partition"),
+        column("key"),
+        column("value"),
+        _times_ms(batch, columns, now_ms),
+        map(_headers, column("headers")) if "headers" in columns else repeat(()),
+    )
+
+
+def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> Iterator[object]:
+    if purpose not in columns:
+        return repeat(None, batch.num_rows)
+    array = batch.column(columns[purpose])
+    if purpose in ("key", "value") and not pa.types.is_binary(array.type):
+        array = array.cast(pa.binary())
+    found = array.to_pylist()
+    if purpose == "topic" and None in found:
+        raise OptionError("the column topic has a null: every row needs a topic")
+    return iter(found)
+
+
+def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> Iterator[int]:
+    """Create times; rows without one get the time of the write."""
+    if "timestamp" not in columns:
+        return repeat(now_ms, batch.num_rows)
+    micros = batch.column(columns["timestamp"]).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    least = pc.min(micros).as_py()
+    if least is not None and least < 0:
+        raise OptionError(
+            f"a row has the time {least // 1000} ms, before 1970, which a message cannot have: "
+            "filter such rows, or give timestampColumn another column"
+        )
+    return iter(pc.fill_null(pc.divide(micros, 1000), now_ms).to_pylist())
+
+
+def _headers(found: Any) -> list[tuple[str, bytes | None]]:
+    return [(one["key"], one["value"]) for one in found or ()]

@@ -1,0 +1,67 @@
+"""The options of a write, checked before anything is sent. Nothing here needs Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..protocol.records.layout import Codec
+from .option_values import OptionError
+from .options import COMMON_NAMES, Broker, Given
+
+WRITE_NAMES: Final = (
+    *COMMON_NAMES,
+    "topic",
+    "timestampColumn",
+    "includeHeaders",
+    "acks",
+    "compression",
+    "idempotent",
+    "jobId",
+)
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1}
+_CODECS: Final = {codec.label: codec for codec in Codec}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A write, of a batch or of a stream."""
+
+    broker: Broker
+    topic: str | None = None
+    """None takes the column `topic`."""
+    timestamp_column: str | None = None
+    """None takes the column `timestamp` if there is one, else the time of the write."""
+    headers: bool = True
+    """Whether a column `headers` is written."""
+    acks: int = -1
+    codec: Codec = Codec.NONE
+    idempotent: bool = True
+    job_id: str | None = None
+    """In a batch: what makes a second run of the same job write nothing twice."""
+
+
+def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: bool) -> WriteOptions:
+    """The options of a write. Raises OptionError."""
+    given = Given(options)
+    given.check(WRITE_NAMES, "a write")
+    if overwrite and not streaming:
+        raise OptionError('a topic can only be appended to: use mode("append")')
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty: name one, or leave it out and have a column topic")
+    job_id = given.text("jobId")
+    idempotent = given.flag("idempotent", True)
+    if job_id is not None and (streaming or not idempotent):
+        raise OptionError(
+            "jobId is for batches that are idempotent; a stream is known by its checkpoint"
+        )
+    return WriteOptions(
+        given.broker(),
+        topic,
+        given.text("timestampColumn"),
+        given.flag("includeHeaders", True),
+        _ACKS[given.choice("acks", "all", tuple(_ACKS))],
+        _CODECS[given.choice("compression", "none", tuple(_CODECS))],
+        idempotent,
+        job_id,
+    )

@@ -1,0 +1,50 @@
+"""A broker for the tests of a module, topics of their own for each, and one Spark for all."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from horolog import blocking
+from horolog.testing.broker_thread import BrokerThread
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """Keeps messages of any age."""
+    with BrokerThread(tmp_path_factory.mktemp("broker") / "data", {"retention.ms": -1}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def producer(broker: BrokerThread) -> Iterator[blocking.Producer]:
+    with blocking.Producer(broker.address, check_units=False, stamp_missing=False) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def admin(broker: BrokerThread) -> Iterator[blocking.Admin]:
+    with blocking.Admin(broker.address) as started:
+        yield started
+
+
+@pytest.fixture
+def make_topic(admin: blocking.Admin) -> Callable[..., str]:
+    """`make_topic(partitions)` is the name of a new topic."""
+
+    def make(partitions: int = 1, settings: Mapping[str, str] | None = None) -> str:
+        name = f"topic{next(_NUMBERS)}"
+        admin.create_topic(name, partitions=partitions, settings=settings or {})
+        return name
+
+    return make
+
+
+def missing(why: str) -> None:
+    """Skip, or fail where nothing may be skipped."""
+    if os.environ.get("HOROLOG_REQUIRE") == "all":
+        pytest.fail(f"{why}, and HOROLOG_REQUIRE=all asks for it")
+    pytest.skip(why)

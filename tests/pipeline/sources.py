@@ -1,0 +1,61 @@
+"""The data source used without Spark: what Spark would call, checked by Spark's own validator."""
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.cloudpickle import dumps
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
+from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
+
+from horolog.pipeline.source import HorologDataSource
+
+T0_MS = 1_700_000_000_000
+
+
+def source(address: str, **options: object) -> HorologDataSource:
+    """As `spark.read.format("horolog")` makes it; underscores in names stand for dots."""
+    given = {name.replace("_", "."): str(value) for name, value in options.items()}
+    made = HorologDataSource(CaseInsensitiveDict({"bootstrap.servers": address, **given}))
+    found: HorologDataSource = carried(made)
+    return found
+
+
+def carried(thing: Any) -> Any:
+    """As it arrives in another process."""
+    return pickle.loads(dumps(thing))  # type: ignore[no-untyped-call]
+
+
+def read(made: HorologDataSource, schema: StructType | None = None) -> list[dict[str, Any]]:
+    """All rows of a batch read."""
+    wanted = made.schema() if schema is None else schema
+    reader = carried(made.reader(wanted))
+    partitions = carried(list(reader.partitions()))
+    return rows(reader, partitions, wanted, made)
+
+
+def sizes(partitions: Iterable[Any]) -> list[int]:
+    """Of each task."""
+    return [partition.span.size for partition in partitions]
+
+
+def rows(
+    reader: Any, partitions: Iterable[Any], schema: StructType, made: HorologDataSource
+) -> list[dict[str, Any]]:
+    """What the tasks of these partitions read."""
+    return [
+        row
+        for partition in partitions
+        for batch in validated(carried(reader), partition, schema, made)
+        for row in batch.to_pylist()
+    ]
+
+
+def validated(
+    reader: Any, partition: Any, schema: StructType, made: HorologDataSource
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of a task, refused where Spark would refuse them."""
+    found = reader.read(partition)
+    yield from records_to_arrow_batches(found, 10_000, schema, made)

@@ -1,0 +1,234 @@
+"""Writes as a task of Spark makes them, without Spark."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from horolog import blocking
+from horolog.client.results import ConsumerRecord
+from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.sending import NOBODY, Row, Sending, identity
+from horolog.pipeline.write_options import WriteOptions, write_options
+from horolog.protocol.errors import InvalidTimestamp
+from horolog.protocol.partitioner import partition_of
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS, carried, source
+
+MakeTopic = Callable[..., str]
+
+
+def stored(broker: BrokerThread, topic: str, partitions: int = 1) -> list[ConsumerRecord]:
+    """Everything, by partition."""
+    with blocking.Consumer(broker.address) as consumer:
+        found = []
+        for partition in range(partitions):
+            consumer.assign(topic, partition)
+        while batch := consumer.fetch(max_wait_ms=0):
+            found += batch
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def options(broker: BrokerThread, **given: object) -> WriteOptions:
+    texts = {name: str(value) for name, value in given.items()}
+    return write_options(
+        {"bootstrap.servers": broker.address, **texts}, overwrite=False, streaming=False
+    )
+
+
+def send(chosen: WriteOptions, rows: list[Row], who: Any = NOBODY, task: int = 0) -> int:
+    async def all_of_it() -> int:
+        return await Sending(chosen, who, task).send([iter(rows)])
+
+    return asyncio.run(all_of_it())
+
+
+def test_every_column(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    schema = StructType(
+        [
+            StructField("value", StringType()),
+            StructField("key", BinaryType()),
+            StructField("topic", StringType()),
+            StructField("partition", IntegerType()),
+            StructField("happened", TimestampType()),
+            StructField("headers", ArrayType(header)),
+        ]
+    )
+    made = source(broker.address, timestampColumn="happened")
+    writer = carried(made.writer(schema, overwrite=False))
+    batch = pa.RecordBatch.from_pylist(
+        [
+            {
+                "value": "ä",
+                "key": b"k",
+                "topic": topic,
+                "partition": 2,
+                "happened": T0_MS * 1000 + 999,
+                "headers": [{"key": "a", "value": b"1"}, {"key": "b", "value": None}],
+            },
+            {"value": None, "key": b"k", "topic": topic, "happened": T0_MS * 1000},
+        ],
+        schema=pa.schema(
+            [
+                ("value", pa.string()),
+                ("key", pa.binary()),
+                ("topic", pa.string()),
+                ("partition", pa.int32()),
+                ("happened", pa.timestamp("us", tz="Europe/Paris")),
+                ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ]
+        ),
+    )
+    assert carried(writer.write(iter([batch]))).rows == 2
+    found = {record.value: record for record in stored(broker, topic, 3)}
+    first, second = found["ä".encode()], found[None]
+    assert (first.partition, first.key, first.timestamp_ms) == (2, b"k", T0_MS)
+    assert first.headers == (("a", b"1"), ("b", None))
+    assert second.partition == partition_of(b"k", 3)
+    assert second.headers == ()
+
+
+def test_a_task_without_rows(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    schema = StructType([StructField("value", BinaryType())])
+    writer = source(broker.address, topic=make_topic()).writer(schema, overwrite=False)
+    assert carried(writer.write(iter(()))).rows == 0
+
+
+@pytest.mark.parametrize("stopped_after", [0, 1, 7_000, 39_999, 40_000])
+def test_a_second_attempt_writes_what_the_first_did_not(
+    broker: BrokerThread, make_topic: MakeTopic, stopped_after: int
+) -> None:
+    topic = make_topic(2)
+    rows = [
+        Row(topic, None, b"%d" % (number % 50), b"%090d" % number, T0_MS + number)
+        for number in range(40_000)
+    ]
+    who = identity("job/1", task=3)
+
+    def until_it_fails() -> Iterator[Iterator[Row]]:
+        yield iter(rows[:stopped_after])
+        raise InterruptedError
+
+    async def first_attempt() -> None:
+        await Sending(options(broker), who, 3).send(until_it_fails())
+
+    with pytest.raises(InterruptedError):
+        asyncio.run(first_attempt())
+    for _ in range(2):
+        assert send(options(broker), rows, who, 3) == len(rows)
+    found = stored(broker, topic, 2)
+    assert sorted(record.value or b"" for record in found) == [row.value for row in rows]
+    for partition in (0, 1):
+        values = [record.value for record in found if record.partition == partition]
+        assert values == sorted(values, key=lambda value: value or b"")
+
+
+def test_without_idempotence_a_second_attempt_doubles(
+    broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    rows = [Row(make_topic(), None, None, b"v", T0_MS)]
+    for _ in range(2):
+        send(options(broker, idempotent=False), rows)
+    assert len(stored(broker, rows[0].topic)) == 2
+
+
+def test_other_jobs_tasks_and_batches_are_others(
+    broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    others = [
+        identity("query/1", 0, 0),
+        identity("query/1", 0, 1),
+        identity("query/1", 1, 0),
+        identity("query/2", 0, 0),
+        identity("query/1", 0, 2**15),
+        identity("query/1", 0, 2**15 + 1),
+    ]
+    assert len(set(others)) == len(others)
+    assert all(who.producer_id >> 62 == 1 and 0 <= who.epoch < 2**15 for who in others)
+    for number, who in enumerate(others):
+        send(options(broker), [Row(topic, None, None, b"%d" % number, T0_MS)], who)
+    assert [record.value for record in stored(broker, topic)] == [
+        b"%d" % number for number in range(len(others))
+    ]
+
+
+def test_rows_without_a_key_spread(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    topic = make_topic(4)
+    rows = [Row(topic, None, None, b"%0100000d" % number, T0_MS) for number in range(60)]
+    send(options(broker, compression="lz4"), rows, task=2)
+    found = stored(broker, topic, 4)
+    assert {record.partition for record in found} == {0, 1, 2, 3}
+    assert found[0].value != rows[0].value
+    assert sorted(record.value or b"" for record in found) == [row.value for row in rows]
+
+
+def test_what_the_broker_refuses(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    topic = make_topic(settings={"max.message.time.difference.ms": "1000"})
+    with pytest.raises(InvalidTimestamp):
+        send(options(broker), [Row(topic, None, None, b"v", T0_MS)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "told"),
+    [
+        ({"key": BinaryType()}, {"topic": "t"}, "a write needs a column value"),
+        ({"value": BinaryType()}, {}, "name the topic"),
+        ({"value": IntegerType()}, {"topic": "t"}, "'value' is int, and value is binary or string"),
+        ({"value": BinaryType(), "timestamp": DateType()}, {"topic": "t"}, "'timestamp' is date"),
+        ({"value": BinaryType(), "valeu": BinaryType()}, {"topic": "t"}, "did you mean 'value'"),
+        ({"value": BinaryType()}, {"topic": "t", "timestampColumn": "x"}, "there are value"),
+        ({"value": BinaryType()}, {"topic": " "}, "topic is empty"),
+        ({"value": BinaryType()}, {"topics": "t"}, "did you mean 'topic'"),
+        ({"value": BinaryType()}, {"topic": "t", "acks": "0"}, "it is all or -1 or 1"),
+        ({"value": BinaryType()}, {"topic": "t", "jobId": "1", "idempotent": "false"}, "jobId"),
+    ],
+)
+def test_a_write_that_cannot_be(
+    broker: BrokerThread, columns: dict[str, Any], given: dict[str, str], told: str
+) -> None:
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    with pytest.raises(OptionError) as refused:
+        source(broker.address, **given).writer(schema, overwrite=False)
+    assert told in str(refused.value)
+
+
+def test_a_topic_is_not_overwritten(broker: BrokerThread) -> None:
+    schema = StructType([StructField("value", BinaryType())])
+    with pytest.raises(OptionError, match='use mode\\("append"\\)'):
+        source(broker.address, topic="t").writer(schema, overwrite=True)
+
+
+def test_times_before_1970_and_none(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    schema = StructType(
+        [StructField("value", BinaryType()), StructField("timestamp", TimestampType())]
+    )
+    arrow = pa.schema([("value", pa.binary()), ("timestamp", pa.timestamp("us", tz="UTC"))])
+    writer = source(broker.address, topic=topic).writer(schema, overwrite=False)
+
+    def write(micros: int | None) -> None:
+        row = {"value": b"v", "timestamp": micros}
+        writer.write(iter([pa.RecordBatch.from_pylist([row], schema=arrow)]))
+
+    with pytest.raises(OptionError, match="before 1970"):
+        write(-1000)
+    write(None)
+    (record,) = stored(broker, topic)
+    assert record.timestamp_ms is not None
+    assert record.timestamp_ms > T0_MS
