@@ -36,6 +36,7 @@ _NAMES: Final = {"Unusual": Unusual, "new": object.__new__}
 def _make_arranger(struct: type[Any], version: int) -> Arrange:
     source = Source("def arrange(value):", _NAMES)
     specs = [spec for spec in fields_of(struct, version, native=True) if not spec.native]
+    names = {spec.name for spec in specs}
     source.add("if type(value) is not tuple: raise Unusual")
     if specs:
         source.add("".join(f"(key_{n}, value_{n}), " for n in range(len(specs))) + "= value")
@@ -49,7 +50,7 @@ def _make_arranger(struct: type[Any], version: int) -> Arrange:
         made = _add_checks(source, spec.type, f"value_{place}", version)
         source.add(f"message.{spec.name} = {made}")
     for spec in all_fields(struct):
-        if spec not in specs:
+        if spec.name not in names:
             default = spec.default_value()
             literal = "[]" if default == [] else source.name(default)
             source.add(f"message.{spec.name} = {literal}")

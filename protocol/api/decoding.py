@@ -168,8 +168,9 @@ def _make_decoder(struct: type[Any], version: int) -> Decode:
     source.add(f"message = new({source.name(struct)})")
     for spec in specs:
         _add_field(source, spec, version)
+    names = {spec.name for spec in specs}
     for spec in all_fields(struct):
-        if spec not in specs:
+        if spec.name not in names:
             _add_default(source, spec)
     source.add("if left: raise Unusual")
     source.add("return message, at")
