@@ -25,6 +25,7 @@ KAFKA_APIS = [
     pytest.param(api, version, id=f"{api.name}-{version}")
     for api in APIS.values()
     for version in api.versions(native=False)
+    if api.name != "describe-log-dirs"  # Its response names directories, which a request does not.
 ]
 
 
@@ -37,8 +38,6 @@ def sent(api: Api, version: int, request: Any) -> Any:
 
 @pytest.mark.parametrize(("api", "version"), KAFKA_APIS)
 def test_every_request_can_be_refused(api: Api, version: int) -> None:
-    if api.name == "describe-log-dirs":
-        pytest.skip("its response names directories, which a request does not")
     assert first_error(refusal(api.response, example(api.request, version), 42, "why")) == 42
 
 
