@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from .client.admin import Admin as _Admin
 from .client.background import BackgroundLoop
 from .client.consumer import Consumer as _Consumer
+from .client.encoding import Headers
 from .client.errors import ClientClosed
 from .client.fetching import TopicPartition
 from .client.producer import Producer as _Producer
@@ -142,6 +143,7 @@ class Producer(_Blocking):
         timestamp_ms: int | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        headers: Headers = (),
     ) -> "concurrent.futures.Future[SentRecord]":
         """As `send`, but returns as soon as the message is in the buffer; the future gets its
         place, or the error."""
@@ -156,6 +158,7 @@ class Producer(_Blocking):
                 timestamp_ms=timestamp_ms,
                 timestamp=timestamp,
                 partition=partition,
+                headers=headers,
             )
             waiter.add_done_callback(partial(_tell, told))
 

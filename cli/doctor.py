@@ -12,6 +12,7 @@ import typer
 from .. import __version__
 from ..client.admin import Admin
 from ..client.errors import ConnectionFailed
+from ..client.servers import parse_servers
 from ..clock import SystemClock
 from ..protocol.api.describe_broker import DescribeBrokerResponse
 from ..protocol.errors import RequestTimedOut, UnsupportedVersion
@@ -91,6 +92,11 @@ def _server(server: str) -> Iterator[Finding]:
     try:
         probe = asyncio.run(_ask(server))
     except UnsupportedVersion:
+        if parse_servers(server).kafka:
+            yield Finding(
+                "server", Verdict.GOOD, f"{server} answers; Kafka's protocol tells no more of it"
+            )
+            return
         yield Finding(
             "server",
             Verdict.WARNING,

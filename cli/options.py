@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..client.client import DEFAULT_ADDRESS
-from ..config.address import split_address
+from ..client.servers import parse_servers
 from .completion import complete_topic
 from .errors import WrongUsage
 
@@ -15,7 +15,7 @@ __all__ = ["DEFAULT_ADDRESS", "AnyUnit", "Json", "Partition", "Server", "TopicNa
 
 def _check_address(text: str) -> str:
     try:
-        split_address(text)
+        parse_servers(text)
     except ValueError as error:
         raise WrongUsage(f"--server or HOROLOG_SERVER: {error}") from None
     return text
@@ -26,9 +26,9 @@ Server = Annotated[
     typer.Option(
         "--server",
         envvar="HOROLOG_SERVER",
-        metavar="HOST:PORT",
+        metavar="ADDRESS",
         callback=_check_address,
-        help="The broker.",
+        help="HOST:PORT of a broker, or kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]

@@ -43,6 +43,7 @@ class Compression(StrEnum):
     GZIP = "gzip"
     SNAPPY = "snappy"
     LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 def produce(

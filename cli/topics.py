@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from ..client.admin import Admin
 from ..client.results import TopicDescription
-from ..protocol.api.describe_log import DescribeLogPartitionResult
+from ..client.servers import parse_servers
+from ..protocol.api.list_offsets import EARLIEST, LATEST
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_ADDRESS, Json, Server, name_values
-from .output import emit, json_line, shown_size, table
+from .output import NOTHING, emit, json_line, shown_size, table
 
 topics = typer.Typer(
     help="Create, list, describe, change and delete topics.",
@@ -35,6 +37,15 @@ def create(
     name: Name,
     partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Partitions.")] = 1,
     settings: Settings = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Copies of each partition, in a Kafka cluster. As many as the cluster's default "
+            "says when not given.",
+        ),
+    ] = None,
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
 ) -> None:
@@ -43,7 +54,12 @@ def create(
 
     async def run() -> None:
         async with Admin(server) as admin:
-            await admin.create_topic(name, partitions=partitions, settings=given)
+            await admin.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor or -1,
+                settings=given,
+            )
 
     asyncio.run(run())
     text = f"created topic {name} with {_count(partitions, 'partition')}"
@@ -146,34 +162,64 @@ def delete(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = Fal
     emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
 
 
-Described = tuple[TopicDescription, list[DescribeLogPartitionResult]]
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A partition's log; the size is None where it is not told."""
+
+    partition: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    size_bytes: int | None = None
+    segments: int | None = None
+
+
+Described = tuple[TopicDescription, list[_Log]]
 
 
 def _describe(server: str, name: str) -> Coroutine[Any, Any, Described]:
     async def run() -> Described:
         async with Admin(server) as admin:
             description = await admin.describe_topic(name)
-            logs = [
-                await admin.describe_log(name, partition)
-                for partition in range(description.partitions)
+            log = _log_in_cluster if parse_servers(server).kafka else _log
+            return description, [
+                await log(admin, name, partition) for partition in range(description.partitions)
             ]
-            return description, logs
 
     return run()
 
 
-def _as_json(description: TopicDescription, logs: list[DescribeLogPartitionResult]) -> str:
+async def _log(admin: Admin, name: str, partition: int) -> _Log:
+    log = await admin.describe_log(name, partition)
+    return _Log(
+        log.partition,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        log.size_bytes,
+        len(log.segments),
+    )
+
+
+async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
+    """What Kafka's protocol tells: offsets, and not what the files take."""
+    start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
+    end_offset = end.offset or 0
+    return _Log(partition, start.offset or 0, end_offset, end_offset)
+
+
+def _as_json(description: TopicDescription, logs: list[_Log]) -> str:
     return json_line(
         {
             "topic": description.name,
             "partitions": [
                 {
                     "partition": log.partition,
-                    "log_start_offset": log.log_start_offset,
-                    "log_end_offset": log.log_end_offset,
+                    "log_start_offset": log.start_offset,
+                    "log_end_offset": log.end_offset,
                     "high_watermark": log.high_watermark,
                     "size_bytes": log.size_bytes,
-                    "segments": len(log.segments),
+                    "segments": log.segments,
                 }
                 for log in logs
             ],
@@ -185,16 +231,16 @@ def _as_json(description: TopicDescription, logs: list[DescribeLogPartitionResul
     )
 
 
-def _as_text(description: TopicDescription, logs: list[DescribeLogPartitionResult]) -> list[str]:
+def _as_text(description: TopicDescription, logs: list[_Log]) -> list[str]:
     columns = ("partition", "first offset", "next offset", "readable to", "size", "segments")
     rows = [
         (
             str(log.partition),
-            str(log.log_start_offset),
-            str(log.log_end_offset),
+            str(log.start_offset),
+            str(log.end_offset),
             str(log.high_watermark),
-            shown_size(log.size_bytes),
-            str(len(log.segments)),
+            NOTHING if log.size_bytes is None else shown_size(log.size_bytes),
+            NOTHING if log.segments is None else str(log.segments),
         )
         for log in logs
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from ..clock import SystemClock
 from ..protocol.api.alter_configs import (
     ALTER_CONFIGS,
     AlterableConfig,
@@ -72,7 +73,10 @@ from ..protocol.api.metadata import (
 from ..protocol.errors import NO_ERROR
 from .client import Client
 from .instants import epoch_ms
+from .kafka_admin import merged, settle, sourced
+from .kafka_cluster import KafkaCluster
 from .lagging import PositionLag, lags_of, position_names
+from .places import Leader, Node, Place, Some
 from .positions import Position, commit, committed
 from .responses import check, partition_result, topic_result
 from .results import (
@@ -98,31 +102,43 @@ class Admin(Client):
         name: str,
         *,
         partitions: int = 1,
+        replication_factor: int = -1,
         settings: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig.
+        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig,
+        InvalidReplicationFactor.
 
+        `replication_factor` copies of each partition; -1: as many as the cluster's default says.
         With `validate_only` nothing is made, and what it would raise is raised.
         """
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
+            replication_factor=replication_factor,
             configs=[
                 CreatableConfig(name=setting, value=value)
                 for setting, value in (settings or {}).items()
             ],
         )
         response: CreateTopicsResponse = await self._cluster.request(
-            CREATE_TOPICS, CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+            CREATE_TOPICS,
+            CreateTopicsRequest(topics=[topic], validate_only=validate_only),
+            to=Some.CONTROLLER,
         )
         for result in response.topics:
             check(result)
+        if not validate_only:
+            await self._settle(name, partitions)
 
     async def list_topics(self) -> dict[str, int]:
-        """Number of partitions by topic, in order of name."""
+        """Number of partitions by topic, in order of name; without a cluster's internal ones."""
         topics = await self._metadata([])
-        return {topic.name: len(topic.partitions) for topic in sorted(topics, key=_name)}
+        return {
+            topic.name: len(topic.partitions)
+            for topic in sorted(topics, key=_name)
+            if not topic.is_internal
+        }
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
@@ -131,18 +147,24 @@ class Admin(Client):
         return TopicDescription(name, len(topic.partitions), settings)
 
     async def broker_settings(self) -> tuple[TopicSetting, ...]:
-        """The broker's own settings, and the defaults that it has for its topics."""
+        """The broker's own settings, and the defaults that it has for its topics; of a cluster
+        those of one broker."""
+        if isinstance(self._cluster, KafkaCluster):
+            node_id = (await self._cluster.node_ids())[0]
+            return await self._settings(BROKER_RESOURCE, str(node_id), Node(node_id))
         return await self._settings(BROKER_RESOURCE, "0")
 
-    async def _settings(self, kind: int, name: str) -> tuple[TopicSetting, ...]:
+    async def _settings(
+        self, kind: int, name: str, at: Place = Some.ANY
+    ) -> tuple[TopicSetting, ...]:
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
         response: DescribeConfigsResponse = await self._cluster.request(
-            DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])
+            DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), to=at
         )
         settings: list[TopicSetting] = []
         for result in response.results:
             check(result)
-            settings += [TopicSetting(one.name, one.value, one.source) for one in result.configs]
+            settings += [TopicSetting(one.name, one.value, sourced(one)) for one in result.configs]
         return tuple(settings)
 
     async def alter_topic(
@@ -150,14 +172,16 @@ class Admin(Client):
     ) -> None:
         """Change these settings and keep the others; None unsets one.
 
-        Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then.
+        Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then. At a Kafka
+        cluster a change that somebody else makes at the same moment can get lost.
         """
-        resource = AlterConfigsResource(
-            resource_name=name,
-            configs=[
+        if self._cluster.kafka:
+            configs = merged((await self.describe_topic(name)).settings, settings)
+        else:
+            configs = [
                 AlterableConfig(name=setting, value=value) for setting, value in settings.items()
-            ],
-        )
+            ]
+        resource = AlterConfigsResource(resource_name=name, configs=configs)
         response: AlterConfigsResponse = await self._cluster.request(
             ALTER_CONFIGS,
             AlterConfigsRequest(
@@ -177,10 +201,14 @@ class Admin(Client):
         """
         topic = CreatePartitionsTopic(name=name, count=partitions)
         response: CreatePartitionsResponse = await self._cluster.request(
-            CREATE_PARTITIONS, CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
+            CREATE_PARTITIONS,
+            CreatePartitionsRequest(topics=[topic], validate_only=validate_only),
+            to=Some.CONTROLLER,
         )
         for result in response.results:
             check(result)
+        if not validate_only:
+            await self._settle(name, partitions)
 
     async def delete_records(self, topic: str, partition: int, before: int | None) -> int:
         """Drop every message with an offset below `before`; None drops all that can be read.
@@ -193,13 +221,15 @@ class Admin(Client):
         response: DeleteRecordsResponse = await self._cluster.request(
             DELETE_RECORDS,
             DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=places)]),
+            to=Leader(topic, partition),
         )
         return partition_result(response.topics, topic, partition).low_watermark
 
     async def describe_log_dirs(
         self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> list[LogDir]:
-        """What partitions take on the broker's disk: all, or these by topic.
+        """What partitions take on the broker's disk: all, or these by topic; of a cluster on the
+        disks of all brokers.
 
         Those that do not exist are left out.
         """
@@ -209,9 +239,15 @@ class Admin(Client):
                 DescribableLogDirTopic(name=topic, partitions=list(numbers))
                 for topic, numbers in partitions.items()
             ]
-        response: DescribeLogDirsResponse = await self._cluster.request(
-            DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked)
-        )
+        nodes: list[Place] = [Some.ANY]
+        if isinstance(self._cluster, KafkaCluster):
+            nodes = [Node(node_id) for node_id in await self._cluster.node_ids()]
+        responses: list[DescribeLogDirsResponse] = [
+            await self._cluster.request(
+                DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked), to=node
+            )
+            for node in nodes
+        ]
         return [
             LogDir(
                 result.log_dir,
@@ -222,16 +258,18 @@ class Admin(Client):
                     if one.error_code == NO_ERROR
                 ),
             )
+            for response in responses
             for result in response.results
         ]
 
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""
         response: DeleteTopicsResponse = await self._cluster.request(
-            DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name])
+            DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name]), to=Some.CONTROLLER
         )
         for result in response.responses:
             check(result)
+        await self._settle(name, 0)
 
     async def find_offset(
         self,
@@ -258,7 +296,8 @@ class Admin(Client):
     ) -> list[OffsetAt]:
         """One answer for each target: epoch milliseconds, `LATEST`, `EARLIEST` or `LARGEST`.
 
-        `LATEST` and `EARLIEST` answer without a timestamp.
+        `LATEST` and `EARLIEST` answer without a timestamp. `LARGEST` raises UnsupportedVersion at
+        a Kafka cluster.
         """
         for target in targets:
             if target >= 0:
@@ -268,7 +307,10 @@ class Admin(Client):
     async def describe_log(
         self, topic: str, partition: int = 0, *, at_ms: int | None = None
     ) -> DescribeLogPartitionResult:
-        """Offsets, segments and what retention says of them; and how a search for `at_ms` goes."""
+        """Offsets, segments and what retention says of them; and how a search for `at_ms` goes.
+
+        Raises UnsupportedVersion at a Kafka cluster, whose protocol has no such request.
+        """
         response: DescribeLogResponse = await self._cluster.request(
             DESCRIBE_LOG,
             DescribeLogRequest(
@@ -279,7 +321,8 @@ class Admin(Client):
         return partition_result(response.topics, topic, partition)
 
     async def describe_broker(self) -> DescribeBrokerResponse:
-        """What the broker knows of itself and of its machine."""
+        """What the broker knows of itself and of its machine. Raises UnsupportedVersion at a Kafka
+        cluster, whose protocol has no such request."""
         response: DescribeBrokerResponse = await self._cluster.request(
             DESCRIBE_BROKER, DescribeBrokerRequest()
         )
@@ -310,9 +353,16 @@ class Admin(Client):
 
     async def lag(self, name: str) -> list[PositionLag]:
         """How far behind its log each position of `name` is; empty when it has none."""
-        return await lags_of(self._cluster, name)
+        return await lags_of(self._cluster, name, now_ms=SystemClock().now_ms())
+
+    async def _settle(self, topic: str, partitions: int) -> None:
+        if isinstance(self._cluster, KafkaCluster):
+            await settle(self._cluster, topic, partitions=partitions)
 
     async def _metadata(self, names: Sequence[str]) -> list[MetadataTopicResult]:
+        """Of these topics; of all if there are none."""
+        if isinstance(self._cluster, KafkaCluster):
+            return (await self._cluster.topics(names or None)).topics
         response: MetadataResponse = await self._cluster.request(
             METADATA,
             MetadataRequest(

@@ -4,12 +4,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from .cluster import Cluster
+from .kafka_cluster import KafkaCluster
+from .one_broker import OneBroker
+from .servers import parse_servers
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 
 
 class Client:
-    """A client of the broker at one address, to be used in `async with`, or closed."""
+    """A client of one broker, or of a Kafka cluster, to be used in `async with`, or closed."""
 
     def __init__(
         self,
@@ -19,15 +22,20 @@ class Client:
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
     ) -> None:
-        """`request_timeout_ms` bounds connecting, and each request beyond the wait it asks for.
+        """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`
+        with some brokers of a Kafka cluster.
+
+        `request_timeout_ms` bounds connecting, and each request beyond the wait it asks for.
 
         `check_units=False` accepts timestamps that look like seconds or microseconds.
         """
-        self._cluster = Cluster(address, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._cluster = cluster_at(
+            address, client_id=client_id, request_timeout_ms=request_timeout_ms
+        )
         self._check_units = check_units
 
     async def __aenter__(self) -> Self:
-        await self._cluster.connection()
+        await self._cluster.open()
         return self
 
     async def __aexit__(
@@ -39,5 +47,15 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection. Requests under way fail."""
+        """Close all connections. Requests under way fail."""
         await self._cluster.close()
+
+
+def cluster_at(address: str, *, client_id: str | None, request_timeout_ms: int) -> Cluster:
+    """The way to the broker or brokers at an address. Raises ValueError for one that is none."""
+    servers = parse_servers(address)
+    if servers.kafka:
+        return KafkaCluster(
+            servers.addresses, client_id=client_id, request_timeout_ms=request_timeout_ms
+        )
+    return OneBroker(address, client_id=client_id, request_timeout_ms=request_timeout_ms)

@@ -1,148 +1,82 @@
-"""The way to the broker: a connection when one is needed, and what topics look like.
+"""What a client talks to: the broker or brokers, and what is known of their topics."""
 
-There is one broker; the class is where a second one would be noticed.
-"""
-
-import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from ..protocol.api.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
 from ..protocol.api.schema import Api
-from ..protocol.errors import LeaderNotAvailable, RequestTimedOut
-from .backoff import Backoff
-from .connection import Connection, connect
-from .errors import ClientClosed, ConnectionFailed
-from .responses import topic_result
-
-_STOPPED: Final = "it had stopped answering"
+from .places import Place, Some
 
 
-class Cluster:
-    """Keeps one connection; a broken one is replaced at the next request."""
+class Cluster(ABC):
+    """Takes requests to the broker that they are for.
 
-    def __init__(self, address: str, *, client_id: str | None, request_timeout_ms: int) -> None:
-        self.address = address
-        self._client_id = client_id
-        self._request_timeout_ms = request_timeout_ms
-        self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
-        self._backoff = Backoff()
-        self._failures = 0
-        self._failure: ConnectionFailed | None = None
-        """What the last attempt to connect ended with, when it failed."""
-        self._not_before = 0.0
-        self._closed = False
-        self._partition_counts: dict[str, int] = {}
+    Raises ConnectionFailed, RequestTimedOut, ClientClosed, and UnsupportedVersion for what the
+    other side has not.
+    """
 
-    async def connection(self) -> Connection:
-        """A connection that works as far as is known, ready to be written to.
+    address: str
+    """As the application gave it."""
 
-        Callers get it in the order in which they asked. After a failure the next attempt to
-        connect waits a little, longer each time. Raises ConnectionFailed, ClientClosed.
+    kafka: bool
+    """Kafka's protocol is spoken: what is not in it cannot be had."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect to one broker, to know that there is one."""
+
+    @abstractmethod
+    async def request(
+        self, api: Api, body: object, *, to: Place = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        """Send one request and wait for its response.
+
+        `wait_ms` is how long the broker has been asked to wait, on top of the request timeout.
         """
-        failures_before = self._failures
-        async with self._connecting:
-            self._check_open()
-            connection = self._connection
-            if connection is None or connection.failed:
-                if self._failure is not None and self._failures > failures_before:
-                    # An attempt has failed since this caller asked: that is its answer too.
-                    raise ConnectionFailed(*self._failure.args)
-                connection = self._connection = await self._connect()
-            try:
-                await connection.writable()
-            except RequestTimedOut:
-                connection.abort("it took no more requests")
-                raise
-            return connection
 
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        if self._not_before > loop.time():
-            await asyncio.sleep(self._not_before - loop.time())
-            self._check_open()
-        try:
-            connection = await connect(
-                self.address,
-                client_id=self._client_id,
-                request_timeout_ms=self._request_timeout_ms,
-            )
-        except ConnectionFailed as error:
-            self._failure = error
-            self._failures += 1
-            self._not_before = loop.time() + self._backoff.next_s()
-            raise
-        self._failure = None
-        self._backoff.reset()
-        if self._closed:
-            await connection.close()
-            self._check_open()
-        return connection
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed(f"the client of {self.address} is closed")
-
-    async def request(self, api: Api, body: object, *, wait_ms: int = 0) -> Any:
-        """Send one request and wait for its response."""
-        return await (await self.connection()).submit(api, body, wait_ms=wait_ms)
-
-    async def request_or_drop(self, api: Api, body: object, *, wait_ms: int = 0) -> Any:
+    @abstractmethod
+    async def request_or_drop(
+        self,
+        api: Api,
+        body: object,
+        *,
+        to: Place = Some.ANY,
+        wait_ms: int = 0,
+    ) -> Any:
         """As `request`, for who tries again: a connection that does not answer in time is given
         up, with everything else under way on it, because a new one may work."""
-        connection = await self.connection()
-        try:
-            return await connection.submit(api, body, wait_ms=wait_ms)
-        except RequestTimedOut:
-            connection.abort(_STOPPED)
-            raise
 
-    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
-        """Send a request if the connection takes it now; what `request_or_drop` would wait for."""
-        connection = self._connection
-        if connection is None or not connection.ready or self._connecting.locked():
-            return None
-        answer = connection.submit(api, body)
-        answer.add_done_callback(partial(_drop_if_late, connection))
-        return answer
+    @abstractmethod
+    async def request_once(self, api: Api, body: object, *, to: Place, wait_ms: int = 0) -> Any:
+        """As `request`, and what was sent is not sent again to another broker, whatever the first
+        one answered: for requests that must not overtake each other."""
 
-    async def request_all(self, api: Api, bodies: Sequence[object]) -> list[Any]:
+    @abstractmethod
+    async def request_all(
+        self, api: Api, bodies: Sequence[object], *, to: Place = Some.ANY
+    ) -> list[Any]:
         """Send requests back to back, so that they are served in this order."""
-        connection = await self.connection()
-        answers = [connection.submit(api, body) for body in bodies]
-        return list(await asyncio.gather(*answers))
 
+    @abstractmethod
+    async def send_unanswered(self, api: Api, body: object, *, to: Place) -> None:
+        """Send a request that the broker does not answer (produce with `acks` 0)."""
+
+    @abstractmethod
     def known_partition_count(self, topic: str) -> int | None:
         """How many partitions `topic` has, when that is known."""
-        return self._partition_counts.get(topic)
 
+    @abstractmethod
     async def partition_count(self, topic: str) -> int:
         """How many partitions `topic` has; it is created when the broker does that."""
-        known = self._partition_counts.get(topic)
-        if known is not None:
-            return known
-        response: MetadataResponse = await self.request_or_drop(
-            METADATA, MetadataRequest(topics=[MetadataTopic(name=topic)])
-        )
-        found = topic_result(response.topics, topic)
-        if not found.partitions:
-            raise LeaderNotAvailable(f"{topic} has no partitions yet")
-        self._partition_counts[topic] = len(found.partitions)
-        return len(found.partitions)
 
+    @abstractmethod
     def forget(self, topic: str) -> None:
         """What was known of `topic` turned out wrong."""
-        self._partition_counts.pop(topic, None)
 
+    @abstractmethod
+    def beside(self) -> "Cluster":
+        """The same brokers, for questions that must not stand behind a fetch that waits."""
+
+    @abstractmethod
     async def close(self) -> None:
-        self._closed = True
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-
-def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:
-    if isinstance(answer.exception(), RequestTimedOut):
-        connection.abort(_STOPPED)
+        """Close all connections. Requests under way fail."""

@@ -10,14 +10,10 @@ from functools import partial
 from typing import Any, Final, cast
 
 from ..config.address import split_address
+from ..protocol.api import native
 from ..protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import FrameReader, ProtocolError
-from ..protocol.api.native import (
-    decode_response,
-    encode_request,
-    error_message,
-    open_response,
-)
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, RequestTimedOut, UnsupportedVersion, error_from_code
@@ -45,13 +41,22 @@ class _Pending:
 class Connection(asyncio.BufferedProtocol):
     """Made by `connect`. Belongs to the event loop it was made in."""
 
-    def __init__(self, address: str, client_id: str | None, request_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str | None,
+        request_timeout_ms: int,
+        encoding: Encoding = native,
+    ) -> None:
         self.address = address
         self._client_id = client_id
+        self._encoding = encoding
         self._request_timeout_ms = request_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
-            MAX_CLIENT_RESPONSE_BYTES, limit_name="the client's limit for a response"
+            MAX_CLIENT_RESPONSE_BYTES,
+            limit_name="the client's limit for a response",
+            protocol=encoding.NAME,
         )
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, _Pending] = {}
@@ -77,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         if version is None:
             raise UnsupportedVersion(
                 f"{self.address} does not serve {api.name} in any version from "
-                f"{api.min_version} to {api.last_version(native=True)}"
+                f"{api.min_version} to {api.last_version(native=self._encoding.NATIVE)}"
             )
         return version
 
@@ -101,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         version = self.version(api)
         correlation_id = self._take_id()
-        frame = encode_request(api, version, correlation_id, self._client_id, body)
+        frame = self._encoding.encode_request(api, version, correlation_id, self._client_id, body)
         transport = self._check()
         answer: asyncio.Future[Any] = self._loop.create_future()
         timeout_ms = self._request_timeout_ms + wait_ms
@@ -113,7 +118,8 @@ class Connection(asyncio.BufferedProtocol):
     def submit_unanswered(self, api: Api, body: object) -> None:
         """Send a request that the broker does not answer (produce with `acks` 0)."""
         version = self.version(api)
-        frame = encode_request(api, version, self._take_id(), self._client_id, body)
+        correlation_id = self._take_id()
+        frame = self._encoding.encode_request(api, version, correlation_id, self._client_id, body)
         self._check().write(frame)
 
     async def close(self) -> None:
@@ -142,7 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         for served in response.api_keys:
             api = APIS.get(served.api_key)
             if api is not None:
-                version = min(api.last_version(native=True), served.max_version)
+                newest = api.last_version(native=self._encoding.NATIVE)
+                version = min(newest, served.max_version)
                 if version >= max(api.min_version, served.min_version):
                     self._versions[api.key] = version
 
@@ -195,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         return ConnectionFailed(f"{self.address}: {cause}")
 
     def _take_response(self, frame: bytes | bytearray) -> None:
-        head, raw = open_response(frame)
+        head, raw = self._encoding.open_response(frame)
         pending = self._pending.pop(head.correlation_id, None)
         if pending is None:
             raise ProtocolError(f"a response to no request ({head.correlation_id})")
@@ -203,10 +210,11 @@ class Connection(asyncio.BufferedProtocol):
         if pending.answer.done():
             return
         if head.error_code != NO_ERROR:
-            pending.answer.set_exception(error_from_code(head.error_code, error_message(raw)))
+            text = self._encoding.error_message(raw)
+            pending.answer.set_exception(error_from_code(head.error_code, text))
             return
         try:
-            message = decode_response(pending.api.response, pending.version, raw)
+            message = self._encoding.decode_response(pending.api.response, pending.version, raw)
         except ProtocolError as error:
             pending.answer.set_exception(self._error(f"the broker broke the protocol: {error}"))
             raise
@@ -233,16 +241,20 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def connect(
-    address: str, *, client_id: str | None = None, request_timeout_ms: int = 30_000
+    address: str,
+    *,
+    client_id: str | None = None,
+    request_timeout_ms: int = 30_000,
+    encoding: Encoding = native,
 ) -> Connection:
     """Connect to `HOST:PORT` (`[::1]:7070` for IPv6) and agree on versions.
 
     Raises ValueError for an address that is none, ConnectionFailed when nobody answers there
-    within the timeout or who does is no Horolog broker.
+    within the timeout or who does speaks another protocol than that of `encoding`.
     """
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
-    factory = partial(Connection, address, client_id, request_timeout_ms)
+    factory = partial(Connection, address, client_id, request_timeout_ms, encoding)
     connection: Connection | None = None
     try:
         async with asyncio.timeout(request_timeout_ms / 1000):

@@ -10,19 +10,18 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ..clock import Clock, SystemClock
-from ..protocol.api.fetch import FETCH, FetchPartitionResult, FetchResponse
+from ..protocol.api.fetch import FetchPartitionResult
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.lag import Lag
 from .assigned import Assigned
 from .client import DEFAULT_ADDRESS, Client
-from .cluster import Cluster
-from .fetch_ahead import FetchAhead
+from .fetch_sources import fetches_of
+from .fetches import Results
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .instants import epoch_ms
 from .lagging import lags_at
 from .patience import patiently
 from .positions import Position, commit, committed
-from .responses import partition_result
 from .results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from .searching import By, find_offset, offsets_at
 
@@ -69,16 +68,14 @@ class Consumer(Client):
             check_units=check_units,
         )
         # A broker answers in order, so a question must not stand behind a fetch that waits.
-        self._questions = Cluster(
-            address, client_id=client_id, request_timeout_ms=request_timeout_ms
-        )
+        self._questions = self._cluster.beside()
         self._name = name
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
         self._options = FetchOptions(
             min_bytes, partition_max_bytes, max_bytes, max_decompressed_bytes, append_times
         )
-        self._ahead = FetchAhead(self._cluster, self._options, self._note_ends)
+        self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
         self._clock = clock or SystemClock()
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._ready: deque[ConsumerRecord] = deque()
@@ -88,6 +85,7 @@ class Consumer(Client):
 
     async def close(self) -> None:
         """Close the connections."""
+        self._fetches.stop()
         await self._questions.close()
         await super().close()
 
@@ -209,7 +207,8 @@ class Consumer(Client):
         lags: dict[TopicPartition, Lag] = {}
         if not offsets:
             return lags
-        for found in await self._ask(partial(lags_at, self._questions, offsets)):
+        ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
+        for found in await self._ask(ask):
             if found.error is not None or found.lag is None:
                 raise found.error or ValueError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
@@ -248,7 +247,9 @@ class Consumer(Client):
             batches: list[ColumnBatch] = []
             for assigned, offset, result in found:
                 read = self._options.columns(assigned.topic, result, offset)
-                if read:
+                if not read and result.records:
+                    assigned.position = next_offset(result, offset)
+                elif read:
                     last_ms = int(read[-1].timestamps_ms[-1])
                     assigned.position = read[-1].next_offset
                     assigned.timestamp_ms = None if last_ms < 0 else last_ms
@@ -283,7 +284,10 @@ class Consumer(Client):
             wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
             ready: list[ConsumerRecord] = []
             for assigned, offset, result in await self._fetch_once(wait_ms):
-                ready += self._options.records(assigned.topic, result, offset)
+                read = self._options.records(assigned.topic, result, offset)
+                if not read and result.records:
+                    assigned.position = next_offset(result, offset)
+                ready += read
             self._ready.extend(ready)
 
     def _named(self, name: str | None) -> str:
@@ -347,25 +351,16 @@ class Consumer(Client):
         if not asked:
             await self._wait_for_a_change(max_wait_ms)
             return []
-        response = await self._ahead.take(asked) or await self._fetch_now(asked, max_wait_ms)
+        results = await self._ask(partial(self._fetches.fetch, asked, max_wait_ms))
         found = []
-        for key, offset in asked.items():
-            result = partition_result(response.topics, *key)
-            assigned = self._assigned.get(key)
+        for key, result in results.items():
+            offset, assigned = asked[key], self._assigned.get(key)
             # What was moved or dropped meanwhile is read again from where it is now.
             if assigned is not None and assigned.position == offset and not assigned.paused:
                 found.append((assigned, offset, result))
         self._take_turns()
         self._fetch_ahead(found)
         return found
-
-    async def _fetch_now(self, asked: dict[TopicPartition, int], max_wait_ms: int) -> FetchResponse:
-        request = self._options.request(asked, max_wait_ms)
-        response: FetchResponse = await self._ask(
-            partial(self._cluster.request_or_drop, FETCH, request, wait_ms=max_wait_ms)
-        )
-        self._note_ends(response)
-        return response
 
     def _fetch_ahead(self, found: list[tuple[Assigned, int, FetchPartitionResult]]) -> None:
         """Ask for what is behind these messages, if it is there already."""
@@ -374,7 +369,7 @@ class Consumer(Client):
             behind = nexts[assigned.key] = next_offset(result, offset)
             more = more or offset < behind < result.high_watermark
         if more:
-            self._ahead.ask(nexts)
+            self._fetches.ahead(nexts)
 
     def _wanted(self) -> dict[TopicPartition, int]:
         return {
@@ -383,13 +378,12 @@ class Consumer(Client):
             if not assigned.paused
         }
 
-    def _note_ends(self, response: FetchResponse) -> None:
+    def _note_ends(self, results: Results) -> None:
         now = self._clock.monotonic()
-        for topic in response.topics:
-            for result in topic.partitions:
-                assigned = self._assigned.get((topic.name, result.partition))
-                if assigned is not None:
-                    assigned.note_end(now, result.high_watermark)
+        for key, result in results.items():
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                assigned.note_end(now, result.high_watermark)
 
     async def _wait_for_a_change(self, max_wait_ms: int) -> None:
         with suppress(TimeoutError):

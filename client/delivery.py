@@ -1,8 +1,10 @@
 """Taking one message set to the broker."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final, TypeVar
 
 from ..protocol.api.produce import (
     PRODUCE,
@@ -11,11 +13,15 @@ from ..protocol.api.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from ..protocol.errors import RequestTimedOut, UnknownTopicOrPartition
+from ..protocol.cluster_errors import NotEnoughReplicasAfterAppend
+from ..protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
 from ..protocol.records.layout import NO_TIMESTAMP
 from .cluster import Cluster
 from .patience import PASSING, patiently
+from .places import Leader
 from .responses import partition_result
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,10 @@ class Appended:
     """The time that the broker stamped on all of it; None when it stamped none."""
 
 
-_UNKNOWN = Appended(-1, None)
+_UNKNOWN: Final = Appended(-1, None)
+
+_APPENDED: Final = (RequestTimedOut, NotEnoughReplicasAfterAppend)
+"""Answers to a set that is in the log, only not yet as durable as was asked for."""
 
 
 class Delivery:
@@ -42,16 +51,24 @@ class Delivery:
     async def once(self, topic: str, partition: int, records: bytes, acks: int) -> Appended:
         """Send a set once. Raises what the broker reports of it."""
         request = self._request(topic, partition, records, acks)
-        return self._appended(await self._exchange(request, drop_late=False), request)
+        return self._appended(await self._exchange(request, repeat=False), request)
 
     async def until_answered(
-        self, topic: str, partition: int, records: bytes, acks: int, *, since: float
+        self,
+        topic: str,
+        partition: int,
+        records: bytes,
+        acks: int,
+        *,
+        since: float,
+        recognised: bool = False,
     ) -> Appended:
         """Send a set again and again, until it is answered or `delivery_timeout_ms` after `since`,
         a time of the loop's clock.
 
-        When an answer got lost the set is appended twice. When its turn comes too late, it is not
-        sent at all. Without a delivery timeout (0) it is sent once.
+        When an answer got lost the set is appended twice, unless the broker recognises it
+        (`recognised`). When its turn comes too late, it is not sent at all. Without a delivery
+        timeout (0) it is sent once.
         """
         until = since + self._delivery_timeout_ms / 1000 if self._delivery_timeout_ms else None
         if until is not None and asyncio.get_running_loop().time() > until:
@@ -60,6 +77,14 @@ class Delivery:
                 "messages in front of it were answered"
             )
         request = self._request(topic, partition, records, acks)
+        if recognised:
+            return await patiently(
+                partial(self._send_recognised, request),
+                timeout_ms=self._delivery_timeout_ms,
+                setting="delivery_timeout_ms",
+                until=until,
+                passing=(*PASSING, NotEnoughReplicasAfterAppend),
+            )
         result = await patiently(
             partial(self._send_or_time_out, request),
             timeout_ms=self._delivery_timeout_ms,
@@ -67,18 +92,32 @@ class Delivery:
             until=until,
             passing=PASSING,
         )
-        if isinstance(result, RequestTimedOut):
+        if isinstance(result, Exception):
             raise result
         return result
 
-    async def _send_or_time_out(self, request: ProduceRequest) -> Appended | RequestTimedOut:
-        response = await self._exchange(request, drop_late=True)
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Do something that has to be done before a set can be sent, as often as it takes."""
+        return await patiently(
+            attempt,
+            timeout_ms=self._delivery_timeout_ms,
+            setting="delivery_timeout_ms",
+            passing=PASSING,
+        )
+
+    async def _send_or_time_out(self, request: ProduceRequest) -> Appended | Exception:
+        response = await self._exchange(request, repeat=True)
         try:
             return self._appended(response, request)
-        except RequestTimedOut as error:
-            # This one is an answer: the set is in the log, only not yet as durable as was asked
-            # for. To send it again would double it.
+        except _APPENDED as error:
+            # To send it again would double it.
             return error
+
+    async def _send_recognised(self, request: ProduceRequest) -> Appended:
+        try:
+            return self._appended(await self._exchange(request, repeat=True), request)
+        except DuplicateSequenceNumber:
+            return _UNKNOWN  # it is in the log, and the broker does not remember where
 
     def _request(self, topic: str, partition: int, records: bytes, acks: int) -> ProduceRequest:
         return ProduceRequest(
@@ -86,21 +125,22 @@ class Delivery:
             timeout_ms=self._ack_timeout_ms,
             topics=[
                 ProduceTopic(
-                    name=topic, partitions=[ProducePartition(partition=partition, records=records)]
+                    name=topic,
+                    partitions=[ProducePartition(partition=partition, records=records)],
                 )
             ],
         )
 
-    async def _exchange(
-        self, request: ProduceRequest, *, drop_late: bool
-    ) -> ProduceResponse | None:
+    async def _exchange(self, request: ProduceRequest, *, repeat: bool) -> ProduceResponse | None:
         """The response; None where there is none, with `acks` 0."""
+        (sent,) = request.topics
+        leader = Leader(sent.name, sent.partitions[0].partition, create=True)
         if request.acks == 0:
-            (await self._cluster.connection()).submit_unanswered(PRODUCE, request)
+            await self._cluster.send_unanswered(PRODUCE, request, to=leader)
             return None
-        send = self._cluster.request_or_drop if drop_late else self._cluster.request
+        send = self._cluster.request_or_drop if repeat else self._cluster.request_once
         wait_ms = self._ack_timeout_ms if request.acks == -1 else 0
-        response: ProduceResponse = await send(PRODUCE, request, wait_ms=wait_ms)
+        response: ProduceResponse = await send(PRODUCE, request, to=leader, wait_ms=wait_ms)
         return response
 
     def _appended(self, response: ProduceResponse | None, request: ProduceRequest) -> Appended:

@@ -1,9 +1,14 @@
 """Message sets from columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ..protocol.records.batch import finish_batch
 from ..protocol.records.layout import Codec
+from ..protocol.records.record_packing import RecordEncoder
 from ..protocol.records.sets import build_columns, build_wrapper
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""Names and contents; names can repeat."""
 
 
 def encode(
@@ -11,10 +16,57 @@ def encode(
     values: Sequence[bytes | None],
     times_ms: Sequence[int],
     codec: Codec,
-) -> bytes:
-    """The set of these messages, at least one, to be produced; -1 is no time."""
+    *,
+    headers: Mapping[int, Headers] | None = None,
+    batches: bool = False,
+) -> bytes | bytearray:
+    """The set of these messages, at least one, to be produced; -1 is no time.
+
+    `headers` are by row. A set with headers or in zstd is a record batch (format v2), and with
+    `batches` every one; others are in format v1.
+    """
+    if batches or headers or codec is Codec.ZSTD:
+        return _batch(keys, values, times_ms, codec, headers or {})
     plain = build_columns(values, times_ms, keys)
     if codec is Codec.NONE:
         return bytes(plain)
     last, latest_ms = len(values) - 1, max(times_ms)
     return bytes(build_wrapper(plain, offset=last, timestamp_ms=latest_ms, magic=1, codec=codec))
+
+
+def _batch(
+    keys: Sequence[bytes | None] | None,
+    values: Sequence[bytes | None],
+    times_ms: Sequence[int],
+    codec: Codec,
+    headers: Mapping[int, Headers],
+) -> bytearray:
+    encoder = RecordEncoder()
+    add = encoder.add
+    if keys is None:
+        keys = [None] * len(values)
+    if not headers:
+        for key, value, time_ms in zip(keys, values, times_ms, strict=True):
+            add(value, key, time_ms)
+    else:
+        rows = zip(keys, values, times_ms, strict=True)
+        for row, (key, value, time_ms) in enumerate(rows):
+            add(value, key, time_ms, headers.get(row, ()))
+    return finish_batch(encoder, codec=codec)
+
+
+def checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a message. Raises TypeError for what are none."""
+    found = tuple((name, content) for name, content in headers)
+    for name, content in found:
+        if type(name) is not str or not (content is None or type(content) is bytes):
+            raise TypeError(
+                "a header is a pair of str and bytes or None, not one of "
+                f"{type(name).__name__} and {type(content).__name__}"
+            )
+    return found
+
+
+def headers_bytes(headers: Headers) -> int:
+    """What headers take, about."""
+    return sum(4 + len(name) + len(content or b"") for name, content in headers)

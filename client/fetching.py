@@ -65,6 +65,8 @@ class FetchOptions:
         """The messages of one partition from `offset` on.
 
         Those before a damaged one are given; the next fetch begins at the damaged one, and raises.
+        None although there are bytes: what came holds no message, and reading goes on behind it,
+        at `next_offset`.
         """
         found = self._columns(result, offset)
         append_times = _AppendTimes(result.append_times)
@@ -91,6 +93,7 @@ class FetchOptions:
                     columns.keys,
                     columns.values,
                     None if append_times is None else append_times.column(offsets),
+                    columns.headers,
                 )
                 for columns in self._columns(result, offset)
             ),
@@ -122,7 +125,7 @@ class FetchOptions:
         except HorologError:
             if not read:
                 raise
-        if result.records and not read:
+        if result.records and not read and next_offset(result, offset) == offset:
             raise MessageTooLarge(
                 f"the message at offset {offset} of {topic}-{result.partition} is larger than "
                 f"partition_max_bytes={self.partition_max_bytes}"

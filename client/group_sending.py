@@ -24,11 +24,21 @@ async def send_parts(
     room: Room,
     batch_bytes: int,
     codec: Codec,
+    batches: bool = False,
 ) -> SentBatch:
-    """Send each outbox its rows. Raises as `Producer.send_batch`."""
+    """Send each outbox its rows, with `batches` as record batches. Raises as
+    `Producer.send_batch`."""
     groups = [Group() for _ in parts]
     feeding = [
-        _feed(outbox, columns, group, room=room, batch_bytes=batch_bytes, codec=codec)
+        _feed(
+            outbox,
+            columns,
+            group,
+            room=room,
+            batch_bytes=batch_bytes,
+            codec=codec,
+            batches=batches,
+        )
         for group, (outbox, columns) in zip(groups, parts, strict=True)
     ]
     if len(feeding) == 1:
@@ -46,6 +56,7 @@ async def _feed(
     room: Room,
     batch_bytes: int,
     codec: Codec,
+    batches: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
     try:
@@ -62,7 +73,7 @@ async def _feed(
             batch.values = list(piece.values)
             batch.times_ms = list(piece.times_ms)
             batch.size_bytes = size_bytes
-            batch.encoded = encode(piece.keys, piece.values, piece.times_ms, codec)
+            batch.encoded = encode(piece.keys, piece.values, piece.times_ms, codec, batches=batches)
             group.left += 1
             outbox.add_batch(batch)
             await asyncio.sleep(0)  # so that it goes while the next one is encoded

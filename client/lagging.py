@@ -1,7 +1,6 @@
-"""How far positions are behind, as the broker knows it: one request for many of them."""
+"""How far positions are behind, as a Horolog broker knows it: one request for many of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..protocol.api.offset_fetch import (
     LIST_NAMES,
@@ -12,30 +11,18 @@ from ..protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from ..protocol.errors import NO_ERROR, HorologError, error_from_code
+from ..protocol.errors import NO_ERROR, error_from_code
 from ..protocol.lag import Lag
 from .cluster import Cluster
-
-
-@dataclass(frozen=True, slots=True)
-class PositionLag:
-    """A position in one partition, and how far behind it is."""
-
-    topic: str
-    partition: int
-    offset: int
-    """The next offset to read."""
-    lag: Lag | None
-    """None where the broker could not tell; `error` says why."""
-    error: HorologError | None = None
-    group: str | None = None
-    """State of the consumer group of this name, such as `Stable`; None when it is no group's."""
-    members: int = 0
-    """How many members the group has."""
+from .kafka_cluster import KafkaCluster
+from .kafka_lagging import group_lags, group_names, lags_at_leaders
+from .results import PositionLag as PositionLag
 
 
 async def position_names(cluster: Cluster) -> list[str]:
     """The names under which positions are stored, sorted."""
+    if isinstance(cluster, KafkaCluster):
+        return await group_names(cluster)
     names: list[str] = []
     more = True
     while more:
@@ -48,8 +35,10 @@ async def position_names(cluster: Cluster) -> list[str]:
     return names
 
 
-async def lags_of(cluster: Cluster, name: str) -> list[PositionLag]:
+async def lags_of(cluster: Cluster, name: str, *, now_ms: int) -> list[PositionLag]:
     """All positions under `name`, by topic and partition; empty when there are none."""
+    if isinstance(cluster, KafkaCluster):
+        return await group_lags(cluster, name, now_ms)
     found: list[PositionLag] = []
     more = True
     while more:
@@ -63,11 +52,16 @@ async def lags_of(cluster: Cluster, name: str) -> list[PositionLag]:
     return found
 
 
-async def lags_at(cluster: Cluster, offsets: Mapping[tuple[str, int], int]) -> list[PositionLag]:
+async def lags_at(
+    cluster: Cluster, offsets: Mapping[tuple[str, int], int], *, now_ms: int
+) -> list[PositionLag]:
     """Of offsets by topic and partition, whether they are stored or not.
 
-    Their pace is not known, so there is no time to catch up.
+    Their pace is not known, so there is no time to catch up. A broker goes by its own clock; for
+    a Kafka cluster, which tells no lag, `now_ms` is the time of now.
     """
+    if isinstance(cluster, KafkaCluster):
+        return await lags_at_leaders(cluster, offsets, now_ms)
     topics: dict[str, OffsetFetchTopic] = {}
     for (name, partition), offset in offsets.items():
         topic = topics.setdefault(name, OffsetFetchTopic(name=name, partitions=[], offsets=[]))

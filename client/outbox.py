@@ -17,6 +17,7 @@ from ..protocol.errors import (
 )
 from ..protocol.records.layout import NO_TIMESTAMP
 from .delivery import Appended
+from .encoding import Headers
 from .errors import ClientClosed
 from .results import SentRecord
 from .room import Room
@@ -34,6 +35,7 @@ class Batch:
         "born",
         "encoded",
         "group",
+        "headers",
         "keys",
         "size_bytes",
         "times_ms",
@@ -51,7 +53,9 @@ class Batch:
         self.born = born
         """When its first message came, by the loop's clock."""
         self.group = group
-        self.encoded: bytes | None = None
+        self.headers: dict[int, Headers] | None = None
+        """Of the messages that have some, by row."""
+        self.encoded: bytes | bytearray | None = None
         """The set, when it has been made before its turn came."""
 
     def halves(self) -> tuple["Batch", "Batch"]:
@@ -63,6 +67,10 @@ class Batch:
             half.values = self.values[part]
             half.times_ms = self.times_ms[part]
             half.waiters = self.waiters[part]
+        for row, headers in (self.headers or {}).items():
+            half, start = (first, 0) if row < middle else (second, middle)
+            half.headers = half.headers or {}
+            half.headers[row - start] = headers
         first.size_bytes = self.size_bytes // 2
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
@@ -159,7 +167,12 @@ class Outbox:
         self._sending: asyncio.Task[None] | None = None
 
     def add(
-        self, key: bytes | None, value: bytes | None, time_ms: int, size_bytes: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        time_ms: int,
+        size_bytes: int,
+        headers: Headers = (),
     ) -> "asyncio.Future[SentRecord]":
         """Append a message; its room is taken already."""
         batch = self._open
@@ -167,6 +180,9 @@ class Outbox:
             batch = Batch(self._loop.time())
             self._put(batch)
             self._open = batch
+        if headers:
+            batch.headers = batch.headers or {}
+            batch.headers[len(batch.keys)] = headers
         batch.keys.append(key)
         batch.values.append(value)
         batch.times_ms.append(time_ms)

@@ -4,16 +4,44 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ..protocol.errors import HorologError, LeaderNotAvailable, RequestTimedOut, StorageError
+from ..protocol.cluster_errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NotController,
+    NotEnoughReplicas,
+    NotLeader,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+)
+from ..protocol.errors import (
+    HorologError,
+    LeaderNotAvailable,
+    NotCoordinator,
+    RequestTimedOut,
+    StorageError,
+)
 from .backoff import Backoff
 from .errors import ConnectionFailed
 
 T = TypeVar("T")
 
-UNREACHABLE: Final = (ConnectionFailed, RequestTimedOut)
-"""What may be over when there is a new connection."""
+_CHANGING: Final = (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotController,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+)
+"""What a cluster of several brokers answers while it changes who is in charge."""
 
-PASSING: Final = (*UNREACHABLE, LeaderNotAvailable, StorageError)
+UNREACHABLE: Final = (ConnectionFailed, RequestTimedOut, *_CHANGING)
+"""What may be over when there is a new connection, or another broker in charge."""
+
+PASSING: Final = (*UNREACHABLE, StorageError)
 """As above, and what a broker may get over by itself, as a full disk."""
 
 

@@ -1,7 +1,12 @@
-"""Named positions: stored on the broker, and asked for again."""
+"""Named positions: stored on the broker, and asked for again.
+
+A Kafka cluster stores them as the offsets of the group of that name. It has no place for a
+message's time, which stands in front of the text beside the offset there.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ..protocol.api.offset_commit import (
     OFFSET_COMMIT,
@@ -12,13 +17,17 @@ from ..protocol.api.offset_commit import (
 )
 from ..protocol.api.offset_fetch import (
     OFFSET_FETCH,
+    OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
 from .cluster import Cluster
-from .responses import partition_result
+from .places import Coordinator
+from .responses import check_code, partition_result
 from .results import CommittedPosition
+
+_TIME: Final = "horolog:timestamp_ms="
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,7 @@ async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> 
             OffsetCommitPartition(
                 partition=position.partition,
                 committed_offset=position.offset,
-                committed_metadata=position.metadata,
+                committed_metadata=_text(position) if cluster.kafka else position.metadata,
                 timestamp_ms=-1 if position.timestamp_ms is None else position.timestamp_ms,
             )
         )
@@ -52,7 +61,9 @@ async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> 
             for topic, partitions in topics.items()
         ],
     )
-    response: OffsetCommitResponse = await cluster.request(OFFSET_COMMIT, request)
+    response: OffsetCommitResponse = await cluster.request(
+        OFFSET_COMMIT, request, to=Coordinator(name)
+    )
     for topic, partitions in topics.items():
         for partition in partitions:
             partition_result(response.topics, topic, partition.partition)
@@ -71,19 +82,46 @@ async def committed(
             OffsetFetchTopic(name=topic, partitions=numbers) for topic, numbers in wanted.items()
         ],
     )
-    response: OffsetFetchResponse = await cluster.request(OFFSET_FETCH, request)
+    response: OffsetFetchResponse = await cluster.request(
+        OFFSET_FETCH, request, to=Coordinator(name)
+    )
+    check_code(response.error_code)
     found: dict[tuple[str, int], CommittedPosition | None] = {}
     for topic, numbers in wanted.items():
         for partition in numbers:
             result = partition_result(response.topics, topic, partition)
             found[topic, partition] = None
             if result.committed_offset != -1:
-                found[topic, partition] = CommittedPosition(
-                    topic,
-                    partition,
-                    result.committed_offset,
-                    None if result.timestamp_ms == -1 else result.timestamp_ms,
-                    result.commit_time_ms,
-                    result.metadata or "",
-                )
+                found[topic, partition] = _position(topic, result, kafka=cluster.kafka)
     return found
+
+
+def _position(topic: str, result: OffsetFetchPartitionResult, *, kafka: bool) -> CommittedPosition:
+    text = result.metadata or ""
+    if kafka:
+        timestamp_ms, text = _split(text)
+        return CommittedPosition(
+            topic, result.partition, result.committed_offset, timestamp_ms, None, text
+        )
+    return CommittedPosition(
+        topic,
+        result.partition,
+        result.committed_offset,
+        None if result.timestamp_ms == -1 else result.timestamp_ms,
+        result.commit_time_ms,
+        text,
+    )
+
+
+def _text(position: Position) -> str:
+    if position.timestamp_ms is None:
+        return position.metadata
+    return f"{_TIME}{position.timestamp_ms};{position.metadata}"
+
+
+def _split(text: str) -> tuple[int | None, str]:
+    """The time of the last message read, and the text behind it."""
+    number, end, rest = text.removeprefix(_TIME).partition(";")
+    if not text.startswith(_TIME) or not end or not number.isascii() or not number.isdigit():
+        return None, text
+    return int(number), rest

@@ -9,14 +9,16 @@ from typing import Final, Literal
 
 from ..clock import Clock, SystemClock
 from ..protocol.partitioner import partition_of
-from ..protocol.records.layout import MESSAGE_CODECS, NO_TIMESTAMP, Codec
+from ..protocol.records.layout import NO_TIMESTAMP, Codec
 from ..protocol.records.sets import NewRecord
+from .batch_delivery import BatchDelivery
 from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .client import DEFAULT_ADDRESS, Client
-from .delivery import Appended, Delivery
-from .encoding import encode
+from .delivery import Delivery
+from .encoding import Headers, checked_headers, headers_bytes
 from .errors import ClientClosed
 from .group_sending import send_parts
+from .identities import Identities
 from .instants import epoch_ms
 from .outbox import Batch, Outbox
 from .patience import PASSING, patiently
@@ -24,10 +26,10 @@ from .results import SentBatch, SentRecord
 from .room import Room
 
 Acks = Literal["all", -1, 0, 1]
-Compression = Literal["none", "gzip", "snappy", "lz4"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
-_CODECS: Final = {codec.label: codec for codec in MESSAGE_CODECS}
+_CODECS: Final = {codec.label: codec for codec in Codec}
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 
@@ -38,8 +40,9 @@ class Producer(Client):
     Messages wait in a buffer of bounded size, and go to their partition in sets: one at a time, so
     that they keep their order when a set has to be sent again. A set that the broker did not
     answer is sent again until `delivery_timeout_ms` after its first message came; when only the
-    answer was lost, it is then in the log twice. An error other than ConnectionFailed,
-    RequestTimedOut and ClientClosed means that the message was not appended.
+    answer was lost, it is then in the log twice, unless the producer is idempotent. An error other
+    than ConnectionFailed, RequestTimedOut, NotEnoughReplicasAfterAppend and ClientClosed means that
+    the message was not appended.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Producer(Client):
         batch_bytes: int = 256 * _KIB,
         buffer_bytes: int = 32 * _MIB,
         delivery_timeout_ms: int = 120_000,
+        idempotent: bool | None = None,
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
@@ -65,7 +69,8 @@ class Producer(Client):
         for the set before it. `buffer_bytes` of messages are taken before the first of them is
         answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
         once. `stamp_missing=False` sends a message that is
-        given no time without one.
+        given no time without one. `idempotent` marks the sets, so that the broker recognises one
+        that comes twice; when not given, that is done with `acks="all"` at a Kafka cluster.
         """
         super().__init__(
             address,
@@ -86,10 +91,20 @@ class Producer(Client):
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._room = Room(buffer_bytes)
-        self._delivery = Delivery(
-            self._cluster,
-            ack_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
+        if idempotent and self._acks != _ACKS["all"]:
+            raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
+        if idempotent is None:
+            idempotent = self._cluster.kafka and self._acks == _ACKS["all"]
+        self._delivery = BatchDelivery(
+            Delivery(
+                self._cluster,
+                ack_timeout_ms=request_timeout_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+            ),
+            acks=self._acks,
+            codec=self._codec,
+            identities=Identities(self._cluster) if idempotent else None,
+            batches=self._cluster.kafka or idempotent,
         )
         self._outboxes: dict[tuple[str, int], Outbox] = {}
         self._turn = -1
@@ -113,6 +128,7 @@ class Producer(Client):
         timestamp_ms: int | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        headers: Headers = (),
     ) -> SentRecord:
         """Append one message and say where it is. Its time is that of the call when none is given.
 
@@ -124,9 +140,9 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
-        waiter = self._enqueue_now(topic, value, key, time_ms, partition)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
         if waiter is None:
-            waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
         return await waiter
 
     async def enqueue(
@@ -138,6 +154,7 @@ class Producer(Client):
         timestamp_ms: int | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        headers: Headers = (),
     ) -> "asyncio.Future[SentRecord]":
         """As `send`, but returns as soon as the message is in the buffer; the future gets its
         place, or the error."""
@@ -145,9 +162,9 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
-        waiter = self._enqueue_now(topic, value, key, time_ms, partition)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
         if waiter is None:
-            waiter = await self._enqueue_later(topic, value, key, time_ms, partition)
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
         return waiter
 
     async def send_batch(
@@ -191,6 +208,7 @@ class Producer(Client):
             room=self._room,
             batch_bytes=self._batch_bytes,
             codec=self._codec,
+            batches=self._delivery.batches,
         )
 
     async def send_many(
@@ -213,12 +231,13 @@ class Producer(Client):
         codec = self._codec if compression is None else _codec(compression)
         acks_wanted = self._acks if acks is None else _acks(acks)
         times_ms = self._times(records)
-        keys = [record.key for record in records]
-        data = encode(keys, [record.value for record in records], times_ms, codec)
-        appended = await self._delivery.once(topic, partition, data, acks_wanted)
         batch = Batch(0)
-        waiters = batch.waiters = [asyncio.Future() for _ in records]
+        batch.keys = [record.key for record in records]
+        batch.values = [record.value for record in records]
         batch.times_ms = times_ms
+        batch.headers = {row: one.headers for row, one in enumerate(records) if one.headers}
+        waiters = batch.waiters = [asyncio.Future() for _ in records]
+        appended = await self._delivery.once(topic, partition, batch, codec, acks_wanted)
         batch.succeed(topic, partition, appended)
         return [waiter.result() for waiter in waiters]
 
@@ -262,6 +281,7 @@ class Producer(Client):
         key: bytes | None,
         time_ms: int,
         partition: int | None,
+        headers: Headers,
     ) -> "asyncio.Future[SentRecord] | None":
         """Put a message into the buffer; None when that has to wait for something.
 
@@ -276,6 +296,9 @@ class Producer(Client):
             if type(key) is not bytes:
                 raise _wrong_type("key", key)
             size_bytes += len(key)
+        if headers:
+            headers = checked_headers(headers)
+            size_bytes += headers_bytes(headers)
         if self._closing:
             raise self._closed_error()
         if partition is None:
@@ -288,7 +311,7 @@ class Producer(Client):
         elif not self._room.take(size_bytes):
             return None
         outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
-        return outbox.add(key, value, time_ms, size_bytes)
+        return outbox.add(key, value, time_ms, size_bytes, headers)
 
     async def _enqueue_later(
         self,
@@ -297,16 +320,18 @@ class Producer(Client):
         key: bytes | None,
         time_ms: int,
         partition: int | None,
+        headers: Headers,
     ) -> "asyncio.Future[SentRecord]":
         if partition is None:
             partition = await self.partition_for(topic, key)
-        size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
+        headers = checked_headers(headers)
+        size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + headers_bytes(headers)
         if not self._room.take(size_bytes):
             await self._room.wait(size_bytes)
         if self._closing:
             self._room.give(size_bytes)
             raise self._closed_error()
-        return self._outbox(topic, partition).add(key, value, time_ms, size_bytes)
+        return self._outbox(topic, partition).add(key, value, time_ms, size_bytes, headers)
 
     def _choose(self, key: bytes | None, count: int) -> int:
         if key is not None:
@@ -340,19 +365,11 @@ class Producer(Client):
                 topic,
                 partition,
                 self._room,
-                self._deliver,
+                self._delivery.deliver,
                 batch_bytes=self._batch_bytes,
                 linger_s=self._linger_s,
             )
         return outbox
-
-    async def _deliver(self, topic: str, partition: int, batch: Batch) -> Appended:
-        data = batch.encoded
-        if data is None:
-            data = encode(batch.keys, batch.values, batch.times_ms, self._codec)
-        return await self._delivery.until_answered(
-            topic, partition, data, self._acks, since=batch.born
-        )
 
 
 def _no_time() -> int:

@@ -38,11 +38,26 @@ def check(result: _Result) -> None:
         raise error_from_code(result.error_code, result.error_message)
 
 
+def check_code(error_code: int) -> None:
+    """The same of an error that comes without a sentence."""
+    if error_code != NO_ERROR:
+        raise error_from_code(error_code)
+
+
+def _check_of(result: _Result, place: str) -> None:
+    """The same for a part that is about `place`, which is named where the broker says nothing."""
+    if result.error_code != NO_ERROR and result.error_message is None:
+        raise error_from_code(
+            result.error_code, f"{place}: {error_from_code(result.error_code).message.rstrip('.')}"
+        )
+    check(result)
+
+
 def topic_result(topics: Iterable[N], topic: str) -> N:
     """The result for one topic, its error raised. Raises ProtocolError when it is missing."""
     for result in topics:
         if result.name == topic:
-            check(result)
+            _check_of(result, topic)
             return result
     raise ProtocolError(f"a response without {topic}, which was asked for")
 
@@ -53,6 +68,6 @@ def partition_result(topics: Iterable[_Partitions[P]], topic: str, partition: in
         if found.name == topic:
             for result in found.partitions:
                 if result.partition == partition:
-                    check(result)
+                    _check_of(result, f"{topic}-{partition}")
                     return result
     raise ProtocolError(f"a response without {topic}-{partition}, which was asked for")

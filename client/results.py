@@ -1,10 +1,14 @@
 """What clients give back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..protocol.errors import HorologError
+from ..protocol.lag import Lag
 from ..protocol.records.columns import BinaryColumn
 from ..protocol.records.layout import TimestampType
+from ..protocol.records.record_gathering import RecordHeaders
 
 
 class SentRecord(NamedTuple):
@@ -88,6 +92,8 @@ class ColumnBatch:
     values: BinaryColumn
     append_times_ms: memoryview | None
     """int64: when each was appended, -1 where that is not known; None unless it was asked for."""
+    headers: Sequence[RecordHeaders] | None = None
+    """Those of each message, as `ConsumerRecord.headers`; None when no message has any."""
 
     @property
     def next_offset(self) -> int:
@@ -173,5 +179,23 @@ class CommittedPosition:
     offset: int
     timestamp_ms: int | None
     """Timestamp of the last message read before the commit, when it was given."""
-    commit_time_ms: int
+    commit_time_ms: int | None
+    """None at a Kafka cluster, which does not tell."""
     metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLag:
+    """A position in one partition, and how far behind it is."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The next offset to read."""
+    lag: Lag | None
+    """None where the broker could not tell; `error` says why."""
+    error: HorologError | None = None
+    group: str | None = None
+    """State of the consumer group of this name, such as `Stable`; None when it is no group's."""
+    members: int = 0
+    """How many members the group has."""

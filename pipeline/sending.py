@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ..client.cluster import Cluster
+from ..client.client import cluster_at
 from ..client.delivery import Delivery
 from ..client.patience import PASSING, patiently
 from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
@@ -99,7 +99,7 @@ class Sending:
         Raises what the broker reports, ConnectionFailed and RequestTimedOut.
         """
         broker = self._options.broker
-        self._cluster = Cluster(
+        self._cluster = cluster_at(
             broker.address,
             client_id="horolog-spark",
             request_timeout_ms=broker.request_timeout_ms,

@@ -3,16 +3,18 @@
 import sys
 from collections.abc import Iterator
 
+from . import cluster_errors
 from .errors import ERRORS
 
 _INTRODUCTION = """\
 # Error codes
 
-Generated from `protocol/errors.py` by `make docs`.
+Generated from `protocol/errors.py` and `protocol/cluster_errors.py` by `make docs`.
 
 Codes and names are Kafka's. 0 is no error. An answer carries the code and, in the native protocol,
 a text that says what was wrong, the value, the allowed range and the setting to change. Retriable
-means that the same request may succeed later without being changed.
+means that the same request may succeed later without being changed. Those marked * are not sent by
+Horolog's broker: clients get them from a Kafka cluster.
 
 | code | name | retriable | when |
 |---:|---|---|---|
@@ -24,7 +26,8 @@ def lines() -> Iterator[str]:
     yield from _INTRODUCTION.splitlines()
     for code, error in sorted(ERRORS.items()):
         when = " ".join((error.__doc__ or "").split())
-        yield f"| {code} | `{error.name}` | {'yes' if error.retriable else 'no'} | {when} |"
+        mark = " *" if error.__module__ == cluster_errors.__name__ else ""
+        yield f"| {code} | `{error.name}`{mark} | {'yes' if error.retriable else 'no'} | {when} |"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from .layout import (
     MAX_TIMESTAMP_AT,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
+    PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     Buffer,
     Codec,
@@ -37,6 +38,7 @@ _HEADER: Final = Struct(">qiiBIHiqqqhii")
 _CRC: Final = Struct(">I")
 _OFFSET: Final = Struct(">q")
 _TIMESTAMP: Final = Struct(">q")
+_PRODUCER: Final = Struct(">qhi")
 _LOW_ATTRIBUTES_AT: Final = BATCH_ATTRIBUTES_AT + 1
 
 
@@ -294,6 +296,24 @@ def set_times_in_place(
     else:
         buffer[position + _LOW_ATTRIBUTES_AT] &= ~LOG_APPEND_TIME_BIT & 0xFF
     _TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_AT, max_timestamp_ms)
+    _renew_crc(buffer, position)
+
+
+def set_producer(
+    buffer: bytearray | memoryview,
+    position: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """Say which producer the batch at `position` is from, and its place in that one's sequence."""
+    _PRODUCER.pack_into(
+        buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence
+    )
+    _renew_crc(buffer, position)
+
+
+def _renew_crc(buffer: bytearray | memoryview, position: int) -> None:
     stop = position + read_header(buffer, position).size_bytes
     _CRC.pack_into(
         buffer, position + BATCH_CRC_AT, crc32c(buffer, position + BATCH_ATTRIBUTES_AT, stop)

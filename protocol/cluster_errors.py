@@ -1,0 +1,74 @@
+"""Errors that a Kafka cluster of several brokers answers to clients, beside those of `errors`.
+
+Horolog's broker is alone and sends none of them.
+"""
+
+from .errors import HorologError
+
+
+class NotLeader(HorologError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
+    """Another broker leads the partition now; nothing was done."""
+
+
+class ReplicaNotAvailable(HorologError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
+    """A copy of the partition is not there now."""
+
+
+class CoordinatorLoading(
+    HorologError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True
+):
+    """The broker has just begun to look after the group, and still reads its positions."""
+
+
+class CoordinatorNotAvailable(
+    HorologError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
+):
+    """No broker looks after the group yet."""
+
+
+class NotEnoughReplicas(HorologError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
+    """Fewer copies are up than `min.insync.replicas` asks for; nothing was appended."""
+
+
+class NotEnoughReplicasAfterAppend(
+    HorologError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
+):
+    """It was appended, and then fewer copies were up than `min.insync.replicas` asks for."""
+
+
+class TopicAuthorizationFailed(HorologError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
+    """This client may not do that with the topic."""
+
+
+class GroupAuthorizationFailed(HorologError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
+    """This client may not do that with the group."""
+
+
+class ClusterAuthorizationFailed(HorologError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
+    """This client may not do that in the cluster."""
+
+
+class NotController(HorologError, code=41, name="NOT_CONTROLLER", retriable=True):
+    """Another broker leads the cluster now; nothing was done."""
+
+
+class UnknownProducerId(HorologError, code=59, name="UNKNOWN_PRODUCER_ID"):
+    """The broker has forgotten the producer, with the messages that it sent."""
+
+
+class FencedLeaderEpoch(HorologError, code=74, name="FENCED_LEADER_EPOCH", retriable=True):
+    """The leader has changed since the client asked who it is."""
+
+
+class UnknownLeaderEpoch(HorologError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
+    """The leader has changed, and the broker has not heard of it yet."""
+
+
+class OffsetNotAvailable(HorologError, code=78, name="OFFSET_NOT_AVAILABLE", retriable=True):
+    """The new leader does not know the end of the partition yet."""
+
+
+class ThrottlingQuotaExceeded(
+    HorologError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True
+):
+    """The client changes more than its quota allows."""
