@@ -45,6 +45,10 @@ class Outcomes:
         self._observe("request_failed", api=api, error=error)
         return UnknownServerError.code, "the broker met something unexpected; its log says what"
 
+    def timestamp_refused(self, topic: str, partition: int, error: HorologError) -> None:
+        """A set was refused for a message's time: many clients show their users only a code."""
+        self._observe("timestamp_refused", topic=topic, partition=partition, error=error)
+
 
 def error_name(code: int) -> str:
     """The name of an error code as metrics show it."""

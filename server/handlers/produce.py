@@ -257,6 +257,8 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     if isinstance(outcome, Exception):
         if isinstance(outcome, HorologError | OSError):
             count(figures.rejected, _reason(outcome), _messages_in(record_set))
+        if isinstance(outcome, InvalidTimestamp):
+            services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
         return
     if outcome.repeated:
         figures.repeated_messages += outcome.count
