@@ -1,0 +1,45 @@
+"""Which client does which step: what is tested and what docs/clients.md says."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from .aio_kafka import AioKafka
+from .client import Client
+from .kafka_js import KafkaJs
+from .kafka_python import KafkaPython, KafkaPythonAs010, KafkaPythonAs09
+from .kcat import Kcat
+from .librdkafka import ConfluentKafka, ConfluentKafkaAs09
+from .steps import Step
+
+CLIENTS: Final[tuple[type[Client], ...]] = (ConfluentKafka, Kcat, KafkaPython, AioKafka, KafkaJs)
+"""Those of today, as they are."""
+
+OLD_CLIENTS: Final[tuple[type[Client], ...]] = (
+    ConfluentKafkaAs09,
+    KafkaPythonAs09,
+    KafkaPythonAs010,
+)
+"""Clients that were told of an old broker. They do one step: they read and write old formats."""
+
+PROGRAMS: Final = {Kcat: ("kcat",), KafkaJs: ("node", "npm")}
+"""What has to be installed beside Python packages."""
+
+PROVED: Final[set[Step]] = set()
+"""Steps that some test is declared to prove."""
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def able(step: Step) -> Sequence[type[Client]]:
+    """The clients that can do a step."""
+    return [client for client in CLIENTS if step not in client.unable]
+
+
+def proves(step: Step) -> Decorator:
+    """Runs the test, which takes a `client`, for every client that can do a step."""
+    PROVED.add(step)
+    return pytest.mark.parametrize(
+        "client", [pytest.param(one, id=one.name) for one in able(step)], indirect=True
+    )
