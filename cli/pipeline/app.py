@@ -2,11 +2,17 @@
 
 import typer
 
+from .bootstrap import bootstrap
 from .failover import failover
 from .lag import lag
+from .latency import latency
+from .replay import replay
 
 pipeline = typer.Typer(
     help="Jobs between topics, files and clusters.", no_args_is_help=True, rich_markup_mode=None
 )
+pipeline.command()(replay)
+pipeline.command()(latency)
+pipeline.command()(bootstrap)
 pipeline.command()(failover)
 pipeline.command()(lag)

@@ -1,14 +1,18 @@
 """`horolog pipeline failover`: where to go on in another cluster, and whether that misses any."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
-from ..errors import WrongUsage
+from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_before, part_from
+from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
+from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line, json_time, shown_span, shown_time, table
 from .shown import length_ms, refusals, time_ms
+from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
 
 def failover(
@@ -43,6 +47,29 @@ def failover(
             help="Each message is in the partition of the same number in both clusters.",
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Compare all messages of both clusters with Spark: exit code 1 when the plan "
+            "misses any.",
+        ),
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --check: only messages created from then on are compared."
+        ),
+    ] = None,
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="With --check: what tells messages apart; key, time and value when not given.",
+        ),
+    ] = None,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
 ) -> None:
@@ -67,6 +94,46 @@ def failover(
         emit([_as_json(plan)])
     else:
         _show(plan)
+    if check:
+        if old_server is None:
+            raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
+        sides = _sides(plan, old_server, time_ms("--since", since))
+        with spark_session(master, conf) as spark, refusals():
+            found = failover_check(spark, *sides, identity)
+        _show_check(found, as_json)
+
+
+def _sides(
+    plan: FailoverPlan, old_server: str, since_ms: int | None
+) -> tuple[ReadPlan, ReadPlan, ReadPlan]:
+    """What was read in the old cluster, what is skipped in the new one, and what is ahead there."""
+    old = plan_by_create_time(old_server, plan.topic, since_ms, None)
+    if old.cut_off or (since_ms is None and any(one.log_start_offset for one in old.ranges)):
+        raise CommandFailed(
+            f"the old cluster has deleted messages of {plan.topic} already, which would count as "
+            "missed: give --since a time from which on both have all"
+        )
+    new = plan_by_create_time(plan.new_server, plan.topic, since_ms, None)
+    resume = {one.partition: one.offset for one in plan.resume}
+    read = {one.partition: one.position for one in plan.consumed}
+    return part_before(old, read), part_before(new, resume), part_from(new, resume)
+
+
+def _show_check(found: FailoverCheck, as_json: bool) -> None:
+    if as_json:
+        emit([json_line({"done": "check", **asdict(found)})])
+    else:
+        emit(
+            [
+                f"compared: {found.consumed} read in the old cluster; in the new one "
+                f"{found.skipped} before the offsets and {found.ahead} from there on",
+                f"{found.missed} missed, {found.twice} come twice",
+            ]
+        )
+    if found.missed:
+        raise CommandFailed(
+            f"{found.missed} messages would be missed: is --max-latency the largest there is?"
+        )
 
 
 def _show(plan: FailoverPlan) -> None:

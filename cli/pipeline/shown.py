@@ -69,9 +69,8 @@ def show_plan(plan: ReadPlan, as_json: bool) -> None:
             for one in plan.ranges
         )
         return
-    emit(
-        [f"{plan.topic}, {_side(plan.from_ms, 'the beginning')} to {_side(plan.to_ms, 'the end')}:"]
-    )
+    start, end = _side(plan.from_ms, "the beginning"), _side(plan.to_ms, "the end")
+    emit([f"reading {plan.topic}, {start} to {end}:"])
     columns = ("partition", "first offset", "end offset", "rows")
     rows = [
         (str(one.partition), str(one.start_offset), str(one.end_offset), str(one.rows))

@@ -134,11 +134,17 @@ def _about_times(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator
     if facts.without_time:
         yield Finding(
             Level.WARNING,
-            f"{facts.without_time} rows have no time: a search by time does not find them",
+            f"{facts.without_time} rows have no time: they get that of the loading",
             "",
         )
     if facts.first_ms is None or facts.last_ms is None:
         return
+    if facts.first_ms < 0:
+        yield Finding(
+            Level.REFUSED,
+            f"the oldest row is {-facts.first_ms} ms before 1970, which no message can be",
+            "",
+        )
     for direction, apart_ms, when in (
         ("before", now_ms - facts.first_ms, f"oldest row is of {format_time(facts.first_ms)}"),
         ("after", facts.last_ms - now_ms, f"newest row is of {format_time(facts.last_ms)}"),

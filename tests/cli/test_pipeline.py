@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Result
 from horolog.tests.pipeline.brokers import commit, create, send
@@ -82,3 +84,66 @@ def test_failover(broker: BrokerThread, run: Run) -> None:
         assert "--last-read alone" in run("pipeline", *latency, *wrong, code=2).err
     unknown = run("pipeline", *latency, "--name", "x", "--from-server", broker.address, code=1)
     assert "nothing is committed under 'x'" in unknown.err
+
+
+def test_replay_prints_its_plan_first(broker: BrokerThread, run: Run, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "out", "--plan")
+    hours = ("--from", "2016-11-14T14:00:00Z", "--to", "2016-11-14T15:00:00Z")
+    (plan,) = run("pipeline", "replay", "m", *hours, *out, "--json").objects
+    assert plan == {
+        "plan": "m",
+        "partition": 0,
+        "start": 0,
+        "end": 3,
+        "rows": 3,
+        "from_ms": T,
+        "to_ms": T + 3_600_000,
+    }
+    shown = run("pipeline", "replay", "m", *hours, *out).out.splitlines()
+    assert shown[0] == "reading m, 2016-11-14T14:00:00.000Z to 2016-11-14T15:00:00.000Z:"
+    assert shown[2].split() == ["0", "0", "3", "3"]
+
+
+def test_replay_refuses_what_would_lose_messages(
+    broker: BrokerThread, run: Run, tmp_path: Path
+) -> None:
+    out = ("--out", tmp_path)
+    with blocking.Admin(broker.address) as admin:
+        admin.delete_records("m", 0, 1)
+    hours = ("--from", "2016-11-14T14:00:00Z", "--to", "2016-11-14T15:00:00Z")
+    refused = run("pipeline", "replay", "m", *hours, *out, code=1)
+    assert "m-0 begins at offset 1 by now" in refused.err
+    run("pipeline", "replay", "m", *hours, *out, "--plan", "--what-is-left")
+    (tmp_path / "run=open_open").mkdir()
+    mixed = run("pipeline", "replay", "m", *hours, *out, code=1)
+    assert "has replays of times that are no whole hours" in mixed.err
+    backwards = ("--from", "2016-11-14T15:00:00Z", "--to", "2016-11-14T14:00:00Z")
+    assert (
+        "at or before their start" in run("pipeline", "replay", "m", *backwards, *out, code=1).err
+    )
+    assert "--from: 'x'" in run("pipeline", "replay", "m", "--from", "x", *out, code=2).err
+
+
+def test_a_replay_of_nothing_needs_no_spark(broker: BrokerThread, run: Run, tmp_path: Path) -> None:
+    later = ("--from", "2016-11-15T00:00:00Z", "--out", tmp_path)
+    assert "0 of 0 messages" in run("pipeline", "replay", "m", *later).out
+
+
+def test_what_latency_refuses(broker: BrokerThread, run: Run, tmp_path: Path) -> None:
+    def refused(*arguments: object, code: int) -> str:
+        return run("pipeline", "latency", *map(str, arguments), code=code).err
+
+    future = ("--from", "2100-01-01T00:00:00Z")
+    assert "no message was appended in these times" in refused("m", *future, code=1)
+    assert "not a .html or .svg file" in refused("m", "--out", tmp_path / "x.png", code=2)
+    assert "one topic" in refused("m", "n", "--out", tmp_path / "x.svg", code=2)
+    assert "--by: '5'" in refused("m", "--by", "5", code=2)
+
+
+def test_what_bootstrap_refuses(broker: BrokerThread, run: Run) -> None:
+    def refused(*arguments: str) -> str:
+        return run("pipeline", "bootstrap", "--topic", "m", *arguments, code=2).err
+
+    assert "--format xml: it is one of" in refused("rows", "--format", "xml")
+    assert "jdbc takes no PATH" in refused("rows", "--format", "jdbc")
+    assert "every other format takes one" in refused()

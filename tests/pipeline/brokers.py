@@ -28,7 +28,7 @@ def send(
     value: str = "message of {}",
 ) -> None:
     """One message for each time, in this order; None has no time."""
-    with blocking.Producer(broker.address, check_units=False) as producer:
+    with blocking.Producer(broker.address, check_units=False, stamp_missing=False) as producer:
         for time_ms in times_ms:
             record = NewRecord(
                 value.format(time_ms).encode(), None, -1 if time_ms is None else time_ms

@@ -114,3 +114,7 @@ def test_warnings_do_not_keep_from_loading(horolog_broker: BrokerThread, facts: 
 def test_rows_without_any_time(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, first_ms=None, last_ms=None, without_time=100)
     assert found(horolog_broker, rows, retention_ms="1000") == [(Level.WARNING, "")]
+
+
+def test_rows_before_the_epoch(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    assert found(horolog_broker, replace(facts, first_ms=-1, last_ms=0)) == [(Level.REFUSED, "")]

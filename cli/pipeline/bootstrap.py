@@ -1,0 +1,148 @@
+"""`horolog pipeline bootstrap`: files or a database into a topic, with their times."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ...pipeline.jobs.bootstrap import (
+    FORMATS,
+    Mapped,
+    facts_of,
+    load,
+    messages,
+    read_input,
+    topic_ends,
+)
+from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
+from ..errors import CommandFailed, WrongUsage
+from ..options import DEFAULT_ADDRESS, Json, Server, name_values
+from ..output import emit, json_line, json_time, note, shown_size, shown_time
+from .shown import refusals
+from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+
+
+def bootstrap(
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the rows go.")],
+    path: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="Files or folders; none with jdbc.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--format", help="parquet, csv (with a header), json, orc or jdbc.")
+    ] = "parquet",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of Spark's for --format."),
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL", help="The value; when not given the column value, or all as JSON."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="The key; when not given the column key, or none."),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="The time: a timestamp, or epoch milliseconds; the column timestamp if not given.",
+        ),
+    ] = None,
+    job_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Done again under the same id within a day, it appends nothing twice.",
+        ),
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Look at the rows and the topic, and end.")
+    ] = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Append rows to a topic, each with its own time.
+
+    Keys choose partitions as Kafka's clients do, and each partition gets its rows in the order of
+    their times. Nothing is appended when the topic would refuse rows, or delete them again: exit
+    code 1, with the command that changes that. Done again, it appends everything again,
+    but for --job-id.
+    """
+    if kind not in FORMATS:
+        raise WrongUsage(f"--format {kind}: it is one of {', '.join(FORMATS)}")
+    if (path is None) != (kind == "jdbc"):
+        raise WrongUsage("--format jdbc takes no PATH, and every other format takes one")
+    options = name_values(option or ())
+    with spark_session(master, conf) as spark, refusals():
+        rows = read_input(spark, path, kind, options)
+        # Before the topic is known to be there, for what is wrong about it.
+        facts = facts_of(messages(rows, Mapped(value, key, timestamp), 1))
+        _show_facts(facts, topic, as_json)
+        _judge(preflight(server, topic, facts))
+        before = topic_ends(server, topic)
+        partitions = len(before.offsets)
+        if plan_only or facts.rows == 0:
+            return
+        mapped = messages(rows, Mapped(value, key, timestamp), partitions)
+        load(mapped, server, topic, partitions, job_id)
+    appended = topic_ends(server, topic).since(before)
+    _show_done(facts, appended, topic, as_json)
+    _check(facts, appended, topic, again=job_id is not None)
+
+
+def _judge(findings: Sequence[Finding]) -> None:
+    for one in findings:
+        fix = f" To change that: {one.fix}" if one.fix else ""
+        note(f"{one.level.value}: {one.text}.{fix}")
+    if any(one.level is Level.REFUSED for one in findings):
+        raise CommandFailed("nothing was appended")
+
+
+def _show_facts(facts: DataFacts, topic: str, as_json: bool) -> None:
+    if as_json:
+        emit(
+            [
+                json_line(
+                    {
+                        "plan": topic,
+                        "rows": facts.rows,
+                        "first_ms": json_time(facts.first_ms),
+                        "last_ms": json_time(facts.last_ms),
+                        "without_time": facts.without_time,
+                        "bytes": facts.total_bytes,
+                    }
+                )
+            ]
+        )
+        return
+    emit(
+        [
+            f"to {topic}: {facts.rows} rows, {shown_size(facts.total_bytes)} of keys and values, "
+            f"times from {shown_time(facts.first_ms)} to {shown_time(facts.last_ms)}"
+        ]
+    )
+
+
+def _show_done(facts: DataFacts, appended: int, topic: str, as_json: bool) -> None:
+    if as_json:
+        emit([json_line({"done": "bootstrap", "rows": facts.rows, "appended": appended})])
+    else:
+        emit([f"{appended} messages were appended to {topic}"])
+
+
+def _check(facts: DataFacts, appended: int, topic: str, *, again: bool) -> None:
+    missing = facts.rows - appended
+    if missing > 0 and again:
+        note(f"{missing} rows were there already, from an earlier run of this job")
+    elif missing > 0:
+        raise CommandFailed(f"{missing} rows were not appended")
+    elif missing < 0:
+        raise CommandFailed(
+            f"{-missing} messages more than there are rows: somebody else appends to {topic}, or "
+            "rows are there twice"
+        )

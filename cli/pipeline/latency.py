@@ -1,0 +1,134 @@
+"""`horolog pipeline latency`: how late messages come, as figures and as a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
+from ...pipeline.jobs.latency_page import report_html, report_svg
+from ...pipeline.jobs.ranges import plan_by_append_time
+from ..errors import CommandFailed, WrongUsage
+from ..options import DEFAULT_ADDRESS, Json, Server
+from ..output import NOTHING, emit, json_line, json_time, note, shown_span, shown_time, table
+from .shown import From, To, length_ms, refusals, show_plan, time_ms
+from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+
+
+def latency(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
+    start: From = None,
+    end: To = None,
+    by: Annotated[str, typer.Option(metavar="LENGTH", help="Length of the windows.")] = "1m",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page (.html), or the picture of one topic (.svg)."
+        ),
+    ] = None,
+    windows: Annotated[bool, typer.Option("--windows", help="Print each window too.")] = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Measure append time less create time, by topic, partition and minute of append time.
+
+    The largest of all is the MaxLatencyOfCluster that a failover steps back by. Messages that were
+    appended before they were created count as 0, and as skewed: a clock is wrong.
+    """
+    window_ms = length_ms("--by", by)
+    if out is not None and (out.suffix not in (".html", ".svg") or not out.parent.is_dir()):
+        raise WrongUsage(f"--out: {out} is not a .html or .svg file in a folder that is there")
+    if out is not None and out.suffix == ".svg" and len(topics) > 1:
+        raise WrongUsage("--out: a .svg file is the picture of one topic; .html has all")
+    names = list(dict.fromkeys(topics))
+    with refusals():
+        from_ms, to_ms = time_ms("--from", start), time_ms("--to", end)
+        plans = [plan_by_append_time(server, topic, from_ms, to_ms) for topic in names]
+    for plan in plans:
+        show_plan(plan, as_json)
+    if not any(plan.rows for plan in plans):
+        raise CommandFailed("no message was appended in these times")
+    with spark_session(master, conf) as spark, refusals():
+        report = latency_report(spark, plans, window_ms)
+    _show(report, windows, as_json)
+    if out is not None:
+        svg = out.suffix == ".svg"
+        out.write_text(report_svg(report, names[0]) if svg else report_html(report), "utf-8")
+    _check(report, sum(plan.rows for plan in plans))
+
+
+def _check(report: LatencyReport, rows: int) -> None:
+    if report.unknown:
+        note(f"of {report.unknown} messages not both times are known; they are left out")
+    if not report.measured:
+        raise CommandFailed("of no message both times are known")
+    if report.measured + report.unknown < rows:
+        raise CommandFailed(
+            f"{rows - report.measured - report.unknown} offsets of the plan had no message"
+        )
+
+
+def _show(report: LatencyReport, windows: bool, as_json: bool) -> None:
+    rows = [
+        row
+        for topic in report.topics
+        for of_window in ((False, True) if windows or as_json else (False,))
+        for of_partition in (False, True)
+        for row in report.select(topic, of_partition=of_partition, of_window=of_window)
+    ]
+    if as_json:
+        emit(_as_json(row) for row in rows)
+        emit(
+            [
+                json_line(
+                    {
+                        "max_latency_ms": report.max_latency_ms,
+                        "measured": report.measured,
+                        "unknown": report.unknown,
+                        "skewed": report.skewed,
+                    }
+                )
+            ]
+        )
+        return
+    columns = ("topic", "partition", "window", "messages", "p50", "p95", "p99", "max", "skewed")
+    chosen = columns if windows else (*columns[:2], *columns[3:])
+    shown = [_as_row(row) for row in rows]
+    if not windows:
+        shown = [(*row[:2], *row[3:]) for row in shown]
+    emit(table(chosen, shown, right=[name for name in chosen if name not in ("topic", "window")]))
+    if report.max_latency_ms is not None:
+        emit([f"largest latency of the cluster: {_span(report.max_latency_ms)}"])
+
+
+def _as_row(row: Latencies) -> tuple[str, ...]:
+    return (
+        row.topic or "all",
+        "all" if row.partition is None else str(row.partition),
+        NOTHING if row.start_ms is None else shown_time(row.start_ms),
+        str(row.count),
+        *(_span(value) for value in (row.p50_ms, row.p95_ms, row.p99_ms, row.max_ms)),
+        str(row.skewed),
+    )
+
+
+def _span(ms: float) -> str:
+    return shown_span(ms / 1000)
+
+
+def _as_json(row: Latencies) -> str:
+    return json_line(
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            "window_ms": json_time(row.start_ms),
+            "count": row.count,
+            "p50_ms": row.p50_ms,
+            "p95_ms": row.p95_ms,
+            "p99_ms": row.p99_ms,
+            "max_ms": row.max_ms,
+            "skewed": row.skewed,
+        }
+    )

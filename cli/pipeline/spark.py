@@ -1,0 +1,67 @@
+"""Spark for the commands that need it: started late, its errors in one line."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..errors import CommandFailed
+from ..options import name_values
+from ..output import note
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or a cluster's address.")
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated."),
+]
+DEFAULT_MASTER: Final = "local[*]"
+
+
+@contextmanager
+def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession"]:
+    """A session that ends with the block; what Spark reports is the command's failure."""
+    given = name_values(conf or ())
+    try:
+        from pyspark.errors import PySparkException
+
+        from ...pipeline.java import NoJava
+        from ...pipeline.spark_session import session
+    except ImportError as error:
+        raise CommandFailed(
+            f'this needs Spark: pip install "horolog[spark]" ({error}); `horolog pipeline doctor` '
+            "looks for what else is missing"
+        ) from None
+    # On a terminal Spark shows the progress of its stages; elsewhere that is only noise.
+    shown = {"spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false"}
+    shown |= {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    if sys.stderr.isatty():
+        note(f"starting Spark ({master})")
+    try:
+        spark = session("horolog pipeline", master=master, conf={**shown, **given})
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    except NoJava as error:
+        raise CommandFailed(str(error)) from None
+    except PySparkException as error:
+        raise CommandFailed(_one_line(str(error))) from error
+
+
+def _one_line(text: str) -> str:
+    """What a task or the planning raised, without the ways of Spark around it."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [line for line in lines if line and not line.startswith(("at ", "File ", "***"))]
+    ours = [
+        line
+        for line in found
+        if line.startswith("horolog.") or line.partition(":")[0].endswith(("Error", "Exception"))
+    ]
+    return (ours or found or ["Spark failed"])[-1 if ours else 0]

@@ -1,0 +1,183 @@
+"""How late messages come: append time less create time, by topic, partition and minute.
+
+Percentiles cannot be made of percentiles, so latencies are counted first: exactly below a second,
+to three digits above. From these counts come the percentiles of each minute, partition and topic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from .ranges import ReadPlan
+from .reading import read_plans
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+_COLUMNS: Final = (
+    "topic string, partition int, timestamp timestamp, appendTime timestamp, timestampType int"
+)
+_QUANTILES: Final = (0.5, 0.95, 0.99)
+MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Latencies of some messages, in ms. Those that are negative count as 0."""
+
+    topic: str | None
+    """None for all topics together."""
+    partition: int | None
+    """None for all partitions together."""
+    start_ms: int | None
+    """Start of the minute (or other window) of append time; None for all of the time."""
+    count: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: int
+    skewed: int
+    """Messages that were appended before they were created: a clock is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyReport:
+    """What was found in a stretch of append time."""
+
+    topics: tuple[str, ...]
+    from_ms: int | None
+    to_ms: int | None
+    window_ms: int
+    rows: tuple[Latencies, ...]
+    """By topic, partition and window; with None for `all` in the last two and in the first."""
+    measured: int
+    unknown: int
+    """Messages of which not both times are known: without create time, of a topic whose times are
+    the broker's, or appended when append times were not kept."""
+
+    @property
+    def max_latency_ms(self) -> int | None:
+        """The largest latency of all: MaxLatencyOfCluster. None when nothing was measured."""
+        return max((row.max_ms for row in self.rows), default=None)
+
+    @property
+    def skewed(self) -> int:
+        """Messages that were appended before they were created."""
+        return sum(row.skewed for row in self.select(of_partition=False, of_window=False))
+
+    def select(
+        self, topic: str | None = None, *, of_partition: bool, of_window: bool
+    ) -> list[Latencies]:
+        """The rows of topics, or of one, by partition or all together, by window or all together;
+        in order."""
+        return [
+            row
+            for row in self.rows
+            if row.topic is not None
+            and topic in (None, row.topic)
+            and (row.partition is not None) == of_partition
+            and (row.start_ms is not None) == of_window
+        ]
+
+
+def latency_report(
+    spark: "SparkSession", plans: Sequence[ReadPlan], window_ms: int = MINUTE_MS
+) -> LatencyReport:
+    """Measure the messages of these plans, which are by append time and of one server.
+
+    Raises ValueError for a window below 1 ms or for no plan.
+    """
+    if window_ms < 1 or not plans:
+        raise ValueError(f"a report needs topics and a window from 1 ms on, not {window_ms} ms")
+    from pyspark.sql import functions as sf
+
+    rows = read_plans(spark, plans, _COLUMNS)
+    counted = _counted(rows, window_ms).persist()
+    try:
+        unknown = counted.where("latency IS NULL").agg(sf.sum("n")).first()
+        measured = [_latencies(found) for found in _summed(counted).collect()]
+    finally:
+        counted.unpersist()
+    measured.sort(key=_place)
+    return LatencyReport(
+        topics=tuple(plan.topic for plan in plans),
+        from_ms=plans[0].from_ms,
+        to_ms=plans[0].to_ms,
+        window_ms=window_ms,
+        rows=tuple(measured),
+        measured=sum(row.count for row in measured if row.topic is None),
+        unknown=(unknown[0] if unknown is not None else None) or 0,
+    )
+
+
+def _latencies(found: "Row") -> Latencies:
+    p50_ms, p95_ms, p99_ms = found["quantiles"]
+    return Latencies(
+        topic=found["topic"],
+        partition=found["partition"],
+        start_ms=found["start_ms"],
+        count=found["n"],
+        p50_ms=p50_ms,
+        p95_ms=p95_ms,
+        p99_ms=p99_ms,
+        max_ms=found["max_ms"],
+        skewed=found["skewed"],
+    )
+
+
+def _place(row: Latencies) -> tuple[str, int, int]:
+    """All together comes before its parts."""
+    partition = -1 if row.partition is None else row.partition
+    start_ms = -1 if row.start_ms is None else row.start_ms
+    return row.topic or "", partition, start_ms
+
+
+def _counted(rows: "DataFrame", window_ms: int) -> "DataFrame":
+    """How many messages have each latency, by topic, partition and window; null where it is not
+    known."""
+    from pyspark.sql import functions as sf
+
+    appended_ms = sf.unix_millis("appendTime")
+    latency = sf.when(sf.col("timestampType") == 0, appended_ms - sf.unix_millis("timestamp"))
+    return (
+        rows.select(
+            "topic",
+            "partition",
+            (sf.floor(appended_ms / window_ms) * window_ms).alias("start_ms"),
+            _three_digits(sf.when(latency < 0, 0).otherwise(latency)).alias("latency"),
+            latency.alias("exact"),
+        )
+        .groupBy("topic", "partition", "start_ms", "latency")
+        .agg(
+            sf.count(sf.lit(1)).alias("n"),
+            sf.greatest(sf.max("exact"), sf.lit(0)).alias("max_ms"),
+            sf.count_if(sf.col("exact") < 0).alias("skewed"),
+        )
+    )
+
+
+def _three_digits(latency: "Column") -> "Column":
+    from pyspark.sql import functions as sf
+
+    unit = sf.pow(sf.lit(10.0), sf.greatest(sf.floor(sf.log10(latency)) - 2, sf.lit(0)))
+    return sf.when(latency < 1000, latency).otherwise(
+        (sf.round(latency / unit) * unit).cast("long")
+    )
+
+
+def _summed(counted: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as sf
+
+    topic, partition, start = sf.col("topic"), sf.col("partition"), sf.col("start_ms")
+    sets = [[topic, partition, start], [topic, start], [topic, partition], [topic], []]
+    return (
+        counted.where("latency IS NOT NULL")
+        .groupingSets(sets, topic, partition, start)
+        .agg(
+            sf.sum("n").alias("n"),
+            sf.percentile("latency", list(_QUANTILES), sf.col("n")).alias("quantiles"),
+            sf.max("max_ms").alias("max_ms"),
+            sf.sum("skewed").alias("skewed"),
+        )
+        .where("n IS NOT NULL")
+    )
