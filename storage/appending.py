@@ -181,7 +181,7 @@ class AppendableLog(ReadableLog):
             return NOTHING_APPENDED
         numbered = admitted.numbered
         if numbered is not None:
-            states = self._producers.states
+            states = self.producers.states
             retried = states.check(
                 numbered.producer_id, numbered.epoch, numbered.sequence, admitted.count
             )
@@ -192,7 +192,7 @@ class AppendableLog(ReadableLog):
         rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
         run.last_stamp_ms = stamp_ms
         if admitted.walk.magics & 1 << BATCH_MAGIC:
-            self._producers.in_use = True
+            self.producers.in_use = True
         if numbered is not None:
             batch = SentBatch(
                 numbered.sequence, admitted.count, admitted.first_offset, admitted.append_time_ms
@@ -228,7 +228,7 @@ class AppendableLog(ReadableLog):
         rolled = self._stage(run, stored, walked, NO_TIMESTAMP)
         run.last_stamp_ms = found.last_append_time_ms
         self._commit(run)
-        self._producers.take_stored(stored)
+        self.producers.take_stored(stored)
         return Appended(
             found.first_offset,
             found.last_offset,
@@ -307,7 +307,7 @@ class AppendableLog(ReadableLog):
                 # An empty first segment has given its place to one that begins later.
                 self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
                 self._end_moved()
-                self._producers.take_snapshot(self.log_end_offset)
+                self.producers.take_snapshot(self.log_end_offset)
                 found = self._walk_for(self._list.active, data)
             first_offset = self._list.active.next_offset
             self._list.stage(data, found, append_time_ms)
@@ -330,7 +330,7 @@ class AppendableLog(ReadableLog):
             self._write()
         except Exception as error:
             for producer_id, before in reversed(run.producers_before):
-                self._producers.states.put_back(producer_id, before)
+                self.producers.states.put_back(producer_id, before)
             run.settle(error)
             raise
         run.settle()
@@ -370,7 +370,7 @@ class AppendableLog(ReadableLog):
             except StorageError as failure:
                 self._fail(failure)
                 raise
-            self._producers.take_snapshot(self.log_end_offset)
+            self.producers.take_snapshot(self.log_end_offset)
 
     def _end_moved(self) -> None:
         """The active segment ends somewhere else."""

@@ -74,7 +74,7 @@ class Log(AppendableLog):
         what is left must not be taken for the log. Raises `OSError`, `StorageError`.
         """
         self.prepare()
-        self._producers.expire(
+        self.producers.expire(
             now_ms, self.settings.producer_id_expiration_ms, self.settings.max_producer_ids
         )
         plan = self.plan_retention(now_ms, explain=False)
@@ -113,7 +113,7 @@ class Log(AppendableLog):
         verdicts = plan.verdicts if plan is not None else ()
         reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
         self._list.drop_below(self.log_start_offset, self.settings, reasons)
-        self._producers.drop_below(self._list.first.base_offset)
+        self.producers.drop_below(self._list.first.base_offset)
 
     def truncate(self, offset: int) -> None:
         """Remove the messages from `offset` on; beyond the log end nothing happens.
@@ -130,9 +130,9 @@ class Log(AppendableLog):
             return
         self._lower_recovery_point(offset)
         with self._all_or_fail("truncated"):
-            self._producers.prepare_cut(offset)
+            self.producers.prepare_cut(offset)
             self._list.truncate(offset, self.settings)
-            self._producers.load_again(self._list.segments)
+            self.producers.load_again(self._list.segments)
             self._last_stamp_ms = self._list.last_stamp_ms()
             self._ends_at(offset)
             if self._list.active.scan_tail().next_offset < offset:
@@ -162,9 +162,9 @@ class Log(AppendableLog):
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
         self._lower_recovery_point(offset)
         with self._all_or_fail("emptied"):
-            self._producers.prepare_cut(-1)
+            self.producers.prepare_cut(-1)
             self._list.restart_at(offset, self.settings)
-            self._producers.load_again(self._list.segments)
+            self.producers.load_again(self._list.segments)
         self._last_stamp_ms = NO_TIMESTAMP
         self.log_start_offset = offset
         self._ends_at(offset)
@@ -190,11 +190,11 @@ class Log(AppendableLog):
 
     def _begin_flush(self) -> FlushWork | None:
         nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
-        derived_changed = self._list.seals_changed or self._producers.to_be_written
+        derived_changed = self._list.seals_changed or self.producers.to_be_written
         if self.failure is not None or (nothing_new and not derived_changed):
             return None
         work = self._list.flush_work(self.recovery_point, self.log_end_offset)
-        work.snapshots = self._producers.hand_out()
+        work.snapshots = self.producers.hand_out()
         self.unflushed_since = None
         self._syncs.append(work)
         return work
@@ -270,7 +270,7 @@ class Log(AppendableLog):
 
     def _seal(self) -> None:
         self._list.seal_active()
-        self._producers.take_snapshot(self.log_end_offset)
+        self.producers.take_snapshot(self.log_end_offset)
         self._sealed = True
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from .known_files import LEADER_EPOCHS
 from .log import Log
 from .log_producers import LogProducers
 from .names import DELETED_SUFFIX, parse_segment_file
-from .producer_snapshots import parse_snapshot_name
+from .producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from .recovery import Recovery
 from .seams import Seams
 from .segment import Segment
@@ -128,7 +128,9 @@ class _Opening:
         bases = []
         for name in names:
             parsed = parse_segment_file(name)
-            if parsed is None:
+            if name.endswith(UNFINISHED_SUFFIX):
+                self._remove(name)
+            elif parsed is None:
                 if name not in _OTHER_FILES and parse_snapshot_name(name) is None:
                     self._observe("stray_file", path=str(self._path / name))
             elif parsed.suffix == DELETED_SUFFIX:

@@ -37,6 +37,8 @@ from .producer_states import (
 )
 
 SUFFIX: Final = ".producers"
+UNFINISHED_SUFFIX: Final = SUFFIX + ".tmp"
+"""Of one that was being written when the broker died."""
 KAFKA_SUFFIX: Final = ".snapshot"
 
 _KEPT: Final = 2

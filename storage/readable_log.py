@@ -49,7 +49,8 @@ class ReadableLog:
         self.recovery_point = recovery_point
         """Everything below it is on stable storage."""
         self._list = segments
-        self._producers = producers
+        self.producers = producers
+        """What is known of those who number their batches."""
         self._seams = seams
         self._watermark = Watermark(self.log_end_offset)
 
@@ -84,16 +85,16 @@ class ReadableLog:
     def last_stable_offset(self) -> int:
         """First offset that committed readers do not see: that of a transaction that has not ended
         yet, if there is one, else the high watermark."""
-        open_offset = self._producers.states.open_offset
+        open_offset = self.producers.states.open_offset
         high_watermark = self.high_watermark
         return high_watermark if open_offset is None else min(open_offset, high_watermark)
 
     def aborted_transactions(self, found: Slice, offset: int) -> list[AbortedTransaction]:
         """Those that have something in the slice that `read` found for `offset`, by their first."""
-        if found.segment is None or not self._producers.states.aborted:
+        if found.segment is None or not self.producers.states.aborted:
             return []
         end_offset = offset_behind(found.segment, found.position + found.size)
-        return self._producers.states.aborted_between(offset, end_offset)
+        return self.producers.states.aborted_between(offset, end_offset)
 
     @property
     def prepared(self) -> bool:

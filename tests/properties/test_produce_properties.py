@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
+from horolog.protocol.records.batch import batch_records
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import build_message, entries, open_wrapper
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
@@ -30,6 +31,12 @@ def assert_stored_well(folder: LogFolder, codec: Codec | None) -> None:
     data = folder.stored()
     following = 0
     for entry in entries(data):
+        if entry.is_batch:
+            found = batch_records(data, entry.position, max_decompressed_bytes=1 << 24)
+            offsets = [record.offset for record in found]
+            assert offsets == list(range(following, entry.offset + 1))
+            following = entry.offset + 1
+            continue
         inner = (
             [entry]
             if entry.codec is Codec.NONE

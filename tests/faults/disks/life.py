@@ -1,12 +1,14 @@
 """The life of a data directory: what is done to it, and what it has promised by then."""
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from horolog.protocol.errors import StorageError
+from horolog.protocol.records.batch import finish_batch
+from horolog.protocol.records.record_packing import RecordEncoder
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.storage.flush import FlushWork
 from horolog.storage.log import Log
@@ -160,6 +162,20 @@ class Life:
         self, topic: str, *timestamps_ms: int, partition: int = 0, value_bytes: int = 20
     ) -> None:
         """Append one set: a message of its own for each timestamp."""
+        self._append(topic, partition, timestamps_ms, value_bytes, None)
+
+    def append_numbered(self, topic: str, *timestamps_ms: int, producer_id: int = 1) -> None:
+        """Append one batch of an idempotent producer."""
+        self._append(topic, 0, timestamps_ms, 20, producer_id)
+
+    def _append(
+        self,
+        topic: str,
+        partition: int,
+        timestamps_ms: Sequence[int],
+        value_bytes: int,
+        producer_id: int | None,
+    ) -> None:
         log = self.log(topic, partition)
         promise = self._now.logs[topic, partition]
         messages: list[Message] = []
@@ -172,7 +188,13 @@ class Life:
             promise.sent.setdefault(offset, set()).add(message)
             promise.append_times[message] = self.data.clock.now_ms()
         self._note()
-        appended = log.append(_message_set(messages))
+        if producer_id is None:
+            appended = log.append(_message_set(messages))
+        else:
+            known = log.producers.states.get(producer_id)
+            sequence = known.batches[-1].next_sequence if known is not None else 0
+            appended = log.append(_numbered_batch(messages, producer_id, sequence))
+            assert not appended.repeated
         self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))
 
     def append_stored(self, topic: str, offset: int, *timestamps_ms: int) -> None:
@@ -268,6 +290,13 @@ class Life:
         self.log(topic, partition).truncate(offset)
         kept = {at: m for at, m in self.written[topic, partition].items() if at < offset}
         self.written[topic, partition] = kept
+
+
+def _numbered_batch(messages: list[Message], producer_id: int, sequence: int) -> bytearray:
+    encoder = RecordEncoder()
+    for timestamp_ms, value in messages:
+        encoder.add(value, None, timestamp_ms)
+    return finish_batch(encoder, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
 
 def _message_set(messages: list[Message], base_offset: int = 0) -> bytearray:

@@ -5,6 +5,8 @@ from pathlib import Path
 from horolog.storage.files import SystemFiles
 from horolog.storage.log import Log
 from horolog.storage.log_directory import LogDirectory
+from horolog.storage.producer_scan import numbered_batches, take_batch
+from horolog.storage.producer_states import ProducerStates
 from horolog.storage.segment import Segment
 from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory, read_messages
@@ -46,6 +48,7 @@ def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
         messages[key] = _check_log(log, promise.logs[key])
         if promise.clean and not promise.recovered:
             assert all(log.append_time_ms(offset) > 0 for offset in messages[key])
+        _check_producers(log)
         _check_indexes(log, messages[key], promise.stopped)
         _check_searches(log, messages[key])
     _check_events(data.events, promise)
@@ -111,6 +114,25 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
     assert log.log_end_offset >= promise.end_offset
     assert log.high_watermark == log.log_end_offset
     return found
+
+
+def _check_producers(log: Log) -> None:
+    """What is known of producers is what the stored batches say, whatever snapshots there are."""
+    from_log = ProducerStates()
+    for segment in log.segments:
+        data = segment.log_path.read_bytes()
+
+        def read(size: int, at: int, data: bytes = data) -> bytes:
+            return data[at : at + size]
+
+        for found in numbered_batches(read, 0, len(data)):
+            if found is not None:
+                take_batch(from_log, found[0], read, found[1], 0)
+    known = dict(log.producers.states.items())
+    assert known.keys() == dict(from_log.items()).keys()
+    for producer_id, producer in from_log.items():
+        assert known[producer_id].epoch == producer.epoch
+        assert known[producer_id].batches == producer.batches
 
 
 def _check_indexes(log: Log, messages: dict[int, Message], stopped: bool) -> None:

@@ -38,6 +38,7 @@ CAUGHT_BY = {
     "flush.FlushWork.sync_messages: sync_directory": "torn_sets",
     "log_directory.LogDirectory.open > files.make_directory_safely: sync_directory": "torn_sets",
     "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention",
+    "log_producers.LogProducers._drop_beyond: sync_directory": "producers",
     "positions.Positions._compact > files.replace_file: sync positions.tmp": "compaction",
     "positions.Positions._compact > files.replace_file: sync_directory": "compaction",
     "positions.Positions._open_or_create > files.replace_file: sync positions.tmp": "positions",
@@ -59,6 +60,12 @@ HARMLESS = {
     "flush.FlushWork._sync_index: sync *.appendtime": "append times that may be wrong are unknown",
     "positions.Positions._open: sync positions": (
         "the next start cuts the same bytes again, the next commit syncs that they are gone"
+    ),
+    "producer_snapshots.PendingSnapshot.write > files.replace_file: sync *.tmp": (
+        "a snapshot that was not written is not believed: what it says is in the log too"
+    ),
+    "producer_snapshots.PendingSnapshot.write > files.replace_file: sync_directory": (
+        "without it the one before it counts, and the log from there on"
     ),
     "startup.rename_deleted: sync_directory": (
         "the checkpoint and the topics file are written next, and sync the same directory"

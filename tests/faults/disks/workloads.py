@@ -240,6 +240,31 @@ def half_deleted(life: Life) -> None:
     last.log_path.write_bytes(last.log_path.read_bytes() + b"torn")
 
 
+def producers(life: Life) -> None:
+    """Idempotent producers over several segments, a cut, and clean stops."""
+    life.open()
+    life.create("t", segment_bytes=260, index_interval_bytes=50)
+    for timestamp_ms in (10, 20, 30):
+        life.append_numbered("t", timestamp_ms)
+        life.append_numbered("t", timestamp_ms, timestamp_ms, producer_id=2)
+    life.flush("t")
+    life.checkpoint()
+    life.append_numbered("t", 40)
+    life.truncate("t", 4)
+    life.append_numbered("t", 41, 42, producer_id=3)
+    life.flush("t")
+    life.append_numbered("t", 50)
+    life.append_numbered("t", 51)
+    life.append("t", 52)
+    life.flush("t")
+    life.append_numbered("t", 60)
+    life.append_numbered("t", 61)
+    life.close()
+    life.open()
+    life.append_numbered("t", 70, producer_id=2)
+    life.flush("t")
+
+
 WORKLOADS = (
     rolls,
     torn_sets,
@@ -253,4 +278,5 @@ WORKLOADS = (
     unclean_stop,
     compaction,
     gaps,
+    producers,
 )
