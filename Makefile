@@ -54,6 +54,8 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done
+	@cd tests && ../$(BIN)/python -m clients.page > ../build/page.md
+	@mv build/page.md docs/clients.md
 
 pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures in docs/ anew; those of the page need chromium
 	@$(BIN)/python docs/terminal.py

@@ -24,7 +24,7 @@ from .client import (
 from .steps import Step
 
 _KEY_MARK = "|"
-_NO_ADMIN = "has no such commands"
+_NO_ADMIN = "has no commands for topics"
 
 
 class Kcat(Client):

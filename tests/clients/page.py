@@ -1,0 +1,101 @@
+"""Writes docs/clients.md from what the tests here are declared to prove."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from .client import Client
+from .kafka_js import SOURCES, KafkaJs
+from .kcat import Kcat
+from .matrix import CLIENTS, OLD_CLIENTS
+from .steps import Step
+
+_LOCK: Final = Path(__file__).resolve().parents[2] / "requirements" / "dev.txt"
+_HEAD: Final = """\
+# Clients of Kafka
+
+What was written for Kafka works with Horolog as it is: point it at the address that `horolog serve`
+shows as `kafka=` (`kafka.listen`, by default `127.0.0.1:9092`). Clients on other machines are sent
+to `advertised.listeners`. To them the broker is a Kafka 2.1 of one node.
+
+The table is what `tests/clients` runs in every test run, against the versions named: real clients,
+a broker in a process of its own, real sockets and files. This page is written from those tests'
+declarations by `make docs`.
+"""
+_TAIL: Final = """\
+## What is worth knowing
+
+- **Times.** "The first offset at a time" (`offsets_for_times`, `fetchTopicOffsetsByTimestamp`,
+  `kcat -Q`) finds the first message at or after it, inside a compressed batch too. Whose times they
+  are is a topic's `message.timestamp.type`. How far a producer's times may be from the broker's clock is
+  `max.message.time.difference.ms`, which Kafka calls `message.timestamp.difference.max.ms`; both
+  names are taken wherever clients create or alter topics. What is refused meets
+  `INVALID_TIMESTAMP`; most clients show only that name, so the broker's log says which message and
+  which times (`timestamp_refused`).
+- **Message formats.** Batches are stored as they were sent. Readers that are too old for a format
+  get it in theirs; headers are lost then, and in format v0 times too. `message.format.version` of
+  a topic stores everything in one format instead.
+- **Old clients** that believe they talk to a Kafka 0.9 or 0.10 share topics with those of today.
+  With 0.9 lz4 has a checksum of its own, for which kafka-python needs the package `xxhash`.
+- **Compression.** Every codec comes back as it was sent. Not every client has every one: kafkajs
+  has only gzip, and takes snappy and lz4 from other packages. Readers of before Kafka 2.1 have no
+  zstd.
+- **lz4 frames** need independent blocks, as everywhere in Kafka; `lz4js` for Node.js cannot write
+  them.
+- **A restart** of the broker is a pause: producers that number their batches (`enable.idempotence`)
+  send again what was not acknowledged, and nothing is stored twice. Members of groups join again by
+  themselves and go on where they have committed.
+- **Metadata** is served up to version 7: with older ones librdkafka 2.3 and later fails on several
+  topics with short names.
+- **Not there**: transactions, several brokers, SASL and TLS, the group protocol of Kafka 4
+  (`group.protocol=consumer`), `IncrementalAlterConfigs` (use `AlterConfigs`, as clients of that
+  time do).
+"""
+
+
+def lines() -> Iterator[str]:
+    """The page, line by line."""
+    yield from _HEAD.splitlines()
+    yield ""
+    yield "| | " + " | ".join(f"{kind.name} {_version(kind)}".rstrip() for kind in CLIENTS) + " |"
+    yield "|---" * (len(CLIENTS) + 1) + "|"
+    notes: list[str] = []
+    for step in Step:
+        cells = [_cell(kind, step, notes) for kind in CLIENTS]
+        yield f"| {step.value} | " + " | ".join(cells) + " |"
+    yield ""
+    for number, note in enumerate(notes, start=1):
+        yield f"{number}. {note}."
+    yield ""
+    names = ", ".join(kind.name for kind in OLD_CLIENTS)
+    yield f"The last row has three more readers and writers: {names}."
+    yield ""
+    yield from _TAIL.splitlines()
+
+
+def _cell(kind: type[Client], step: Step, notes: list[str]) -> str:
+    reason = kind.unable.get(step)
+    if reason is None:
+        return "yes"
+    note = f"{kind.name} {reason}"
+    if note not in notes:
+        notes.append(note)
+    return f"no ({notes.index(note) + 1})"
+
+
+def _version(kind: type[Client]) -> str:
+    """The version that tests run with; Debian's for what comes from there."""
+    if kind is Kcat:
+        return "(Debian)"
+    if kind is KafkaJs:
+        lock = json.loads((SOURCES / "package-lock.json").read_text("utf-8"))
+        return str(lock["packages"][f"node_modules/{kind.name}"]["version"])
+    pin = re.search(rf"^{kind.name}==(\S+)", _LOCK.read_text("utf-8"), re.MULTILINE)
+    assert pin is not None, kind.name
+    return pin[1]
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))  # noqa: T201 - it is made for a shell
