@@ -30,6 +30,7 @@ MODULES: Final = (
     "record_rewriting",
     "rewriting",
     "scans",
+    "sent_batches",
     "walked",
 )
 SOURCES: Final = (

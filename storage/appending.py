@@ -137,18 +137,19 @@ class AppendableLog(ReadableLog):
     ) -> AppendedTogether | None:
         """Append sets as `append_many` does, in a fraction of its time, if they are the usual ones.
 
-        `None`, and nothing is done, unless every set is plain, good, stored as it came but for
-        offsets and append times, and goes into the active segment. A single set may have its
-        offsets assigned then. Raises `StorageError` for all of them.
+        `None`, and nothing is done, unless every set is plain, good, no retry, stored as it came
+        but for offsets and append times, and goes into the active segment. A single set may have
+        its offsets assigned then. Raises `StorageError` for all of them.
         """
         active = self._list.active
         now_ms = self._seams.clock.now_ms()
         if self.failure is not None or active.damaged is not None or now_ms < self._last_stamp_ms:
             return None
-        admitted = admit_together(record_sets, self.settings, active, now_ms)
+        states = self._producers.states
+        admitted = admit_together(record_sets, self.settings, active, states, now_ms)
         if admitted is None:
             return None
-        data, found, first_offsets, stamp_ms, latency = admitted
+        data, found, first_offsets, stamp_ms, latency, runs = admitted
         run = _Run(now_ms, wait_for_sync=wait_for_sync)
         try:
             self._list.stage(data, found, now_ms, first_offsets)
@@ -156,6 +157,12 @@ class AppendableLog(ReadableLog):
             raise self._not_written(error) from error
         run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms
+        if found.batches:
+            self._producers.in_use = True
+        for producer_id, epoch, last in runs:
+            before = states.add_run(producer_id, epoch, last, now_ms)
+            run.producers_before.append((producer_id, before))
+        states.keep(self.settings.max_producer_ids)
         self._commit(run)
         end_offset = found.last_offset + 1
         return AppendedTogether(first_offsets, end_offset, stamp_ms, len(data), latency)

@@ -9,7 +9,7 @@ transaction that has not ended begins, and which have been aborted.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -146,18 +146,39 @@ class ProducerStates:
 
         Returns what was known before, for `put_back`.
         """
-        known = self._producers.pop(producer_id, None)
-        batches: tuple[SentBatch, ...] = (batch,)
-        open_offset = -1
-        if known is not None:
-            open_offset = known.open_offset
-            if known.epoch == epoch:
-                batches = (*known.batches[1 - REMEMBERED_BATCHES :], batch)
+        known = self._producers.get(producer_id)
+        open_offset = -1 if known is None else known.open_offset
         if opens and open_offset < 0:
             open_offset = batch.first_offset
             self._open += 1
-        self._producers[producer_id] = Producer(epoch, batches, seen_ms, open_offset)
+        self._take(producer_id, epoch, (batch,), seen_ms, open_offset)
         return known
+
+    def add_run(
+        self, producer_id: int, epoch: int, batches: Sequence[SentBatch], seen_ms: int
+    ) -> Producer | None:
+        """Take in the last ones of batches that are stored and go on one behind the other.
+
+        Returns what was known before, for `put_back`.
+        """
+        known = self._producers.get(producer_id)
+        open_offset = -1 if known is None else known.open_offset
+        self._take(producer_id, epoch, batches, seen_ms, open_offset)
+        return known
+
+    def _take(
+        self,
+        producer_id: int,
+        epoch: int,
+        batches: Sequence[SentBatch],
+        seen_ms: int,
+        open_offset: int,
+    ) -> None:
+        known = self._producers.pop(producer_id, None)
+        if known is not None and known.epoch == epoch:
+            batches = (*known.batches, *batches)
+        last = tuple(batches[-REMEMBERED_BATCHES:])
+        self._producers[producer_id] = Producer(epoch, last, seen_ms, open_offset)
 
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool

@@ -36,6 +36,19 @@ def accepted_range(settings: TopicSettings, now_ms: int) -> tuple[int | None, in
     )
 
 
+def in_range(smallest_ms: int, largest_ms: int, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether the topic accepts messages with these times; -1 twice for none that has any."""
+    if smallest_ms == largest_ms == NO_TIMESTAMP:
+        return True
+    return _all_in_range(smallest_ms, largest_ms, settings, now_ms)
+
+
+def _all_in_range(smallest_ms: int, largest_ms: int, settings: TopicSettings, now_ms: int) -> bool:
+    earliest, latest = accepted_range(settings, now_ms)
+    lowest = 0 if earliest is None else max(earliest, 0)
+    return smallest_ms >= lowest and (latest is None or largest_ms <= latest)
+
+
 def check_timestamps(
     data: Buffer,
     found: Walk,
@@ -54,10 +67,7 @@ def check_timestamps(
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
     if settings.format_magic == 0 or found.untimed == found.count:
         return
-    earliest, latest = accepted_range(settings, now_ms)
-    smallest, largest = found.min_timestamp_ms, found.max_timestamp_ms
-    lowest = 0 if earliest is None else max(earliest, 0)
-    if smallest >= lowest and (latest is None or largest <= latest):
+    if _all_in_range(found.min_timestamp_ms, found.max_timestamp_ms, settings, now_ms):
         return
     for number, entry in enumerate(entries(data, 0, found.end, verify_crc=False)):
         _check_one(number, entry.timestamp_ms, settings, now_ms)
@@ -69,13 +79,8 @@ def check_batch_timestamps(
     """As `check_timestamps`, for the batch at `position` of `data` that was checked."""
     if checked.header.is_append_time:
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
-    timed = checked.max_timestamp_ms != NO_TIMESTAMP or checked.min_timestamp_ms != NO_TIMESTAMP
-    if settings.format_magic == 0 or not timed:
-        return
-    earliest, latest = accepted_range(settings, now_ms)
-    lowest = 0 if earliest is None else max(earliest, 0)
-    largest = checked.max_timestamp_ms
-    if checked.min_timestamp_ms >= lowest and (latest is None or largest <= latest):
+    smallest, largest = checked.min_timestamp_ms, checked.max_timestamp_ms
+    if settings.format_magic == 0 or in_range(smallest, largest, settings, now_ms):
         return
     found = batch_records(data, position, max_decompressed_bytes=len(checked.content))
     for number, record in enumerate(found):

@@ -1,8 +1,8 @@
 """Admission of the usual sets, many at a time: what `admission` would make of each, in one go.
 
-Most producers send plain sets of the format that is stored. Of those the bytes are joined, which
-the write needs anyway, and walked once, however many there are. Whatever is unusual about one of
-them is left to `admission`, which takes them one by one.
+Most producers send plain sets, or plain batches, of the format that is stored. Of those the bytes
+are joined, which the write needs anyway, and walked once, however many there are. Whatever is
+unusual about one of them is left to `admission`, which takes them one by one.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,24 @@ from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidTimestamp
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
-from ..protocol.records.layout import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT, NO_TIMESTAMP, Codec
+from ..protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_ATTRIBUTES_AT,
+    CODEC_MASK,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    Codec,
+)
 from ..protocol.records.packing import stamp
 from ..protocol.records.scans import first_offsets
+from ..protocol.records.sent_batches import check_usual, stamp_batches
+from .entry_rules import BATCH_MAGIC
 from .files import Buffer
+from .producer_runs import ProducerRun, producer_runs
+from .producer_states import ProducerStates
 from .rolling import roll_reason
 from .segment import Segment
-from .timestamp_range import check_timestamps
+from .timestamp_range import check_timestamps, in_range
 
 _PLAIN: Final = 1 << Codec.NONE
 _KEPT_AS_SENT: Final = ("producer", "uncompressed")
@@ -35,20 +46,26 @@ class Together(NamedTuple):
     stamp_ms: int
     """-1 on CreateTime topics."""
     latency: LatencyCounts
+    runs: Sequence[ProducerRun] = ()
+    """Of the producers that number their batches."""
 
 
 def admit_together(
-    record_sets: Sequence[Buffer], settings: TopicSettings, active: Segment, now_ms: int
+    record_sets: Sequence[Buffer],
+    settings: TopicSettings,
+    active: Segment,
+    states: ProducerStates,
+    now_ms: int,
 ) -> Together | None:
     """The sets in the form in which `active` stores them; `None` where that is not so simple.
 
-    `now_ms` is the append time. A single set that is writable is changed in place, the bytes of
-    several are copied.
+    `states` are what is known of producers. `now_ms` is the append time. A single set that is
+    writable is changed in place, the bytes of several are copied.
     """
     if settings.compression_type not in _KEPT_AS_SENT or not active.size_bytes:
         return None
     data = _joined(record_sets)
-    if len(data) <= ATTRIBUTES_AT or data[ATTRIBUTES_AT] & CODEC_MASK or data[MAGIC_AT] > 1:
+    if not _begins_plain(data):
         return None
     found = walk(
         data,
@@ -64,7 +81,9 @@ def admit_together(
         segment_offset=active.base_offset,
         segment_position=active.size_bytes,
     )
-    if not _stored_as_sent(data, found, settings, now_ms):
+    if found.problem is not Problem.NONE or found.codecs != _PLAIN:
+        return None
+    if found.largest_entry_bytes > settings.max_message_bytes:
         return None
     stamps = settings.stamps_append_time
     newest_ms = now_ms if stamps else found.max_timestamp_ms
@@ -72,13 +91,58 @@ def admit_together(
         active, settings, len(data), found.last_offset, newest_ms, now_ms
     ):
         return None
+    if found.batches:
+        return _batches_together(data, found, record_sets, settings, active, states, now_ms)
+    if not _stored_as_sent(data, found, settings, now_ms):
+        return None
     offsets = _first_offsets(data, found, record_sets)
     if offsets is None:
         return None
     assert found.latency is not None
     if not stamps:
         return Together(data, found, offsets, NO_TIMESTAMP, found.latency)
-    return Together(data, _stamped(data, settings, active, now_ms), offsets, now_ms, found.latency)
+    assert not isinstance(data, bytes)
+    stamp(data, 0, len(data), now_ms)
+    return Together(data, _walk_again(data, settings, active), offsets, now_ms, found.latency)
+
+
+def _batches_together(
+    data: Buffer,
+    found: Walk,
+    record_sets: Sequence[Buffer],
+    settings: TopicSettings,
+    active: Segment,
+    states: ProducerStates,
+    now_ms: int,
+) -> Together | None:
+    """As `admit_together`, for sets of which the walk says that there are batches in them."""
+    if found.magics != 1 << BATCH_MAGIC or settings.format_magic not in (None, BATCH_MAGIC):
+        return None
+    sent = check_usual(data, list(accumulate(map(len, record_sets))), now_ms)
+    if sent is None:
+        return None
+    if not in_range(sent.min_timestamp_ms, sent.max_timestamp_ms, settings, now_ms):
+        return None
+    stamps = settings.stamps_append_time
+    if not (stamps or sent.true_times):
+        return None
+    stamp_ms = now_ms if stamps else NO_TIMESTAMP
+    runs = producer_runs(sent.numbered, sent.first_offsets, stamp_ms, states)
+    if runs is None:
+        return None
+    if stamps:
+        assert not isinstance(data, bytes)
+        stamp_batches(data, len(data), now_ms)
+        found = _walk_again(data, settings, active)
+    return Together(data, found, sent.first_offsets, stamp_ms, sent.latency, runs)
+
+
+def _begins_plain(data: Buffer) -> bool:
+    """Whether the first entry is neither compressed nor of a format that nobody knows."""
+    if len(data) <= BATCH_ATTRIBUTES_AT + 1 or data[MAGIC_AT] > BATCH_MAGIC:
+        return False
+    at = BATCH_ATTRIBUTES_AT + 1 if data[MAGIC_AT] == BATCH_MAGIC else ATTRIBUTES_AT
+    return not data[at] & CODEC_MASK
 
 
 def _joined(record_sets: Sequence[Buffer]) -> Buffer:
@@ -97,16 +161,10 @@ def _first_offsets(data: Buffer, found: Walk, record_sets: Sequence[Buffer]) -> 
 
 
 def _stored_as_sent(data: Buffer, found: Walk, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether the sets are good, and need no more than offsets and append times."""
-    if found.problem is not Problem.NONE or found.codecs != _PLAIN:
-        return False
-    if found.largest_entry_bytes > settings.max_message_bytes:
-        return False
+    """Whether good messages need no more than offsets and append times."""
     magic = settings.format_magic
     if settings.stamps_append_time and magic is None:
         magic = 1
-    if found.batches:
-        return False
     if magic is not None and found.magics != 1 << magic:
         return False
     try:
@@ -116,10 +174,8 @@ def _stored_as_sent(data: Buffer, found: Walk, settings: TopicSettings, now_ms: 
     return True
 
 
-def _stamped(data: Buffer, settings: TopicSettings, active: Segment, now_ms: int) -> Walk:
-    """Stamp the messages; the walk over what they are then."""
-    assert not isinstance(data, bytes)
-    stamp(data, 0, len(data), now_ms)
+def _walk_again(data: Buffer, settings: TopicSettings, active: Segment) -> Walk:
+    """The walk over entries that have been stamped."""
     return walk(
         data,
         0,

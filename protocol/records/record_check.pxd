@@ -17,13 +17,27 @@ cdef class RecordsFound:
     cdef readonly int problem
     cdef readonly object latency
 
-@cython.locals(
-    cursor="RecordCursor", found="RecordsFound", counts="long long[19]", count="long long",
-    untimed="long long", skewed="long long", sum_ms="unsigned long long", bucket="int",
-    min_ms="long long", max_ms="long long", max_delta="long long", above_ms="long long",
-    upto_ms="long long", step="int", delta_ms="long long", timestamp="long long",
-    latency_ms="long long", slowest_ms="long long",
-)
+cdef class RecordTally:
+    cdef long long[19] _counts
+    cdef long long _skewed, _above_ms, _upto_ms
+    cdef unsigned long long _sum_ms
+    cdef int _bucket
+    cdef object _total_ms
+    cdef readonly long long now_ms, count, untimed, max_timestamp_ms, max_delta
+    cdef readonly long long all_count, all_untimed, all_min_ms, all_max_ms
+
+    @cython.locals(
+        now_ms="long long", count="long long", untimed="long long", run="long long",
+        sum_ms="unsigned long long", bucket="int", min_ms="long long", max_ms="long long",
+        max_delta="long long", above_ms="long long", upto_ms="long long", step="int",
+        delta_ms="long long", timestamp="long long", latency_ms="long long",
+    )
+    cpdef int add(self, RecordCursor cursor, long long base_timestamp_ms) except? -100
+
+    @cython.locals(slowest_ms="long long", number="int")
+    cpdef object latency(self)
+
+@cython.locals(cursor="RecordCursor", tally="RecordTally", found="RecordsFound")
 cdef RecordsFound _check(
     object view, long long start, long long end, long long base_timestamp_ms, long long now_ms
 )

@@ -69,6 +69,133 @@ class RecordsFound:
     latency: LatencyCounts | None
 
 
+class RecordTally:
+    """Adds up what the records of batches say, batch by batch.
+
+    now_ms: latencies are counted against it, if it is >= 0.
+    count, untimed: of the batch that was added last: how many good records, how many of those have
+        no timestamp.
+    max_timestamp_ms, max_delta: of that batch, as in `RecordsFound`.
+    all_count, all_untimed, all_min_ms, all_max_ms: over all batches; times as in `RecordsFound`.
+    """
+
+    __slots__ = (
+        "_above_ms",
+        "_bucket",
+        "_counts",
+        "_skewed",
+        "_sum_ms",
+        "_total_ms",
+        "_upto_ms",
+        "all_count",
+        "all_max_ms",
+        "all_min_ms",
+        "all_untimed",
+        "count",
+        "max_delta",
+        "max_timestamp_ms",
+        "now_ms",
+        "untimed",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        if not cython.compiled:
+            self._counts = [0] * _BUCKETS
+        else:
+            for bucket in range(_BUCKETS):
+                self._counts[bucket] = 0
+        self._bucket = self._skewed = self._sum_ms = 0
+        self._total_ms: Any = 0
+        self._above_ms = self._upto_ms = -1
+        self.count = self.untimed = self.all_count = self.all_untimed = 0
+        self.all_min_ms = self.all_max_ms = self.max_timestamp_ms = self.max_delta = _NO_TIME
+
+    def add(self, cursor: RecordCursor, base_timestamp_ms: int) -> int:
+        """Add the records of a batch that `cursor` has before it; returns what its last `step` did,
+        or `BAD_OFFSET`, `BAD_TIME`.
+
+        Their offset deltas must be 0, 1, ... as a producer's are.
+        """
+        now_ms, bucket = self.now_ms, self._bucket
+        above_ms, upto_ms, sum_ms = self._above_ms, self._upto_ms, self._sum_ms
+        count = untimed = run = 0
+        min_ms = _LARGEST_INT64
+        max_ms = max_delta = -1
+        while True:
+            step = cursor.step()
+            if step != _RECORD:
+                break
+            if cursor.offset_delta != count:
+                step = _BAD_OFFSET
+                break
+            delta_ms = cursor.timestamp_delta_ms
+            if delta_ms >= 0:
+                if base_timestamp_ms > _LARGEST_INT64 - delta_ms:
+                    step = _BAD_TIME
+                    break
+            elif base_timestamp_ms < _SMALLEST_INT64 - delta_ms:
+                step = _BAD_TIME
+                break
+            timestamp = base_timestamp_ms + delta_ms
+            if timestamp == _NO_TIME:
+                untimed += 1
+            else:
+                if timestamp > max_ms or untimed == count:
+                    max_ms = timestamp
+                    max_delta = count
+                if timestamp < min_ms:
+                    min_ms = timestamp
+                if now_ms >= 0 and timestamp >= 0:
+                    latency_ms = now_ms - timestamp
+                    if latency_ms < 0:
+                        self._skewed += 1
+                        latency_ms = 0
+                    if not above_ms < latency_ms <= upto_ms:
+                        self._counts[bucket] += run
+                        run = 0
+                        bucket = _bucket(latency_ms)
+                        above_ms = _BOUNDS[bucket - 1] if bucket else -1
+                        upto_ms = _BOUNDS[bucket] if bucket < _BUCKETS - 1 else _LARGEST_INT64
+                    run += 1
+                    sum_ms += latency_ms
+                    if sum_ms > _LARGE_SUM:
+                        self._total_ms += sum_ms
+                        sum_ms = 0
+            count += 1
+        self._counts[bucket] += run
+        self._bucket, self._above_ms, self._upto_ms, self._sum_ms = (
+            bucket,
+            above_ms,
+            upto_ms,
+            sum_ms,
+        )
+        self.count = count
+        self.untimed = untimed
+        self.max_timestamp_ms = max_ms
+        self.max_delta = max_delta
+        if untimed < count:
+            if self.all_untimed == self.all_count:
+                self.all_min_ms = min_ms
+                self.all_max_ms = max_ms
+            self.all_min_ms = min(self.all_min_ms, min_ms)
+            self.all_max_ms = max(self.all_max_ms, max_ms)
+        self.all_count += count
+        self.all_untimed += untimed
+        return step
+
+    def latency(self) -> LatencyCounts | None:
+        """Latencies of all, by the rules of `Walk.latency`; `None` if they were not asked for."""
+        if self.now_ms < 0:
+            return None
+        if self.all_untimed == self.all_count or self.all_min_ms < _NO_TIME:
+            return LatencyCounts(untimed=self.all_count)
+        slowest_ms = max(self.now_ms - self.all_min_ms, 0)
+        sum_ms = self._total_ms + self._sum_ms
+        counts = [self._counts[number] for number in range(_BUCKETS)]
+        return LatencyCounts(counts, self._skewed, self.all_untimed, sum_ms, slowest_ms)
+
+
 def check_records(
     buffer: Buffer, start: int, end: int, *, base_timestamp_ms: int, now_ms: int = -1
 ) -> RecordsFound:
@@ -83,69 +210,16 @@ def _check(
     view: memoryview, start: int, end: int, base_timestamp_ms: int, now_ms: int
 ) -> RecordsFound:
     cursor = RecordCursor(view, start, end)
-    if not cython.compiled:
-        counts = [0] * _BUCKETS
-    else:
-        for bucket in range(_BUCKETS):
-            counts[bucket] = 0
-    count = untimed = skewed = sum_ms = bucket = 0
-    total_ms: Any = 0
-    min_ms = _LARGEST_INT64
-    max_ms = max_delta = above_ms = upto_ms = -1
-    while True:
-        step = cursor.step()
-        if step != _RECORD:
-            break
-        if cursor.offset_delta != count:
-            step = _BAD_OFFSET
-            break
-        delta_ms = cursor.timestamp_delta_ms
-        if delta_ms >= 0:
-            if base_timestamp_ms > _LARGEST_INT64 - delta_ms:
-                step = _BAD_TIME
-                break
-        elif base_timestamp_ms < _SMALLEST_INT64 - delta_ms:
-            step = _BAD_TIME
-            break
-        timestamp = base_timestamp_ms + delta_ms
-        if timestamp == _NO_TIME:
-            untimed += 1
-        else:
-            if timestamp > max_ms or untimed == count:
-                max_ms = timestamp
-                max_delta = count
-            if timestamp < min_ms:
-                min_ms = timestamp
-            if now_ms >= 0 and timestamp >= 0:
-                latency_ms = now_ms - timestamp
-                if latency_ms < 0:
-                    skewed += 1
-                    latency_ms = 0
-                if not above_ms < latency_ms <= upto_ms:
-                    bucket = _bucket(latency_ms)
-                    above_ms = _BOUNDS[bucket - 1] if bucket else -1
-                    upto_ms = _BOUNDS[bucket] if bucket < _BUCKETS - 1 else _LARGEST_INT64
-                counts[bucket] += 1
-                sum_ms += latency_ms
-                if sum_ms > _LARGE_SUM:
-                    total_ms += sum_ms
-                    sum_ms = 0
-        count += 1
+    tally = RecordTally(now_ms)
     found = RecordsFound.__new__(RecordsFound)
-    found.problem = step
-    found.problem_position = cursor.position if step != _NO_MORE else end
-    found.count = count
-    found.untimed = untimed
-    found.min_timestamp_ms = _NO_TIME if untimed == count else min_ms
-    found.max_timestamp_ms = max_ms
-    found.max_delta = max_delta
-    found.latency = None
-    if now_ms >= 0:
-        if untimed == count or min_ms < _NO_TIME:
-            found.latency = LatencyCounts(untimed=count)
-        else:
-            slowest_ms = max(now_ms - min_ms, 0)
-            found.latency = LatencyCounts(counts, skewed, untimed, total_ms + sum_ms, slowest_ms)
+    found.problem = tally.add(cursor, base_timestamp_ms)
+    found.problem_position = cursor.position if found.problem != _NO_MORE else end
+    found.count = tally.count
+    found.untimed = tally.untimed
+    found.min_timestamp_ms = tally.all_min_ms
+    found.max_timestamp_ms = tally.max_timestamp_ms
+    found.max_delta = tally.max_delta
+    found.latency = tally.latency()
     return found
 
 

@@ -29,6 +29,8 @@ cdef class RecordCursor:
     cdef readonly long long key_at, key_bytes, value_at, value_bytes, headers_at, header_count
     cdef readonly int attributes
 
+    cpdef object begin(self, long long start, long long end)
+
     @cython.locals(length="long long", start="long long", stop="long long", count="long long")
     cpdef int step(self)
 

@@ -79,10 +79,14 @@ class RecordCursor:
     )
 
     def __init__(self, view: memoryview, start: int, end: int) -> None:
-        if not 0 <= start <= end <= len(view):
-            raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
         self._view = view
         self._data = bytes_of(view)
+        self.begin(start, end)
+
+    def begin(self, start: int, end: int) -> None:
+        """Go over the records in `view[start:end]` from now on."""
+        if not 0 <= start <= end <= len(self._view):
+            raise IndexError(f"no bytes {start} to {end} in a buffer of {len(self._view)}")
         self._end = end
         self._at = self._stop = self.following = self.position = start
         self.attributes = self.header_count = self.headers_at = 0

@@ -78,7 +78,8 @@ def test_both_forms_say_the_same(
             now_ms=now_ms,
             interval_bytes=interval_bytes,
         )
-        said.append({name: getattr(found, name) for name in FIELDS})
+        marks = [getattr(found.marks, name) for name in found.marks.__slots__]
+        said.append({name: getattr(found, name) for name in FIELDS} | {"marks": marks})
         left.append(buffer)
     assert said[0] == said[1]
     assert left[0] == left[1]

@@ -286,7 +286,167 @@ def test_sets_of_one_write_are_judged_one_after_the_other(folder: LogFolder) -> 
     outcomes = log.append_many(sets)
     assert [getattr(outcome, "first_offset", None) for outcome in outcomes] == [0, 1, 0, None, 2]
     assert isinstance(outcomes[3], OutOfOrderSequenceNumber)
-    assert log.append_together(sets) is None  # the quick way does not know producers
+    assert log.append_together(sets) is None  # two of them are retries
+
+
+def numbered(*sequences: int, producer: int = 7, epoch: int = 0, count: int = 1) -> list[bytes]:
+    times = [START_MS] * count
+    return [bytes(batch(*times, producer=(producer, epoch, one))) for one in sequences]
+
+
+def alternately(*lists: list[bytes]) -> list[bytes]:
+    return [one for several in zip(*lists, strict=True) for one in several]
+
+
+def another_folder(folder: LogFolder, name: str) -> None:
+    """Have the next log opened elsewhere."""
+    folder.let_go()
+    folder.path = folder.path.with_name(name)
+    folder.path.mkdir()
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(
+    "sets",
+    [
+        numbered(*range(1, 9)),
+        numbered(1),
+        numbered(1, 3, 5, count=2),
+        numbered(0, 1, 2, producer=8),
+        numbered(2**31 - 2, 0, 2, producer=8, count=2),
+        numbered(0, 1, 2, epoch=1),
+        alternately(numbered(1, 2, 3), numbered(4, 5, 6, producer=9)),
+        [*numbered(1, 2), bytes(batch(START_MS, START_MS)), *numbered(3)],
+    ],
+)
+def test_batches_that_go_on_are_appended_together(
+    folder: LogFolder, sets: list[bytes], timestamp_type: str
+) -> None:
+    """And leave what they leave when they are appended one by one."""
+    known, contents = [], []
+    for how in ("together", "each"):
+        another_folder(folder, how)
+        log = folder.open(message_timestamp_type=timestamp_type)
+        send(folder, 0)
+        if how == "together":
+            appended = log.append_together(sets)
+            assert appended is not None
+            offsets = appended.first_offsets
+        else:
+            offsets = [log.append(bytearray(one)).first_offset for one in sets]
+        known.append((offsets, list(log._producers.states.items())))
+        log.roll()
+        log.flush()
+        contents.append(folder.content())
+    assert known[0] == known[1]
+    assert contents[0] == contents[1]
+    assert snapshots(folder)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        numbered(0),
+        numbered(1, 1),
+        numbered(1, 3),
+        numbered(2),
+        numbered(1, 2, epoch=1),
+        [*numbered(1), *numbered(0, epoch=1)],
+        [*numbered(1), *numbered(0, producer=8), *numbered(0, producer=8)],
+        numbered(-1),
+    ],
+    ids=[
+        "retry",
+        "retry of one of them",
+        "gap",
+        "gap in front",
+        "epoch",
+        "two epochs",
+        "two",
+        "-1",
+    ],
+)
+def test_batches_that_have_to_be_judged_one_by_one(folder: LogFolder, sets: list[bytes]) -> None:
+    """Also on topics where the bytes of a single set would be changed."""
+    log = folder.open(message_timestamp_type="LogAppendTime")
+    send(folder, 0)
+    before = folder.content(), list(log._producers.states.items())
+    sent = [bytearray(one) for one in sets]
+    assert log.append_together(sent) is None
+    assert (folder.content(), list(log._producers.states.items())) == before
+    expected = [str(outcome) for outcome in log.append_many(sent)]
+    another_folder(folder, "each")
+    folder.open()
+    send(folder, 0)
+    assert expected == [str(outcome) for outcome in folder.log.append_many(sets)]
+
+
+def test_together_they_are_not_remembered_when_they_could_not_be_written(
+    folder: LogFolder,
+) -> None:
+    log = folder.open()
+    send(folder, 0)
+    before = list(log._producers.states.items())
+    sets = [*numbered(1, 2), *numbered(0, producer=8)]
+    folder.files.fail("pwrite", errno.ENOSPC, name=".log")
+    with pytest.raises(StorageError):
+        log.append_together(sets)
+    assert list(log._producers.states.items()) == before
+    folder.files.heal()
+    appended = log.append_together(sets)
+    assert appended is not None
+    assert appended.first_offsets == [1, 2, 3]
+
+
+def test_producers_are_too_many_together(folder: LogFolder) -> None:
+    log = folder.open(max_producer_ids=2)
+    send(folder, 0)
+    sets = [one for producer in (8, 9, 10) for one in numbered(0, 1, producer=producer)]
+    assert log.append_together(sets) is not None
+    assert [producer for producer, _ in log._producers.states.items()] == [9, 10]
+
+
+def at(timestamp_ms: int) -> bytearray:
+    """A batch of one message with any time."""
+    made = batch(START_MS)
+    header = read_header(made)
+    write_header(
+        made, header._replace(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        batch(START_MS, codec=Codec.GZIP),
+        batch(START_MS, attributes=8),
+        batch(START_MS, attributes=16),
+        batch(START_MS, attributes=32),
+        at(-5),
+        at(START_MS + 10**7),
+        timed_set(START_MS),
+    ],
+    ids=["compressed", "append time", "transaction", "control", "no time", "too late", "messages"],
+)
+def test_what_is_unusual_is_left_alone(folder: LogFolder, sent: bytearray) -> None:
+    log = folder.open(message_timestamp_after_max_ms=1000)
+    send(folder, 0)
+    before = folder.content()
+    assert log.append_together([bytes(batch(START_MS)), bytes(sent)]) is None
+    assert folder.content() == before
+    assert log.append_together([bytes(batch(START_MS))]) is not None
+
+
+def test_a_largest_time_that_is_not_true_is_not_stored_together(folder: LogFolder) -> None:
+    log = folder.open()
+    send(folder, 0)
+    sent = batch(START_MS)
+    write_header(sent, read_header(sent)._replace(max_timestamp_ms=START_MS + 1))
+    assert log.append_together([bytes(sent)]) is None
+    folder.set(message_timestamp_type="LogAppendTime")
+    assert log.append_together([bytes(sent)]) is not None
+    assert folder.times()[-1] == (1, START_MS)
 
 
 def test_a_cut_forgets_what_it_takes_away(folder: LogFolder) -> None:
