@@ -145,7 +145,7 @@ class AppendableLog(ReadableLog):
         now_ms = self._seams.clock.now_ms()
         if self.failure is not None or active.damaged is not None or now_ms < self._last_stamp_ms:
             return None
-        states = self._producers.states
+        states = self.producers.states
         admitted = admit_together(record_sets, self.settings, active, states, now_ms)
         if admitted is None:
             return None
@@ -158,7 +158,7 @@ class AppendableLog(ReadableLog):
         run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms
         if found.batches:
-            self._producers.in_use = True
+            self.producers.in_use = True
         for producer_id, epoch, last in runs:
             before = states.add_run(producer_id, epoch, last, now_ms)
             run.producers_before.append((producer_id, before))

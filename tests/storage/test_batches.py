@@ -334,7 +334,7 @@ def test_batches_that_go_on_are_appended_together(
             offsets = appended.first_offsets
         else:
             offsets = [log.append(bytearray(one)).first_offset for one in sets]
-        known.append((offsets, list(log._producers.states.items())))
+        known.append((offsets, list(log.producers.states.items())))
         log.roll()
         log.flush()
         contents.append(folder.content())
@@ -370,10 +370,10 @@ def test_batches_that_have_to_be_judged_one_by_one(folder: LogFolder, sets: list
     """Also on topics where the bytes of a single set would be changed."""
     log = folder.open(message_timestamp_type="LogAppendTime")
     send(folder, 0)
-    before = folder.content(), list(log._producers.states.items())
+    before = folder.content(), list(log.producers.states.items())
     sent = [bytearray(one) for one in sets]
     assert log.append_together(sent) is None
-    assert (folder.content(), list(log._producers.states.items())) == before
+    assert (folder.content(), list(log.producers.states.items())) == before
     expected = [str(outcome) for outcome in log.append_many(sent)]
     another_folder(folder, "each")
     folder.open()
@@ -386,12 +386,12 @@ def test_together_they_are_not_remembered_when_they_could_not_be_written(
 ) -> None:
     log = folder.open()
     send(folder, 0)
-    before = list(log._producers.states.items())
+    before = list(log.producers.states.items())
     sets = [*numbered(1, 2), *numbered(0, producer=8)]
     folder.files.fail("pwrite", errno.ENOSPC, name=".log")
     with pytest.raises(StorageError):
         log.append_together(sets)
-    assert list(log._producers.states.items()) == before
+    assert list(log.producers.states.items()) == before
     folder.files.heal()
     appended = log.append_together(sets)
     assert appended is not None
@@ -403,7 +403,7 @@ def test_producers_are_too_many_together(folder: LogFolder) -> None:
     send(folder, 0)
     sets = [one for producer in (8, 9, 10) for one in numbered(0, 1, producer=producer)]
     assert log.append_together(sets) is not None
-    assert [producer for producer, _ in log._producers.states.items()] == [9, 10]
+    assert [producer for producer, _ in log.producers.states.items()] == [9, 10]
 
 
 def at(timestamp_ms: int) -> bytearray:
