@@ -134,6 +134,7 @@ def _batches_together(
         assert not isinstance(data, bytes)
         stamp_batches(data, len(data), now_ms)
         found = _walk_again(data, settings, active)
+    assert sent.latency is not None
     return Together(data, found, sent.first_offsets, stamp_ms, sent.latency, runs)
 
 

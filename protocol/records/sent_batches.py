@@ -76,7 +76,7 @@ class UsualBatches:
     min_timestamp_ms: int
     max_timestamp_ms: int
     true_times: bool
-    latency: LatencyCounts
+    latency: LatencyCounts | None
 
 
 def check_usual(buffer: Buffer, set_ends: list[int], now_ms: int) -> UsualBatches | None:
