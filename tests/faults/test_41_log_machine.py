@@ -264,8 +264,9 @@ class LogMachine(RuleBasedStateMachine):
         if not checkpointed:
             self.model.log_start_offset = self.folder.log.segments[0].base_offset
             self.synced_offset = 0
-        # What is below the log start is no part of the log, whether it was synced or not.
-        self.synced_offset = max(self.synced_offset, self.model.log_start_offset)
+        else:
+            # What is below the log start is no part of the log, whether it was synced or not.
+            self.synced_offset = max(self.synced_offset, self.model.log_start_offset)
         self.started()
 
     def started(self) -> None:
