@@ -6,7 +6,9 @@ from .bootstrap import bootstrap
 from .failover import failover
 from .lag import lag
 from .latency import latency
+from .machine import doctor, env
 from .replay import replay
+from .watch import watch
 
 pipeline = typer.Typer(
     help="Jobs between topics, files and clusters.", no_args_is_help=True, rich_markup_mode=None
@@ -16,3 +18,6 @@ pipeline.command()(latency)
 pipeline.command()(bootstrap)
 pipeline.command()(failover)
 pipeline.command()(lag)
+pipeline.command()(watch)
+pipeline.command()(doctor)
+pipeline.command()(env)

@@ -26,10 +26,12 @@ DEFAULT_MASTER: Final = "local[*]"
 
 @contextmanager
 def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession"]:
-    """A session that ends with the block; what Spark reports is the command's failure."""
+    """A session; what Spark reports is the command's failure. One that was there before is used,
+    and left running."""
     given = name_values(conf or ())
     try:
         from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
 
         from ...pipeline.java import NoJava
         from ...pipeline.spark_session import session
@@ -43,12 +45,14 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
     shown |= {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
     if sys.stderr.isatty():
         note(f"starting Spark ({master})")
+    started = SparkSession.getActiveSession() is None
     try:
         spark = session("horolog pipeline", master=master, conf={**shown, **given})
         try:
             yield spark
         finally:
-            spark.stop()
+            if started:
+                spark.stop()
     except NoJava as error:
         raise CommandFailed(str(error)) from None
     except PySparkException as error:

@@ -147,3 +147,21 @@ def test_what_bootstrap_refuses(broker: BrokerThread, run: Run) -> None:
     assert "--format xml: it is one of" in refused("rows", "--format", "xml")
     assert "jdbc takes no PATH" in refused("rows", "--format", "jdbc")
     assert "every other format takes one" in refused()
+
+
+def test_doctor_and_env(
+    broker: BrokerThread, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = {one["name"]: one for one in run("pipeline", "doctor", "--json").objects}
+    assert set(found) == {"java", "python", "pyspark", "pyarrow", "workers", "broker"}
+    assert {one["level"] for one in found.values()} == {"good"}
+    assert f"export JAVA_HOME={tmp_path}\n" in run("pipeline", "env").out
+    broker.stop()
+    failed = run("pipeline", "doctor", code=1).out.splitlines()
+    assert failed[-1].startswith("To do: start a broker with `horolog serve`")

@@ -1,0 +1,71 @@
+"""`horolog pipeline doctor` and `env`: what this machine has for Spark."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ...pipeline.java import NoJava
+from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
+from ..errors import CommandFailed
+from ..options import DEFAULT_ADDRESS, Json, Server
+from ..output import emit, json_line, table
+from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+
+
+def doctor(
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark too, and let a worker do something.")
+    ] = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+    server: Server = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """Look for what keeps jobs from running, and say what to do about it.
+
+    Java, Python, packages, whether Spark's workers can import this package, and the broker. Exit
+    code 1 when there is a problem; warnings leave it at 0.
+    """
+    found = list(checks(server, os.environ))
+    if start and not any(one.level is Level.PROBLEM for one in found if one.name != "broker"):
+        found += _started(master, conf)
+    if as_json:
+        emit(json_line(asdict(one)) for one in found)
+    else:
+        rows = [(one.name, one.level.value, one.found) for one in found]
+        emit(table(("check", "", "found"), rows))
+        emit(f"To do: {one.fix}" for one in found if one.fix)
+    if any(one.level is Level.PROBLEM for one in found):
+        raise typer.Exit(1)
+
+
+def env(as_json: Json = False) -> None:
+    """Print the variables that spark-submit needs: eval "$(horolog pipeline env)"."""
+    try:
+        variables = spark_environment(os.environ)
+    except NoJava as error:
+        raise CommandFailed(str(error)) from None
+    if as_json:
+        emit([json_line(variables)])
+    else:
+        emit(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
+def _started(master: str, conf: list[str] | None) -> Iterator[Check]:
+    try:
+        with spark_session(master, conf) as spark:
+            (name,) = spark.sparkContext.parallelize([0], 1).map(_imported).collect()
+            yield Check("spark", Level.GOOD, f"{spark.version} ran a task that imported {name}")
+    except CommandFailed as error:
+        yield Check("spark", Level.PROBLEM, str(error))
+
+
+def _imported(_: int) -> str:
+    """Runs in a worker."""
+    from ...pipeline import source
+
+    return source.__name__

@@ -1,0 +1,145 @@
+"""Whether this machine can run the jobs that need Spark; nothing of Spark is started for that."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from ...blocking import Admin
+from ...protocol.errors import HorologError
+from ..java import Java, NoJava, find_java
+
+_INSTALL: Final = 'pip install "horolog[spark]"'
+_PACKAGES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]]] = {
+    "pyspark": ((4, 2), (4, 4)),
+    "pyarrow": ((18, 0), None),
+}
+"""Package -> first version that will do, and first that is not known to."""
+
+_IMPORTS: Final = "import horolog.pipeline.source"
+_TIMEOUT_S: Final = 120
+
+
+class Level(StrEnum):
+    """How much a finding matters; jobs run unless there is a problem."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+    """A command or what else to do; empty when there is nothing to do."""
+
+
+def checks(server: str, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Java, Python, packages, workers and the broker, in this order."""
+    yield java_check(environment)
+    yield Check("python", Level.GOOD, f"{_dotted(sys.version_info[:3])} ({sys.executable})")
+    for name in _PACKAGES:
+        yield package_check(name)
+    yield from worker_checks(environment)
+    yield broker_check(server)
+
+
+def java_check(environment: Mapping[str, str]) -> Check:
+    """Whether there is a Java that Spark runs on."""
+    try:
+        java = find_java(environment)
+    except NoJava as error:
+        found, _, _ = str(error).partition(". ")
+        fix = 'pip install "horolog[spark,java]", or install Java 17 or 21'
+        return Check("java", Level.PROBLEM, found, fix)
+    return Check("java", Level.GOOD, f"{java.text} (from {java.origin}: {java.home})")
+
+
+def package_check(name: str) -> Check:
+    """Whether a package is there, in a version that is known to do."""
+    least, beyond = _PACKAGES[name]
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Check(name, Level.PROBLEM, "is not installed", _INSTALL)
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers < least:
+        return Check(name, Level.PROBLEM, f"{found}; {_dotted(least)} is needed", _INSTALL)
+    if beyond is not None and numbers >= beyond:
+        text = f"{found}; only versions below {_dotted(beyond)} were tried"
+        return Check(name, Level.WARNING, text, _INSTALL)
+    return Check(name, Level.GOOD, found)
+
+
+def worker_checks(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Whether the Python of Spark's workers can import this package.
+
+    `horolog.pipeline.session()` takes this Python when nothing is said; a `spark-submit` takes
+    `python3` from the PATH, so that is only a warning.
+    """
+    said = environment.get("PYSPARK_PYTHON")
+    if said is not None:
+        yield _worker_check("workers", said, environment, Level.PROBLEM)
+        return
+    yield _worker_check("workers", sys.executable, environment, Level.PROBLEM)
+    on_path = shutil.which("python3", path=environment.get("PATH", ""))
+    if on_path is not None and Path(on_path) != Path(sys.executable):
+        yield _worker_check("workers of spark-submit", on_path, environment, Level.WARNING)
+
+
+def broker_check(server: str) -> Check:
+    """Whether the broker answers."""
+    try:
+        with Admin(server, request_timeout_ms=10_000) as admin:
+            topics = len(admin.list_topics())
+    except (HorologError, OSError) as error:
+        text = " ".join(str(error).split())
+        fix = "start a broker with `horolog serve`, or name another one with --server"
+        return Check("broker", Level.PROBLEM, text, fix)
+    return Check("broker", Level.GOOD, f"{server} answers, with {topics} topics")
+
+
+def spark_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a `spark-submit` of one's own needs. Raises NoJava."""
+    java: Java = find_java(environment)
+    found = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
+    spec = find_spec("pyspark")
+    if spec is not None and spec.origin is not None and "SPARK_HOME" not in environment:
+        found["SPARK_HOME"] = str(Path(spec.origin).parent)
+    return found
+
+
+def _worker_check(name: str, python: str, environment: Mapping[str, str], level: Level) -> Check:
+    fix = f"export PYSPARK_PYTHON={sys.executable}"
+    try:
+        done = subprocess.run(
+            [python, "-c", _IMPORTS],
+            # Not where the package may lie by chance.
+            cwd=os.path.abspath(os.sep),
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check(name, level, f"{python} does not start: {error}", fix)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no reason told"])[-1]
+        return Check(name, level, f"{python} cannot import horolog.pipeline: {why}", fix)
+    return Check(name, Level.GOOD, f"{python} can import horolog.pipeline")
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
