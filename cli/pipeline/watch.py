@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...blocking import Admin
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
@@ -70,10 +69,9 @@ def watch(
         trigger=f"{length_ms('--every', every)} milliseconds",
         start="latest" if from_now else "earliest",
     )
-    with Admin(server) as admin:
-        admin.describe_topic(topic)
+    plan = plan_by_create_time(server, topic, None, None)
     if not from_now and checkpoint is None:
-        show_plan(plan_by_create_time(server, topic, None, None), as_json)
+        show_plan(plan, as_json)
     with spark_session(master, conf) as spark, refusals():
         query = start_watch(spark, asked, _printer(as_json))
         try:
