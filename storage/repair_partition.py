@@ -21,6 +21,7 @@ from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from .index_checksums import Seal, format_seals, parse_seals
 from .names import parse_segment_file
 from .open_files import OpenFiles
+from .producer_snapshots import newest_first
 from .repair_plan import PartitionPlan, SegmentPlan
 from .salvage import Stretch
 from .seams import Seams
@@ -75,10 +76,18 @@ class PartitionRepair:
                     self._rename(segment)
             self._add_segment()
             self._files.sync_directory(self._plan.folder)
+            if self._plan.segments:
+                self._drop_snapshots()
             self._rebuild()
             self._write_seals()
         finally:
             self._seams.open_files.close()
+
+    def _drop_snapshots(self) -> None:
+        """Let producers be known by the messages that are left alone."""
+        for _, path in newest_first(self._files, self._plan.folder):
+            self._files.unlink(path)
+        self._files.sync_directory(self._plan.folder)
 
     def _add_segment(self) -> None:
         base_offset = self._plan.new_segment

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from ..config.broker import broker_settings
+from ..protocol.records.kernel import walk
 from ..protocol.records.message import records
 from ..storage.files import Files, SystemFiles
 from ..storage.log import Log
@@ -97,5 +98,6 @@ def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]
             (record.offset, record.timestamp_ms, record.key, record.value)
             for record in records(data, max_decompressed_bytes=_MAX_BYTES, from_offset=offset)
         ]
-        offset = found[-1][0] + 1
+        # Behind the last message, or behind marks that are none.
+        offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
     return found

@@ -111,3 +111,16 @@ def test_29_a_bit_anywhere(killed: tuple[DataDirectory, str], place: Path) -> No
                 assert read(copy, topic) == left(found, one.path, one.start)
             copy.close()
             shutil.rmtree(copy.path)
+
+
+def test_29_a_repair_leaves_no_snapshot_of_what_was(place: Path) -> None:
+    """Producers are known by the batches that are left."""
+    folder = place / "data" / "v2-plain-0"
+    shutil.copytree(GOLDEN.parent / "kafka-2.1" / "v2-plain" / "killed", folder)
+    one = places(folder)[3]
+    content = bytearray(one.path.read_bytes())
+    content[one.start + 70] ^= 1
+    one.path.write_bytes(content)
+    assert list(folder.glob("*.snapshot"))
+    repair(place / "data")
+    assert not list(folder.glob("*.snapshot"))
