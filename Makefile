@@ -22,10 +22,10 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test check bench soak docs pictures lock clean
+.PHONY: help setup run test check bench bench-kafka soak docs pictures lock clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 setup: $(DEV_READY) $(KERNEL_READY) ## everything that tests, checks and benchmarks need, in .venv
 
@@ -43,6 +43,9 @@ check: $(DEV_READY) ## lint, formatting, types, import directions
 
 bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/bench.json
 	@$(BIN)/python -m horolog.bench
+
+bench-kafka: $(DEV_READY) $(KERNEL_READY) ## measure beside a real Apache Kafka (needs Java and Maven); writes build/bench-kafka.json
+	@$(BIN)/python -m horolog.bench.beside_kafka
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests and kill rounds
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200

@@ -8,7 +8,8 @@ import socket
 from typing import Any
 
 from ..config.address import split_address
-from ..protocol.api.native import decode_response, encode_request, open_response
+from ..protocol.api import kafka, native
+from ..protocol.api.encodings import Encoding
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..testing.requests import list_offsets, result, results
@@ -16,8 +17,9 @@ from ..testing.requests import list_offsets, result, results
 _LENGTH_BYTES = 4
 _BUFFER_BYTES = 4 << 20
 _RECEIVE_BYTES = 64 << 10
-_GOOD_HEAD = b"\x93\x01\x00"
-"""An answer begins with: an array of three, correlation id 1, error code 0."""
+_GOOD_HEADS = {native.NAME: b"\x93\x01\x00", kafka.NAME: b"\x00\x00\x00\x01"}
+"""How an answer begins: an array of three, correlation id 1, error code 0; in Kafka's encoding
+only the correlation id."""
 
 _LATEST = -1
 
@@ -29,7 +31,9 @@ class Refused(RuntimeError):
 class RawClient:
     """One connection."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, encoding: Encoding = native) -> None:
+        self._encoding = encoding
+        self._good_head = _GOOD_HEADS[encoding.NAME]
         self._socket = socket.create_connection(split_address(address))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(_BUFFER_BYTES)
@@ -45,10 +49,9 @@ class RawClient:
     def call(self, request: object, version: int | None = None) -> Any:
         """Send a request and decode its answer; raises `Refused` for an error answer."""
         api = api_of(request)
-        version = api.last_version(native=True) if version is None else version
-        return decoded(
-            api, version, self.exchange(encode_request(api, version, 1, "bench", request))
-        )
+        version = newest(api, self._encoding) if version is None else version
+        frame = self.exchange(encoded(request, version, self._encoding))
+        return decoded(api, version, frame, self._encoding)
 
     def exchange(self, request: bytes) -> memoryview:
         """Send one request and return its answer's frame, as `answer` does."""
@@ -78,7 +81,7 @@ class RawClient:
         self._receive(_LENGTH_BYTES + length)
         begin = self._begin + _LENGTH_BYTES
         self._begin = begin + length
-        if self._buffer[begin : begin + 3] != _GOOD_HEAD:
+        if not self._buffer.startswith(self._good_head, begin):
             raise Refused(bytes(self._view[begin : min(self._begin, begin + 200)]))
         return self._view[begin : self._begin]
 
@@ -108,20 +111,24 @@ def api_of(request: object) -> Api:
     return next(api for api in APIS.values() if api.request is type(request))
 
 
-def encoded(request: object, version: int | None = None) -> bytes:
+def newest(api: Api, encoding: Encoding) -> int:
+    """The highest version of a request."""
+    return api.last_version(native=encoding.NATIVE)
+
+
+def encoded(request: object, version: int | None = None, encoding: Encoding = native) -> bytes:
     """A request as bytes, in its highest version unless told."""
     api = api_of(request)
-    return encode_request(
-        api, api.last_version(native=True) if version is None else version, 1, "bench", request
-    )
+    version = newest(api, encoding) if version is None else version
+    return encoding.encode_request(api, version, 1, "bench", request)
 
 
-def decoded(api: Api, version: int, frame: memoryview | bytes) -> Any:
+def decoded(api: Api, version: int, frame: memoryview | bytes, encoding: Encoding = native) -> Any:
     """An answer's body; raises `Refused` for an error, one of a partition included."""
-    head, body = open_response(frame)
+    head, body = encoding.open_response(frame)
     if head.error_code:
         raise Refused(f"{api.name}: error {head.error_code}")
-    response = decode_response(api.response, version, body)
+    response = encoding.decode_response(api.response, version, body)
     if api.name in ("produce", "fetch", "list-offsets"):
         for answer in results(response):
             if answer.error_code:

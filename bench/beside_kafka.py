@@ -1,0 +1,293 @@
+"""`python -m horolog.bench.beside_kafka [NAME...]`: Horolog and a real Apache Kafka in one run.
+
+Both run all the time; each figure is taken from one after the other, round by round, so that what
+else the machine does meets both alike. Prints a table and writes `build/bench-kafka.json`.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from ..protocol.api.fetch import FETCH
+from ..protocol.records.batch import build_batch
+from ..protocol.records.record import NewRecord
+from ..testing.requests import fetch, list_offsets, result
+from .apache_kafka import Unavailable
+from .brokers import MIB
+from .figure import times_in_turns
+from .kafka_sides import Side, Sides, batch, both, bounded, check_answer, found_offset
+from .librdkafka import consumed, produced
+from .raw_client import Refused
+
+RESULTS: Final = Path("build") / "bench-kafka.json"
+
+_ROUNDS: Final = 3
+_SECONDS: Final = 0.5
+_SLICE_BYTES: Final = 96 * MIB
+"""A round ends after so much, so that no side writes much more new memory than another."""
+_IN_FLIGHT: Final = 8
+_FETCHES_IN_FLIGHT: Final = 4
+_BATCH: Final = 32
+_FIRST_MS: Final = 1_479_144_272_509
+_SEGMENTS: Final = (1, 1_000, 5_000)
+_SEGMENT_MESSAGES: Final = 150
+_SEGMENT_BYTES: Final = 16 << 10
+_LOOKUP_ROUNDS: Final = 20
+_LOOKUPS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A figure of all sides. Rates are better when larger, seconds and bytes when smaller."""
+
+    name: str
+    unit: str
+    kafka: float
+    horolog: float
+    ratio: float
+    """Horolog's over Kafka's: the median of what the rounds give."""
+    fsync: float | None = None
+    """Horolog's with `acks.all.durability=fsync`."""
+
+
+Rounds = dict[str, list[float]]
+
+
+def in_turns(sides: Sequence[Side], work: Callable[[Side], float]) -> Rounds:
+    """What `work` gives for each side, in each of some rounds."""
+    found: Rounds = {side.name: [] for side in sides}
+    for _ in range(_ROUNDS):
+        for side in sides:
+            found[side.name].append(work(side))
+    return found
+
+
+def compared(name: str, unit: str, found: Rounds) -> Compared:
+    ratios = [ours / theirs for ours, theirs in zip(found["written"], found["kafka"], strict=True)]
+    fsync = found.get("fsync")
+    return Compared(
+        name,
+        unit,
+        median(found["kafka"]),
+        median(found["written"]),
+        median(ratios),
+        None if fsync is None else median(fsync),
+    )
+
+
+def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> Iterator[Compared]:
+    """Messages a second, and processor time of the broker for a million of them."""
+    data, count = batch(value_bytes, set_bytes)
+    topics = {side.name: side.topic(name, **bounded()) for side in sides.all}
+    requests = {side.name: side.produce(topics[side.name], data) for side in sides.all}
+    sent = dict.fromkeys(requests, 0)
+    used: Rounds = {side.name: [] for side in sides.all}
+
+    def work(side: Side) -> float:
+        began, before, done = time.perf_counter(), side.processor_seconds(), 0
+        while (taken := time.perf_counter() - began) < _SECONDS and done * len(
+            data
+        ) < _SLICE_BYTES * count:
+            side.client.pipeline(requests[side.name], 1, 16, _IN_FLIGHT)
+            done += 16 * count
+        used[side.name].append((side.processor_seconds() - before) / done * 1e6)
+        sent[side.name] += done
+        return done / taken
+
+    for side in sides.all:
+        check_answer(side.client.exchange(requests[side.name]))
+        sent[side.name] += count
+    in_turns(sides.all, work)  # Kafka compiles what it runs often
+    for some in used.values():
+        some.clear()
+    found = in_turns(sides.all, work)
+    for side in sides.all:
+        side.check_end(topics[side.name], sent[side.name])
+    yield compared(name, "msg/s", found)
+    yield compared(f"{name}_cpu", "s per million", used)
+
+
+def produce_one(sides: Sides) -> Iterator[Compared]:
+    """Requests a second of one message of 100 bytes each, 64 in flight."""
+    data, _ = batch(100, 1)
+    topics = {side.name: side.topic("one") for side in sides.all}
+    requests = {side.name: side.produce(topics[side.name], data) * _BATCH for side in sides.all}
+    sent = dict.fromkeys(requests, 0)
+
+    def work(side: Side) -> float:
+        began, done = time.perf_counter(), 0
+        while (taken := time.perf_counter() - began) < _SECONDS:
+            side.client.pipeline(requests[side.name], _BATCH, 8, 2)
+            done += 8 * _BATCH
+        sent[side.name] += done
+        return done / taken
+
+    in_turns(sides.all, work)
+    found = in_turns(sides.all, work)
+    for side in sides.all:
+        side.check_end(topics[side.name], sent[side.name])
+    yield compared("produce_one_pipelined", "req/s", found)
+
+
+def fetch_rate(sides: Sides) -> Iterator[Compared]:
+    """Bytes a second of fetches of 1 MiB from all over 64 MiB, four in flight."""
+    pair = (sides.kafka, sides.written)
+    data, count = batch(100, 64 << 10)
+    times = 64 * MIB // len(data)
+    requests = {}
+    for side in pair:
+        topic = side.topic("fetched", retention_ms=-1)
+        side.client.pipeline(side.produce(topic, data), 1, times, _IN_FLIGHT)
+        side.check_end(topic, times * count)
+        last = (times - MIB // len(data) - 1) * count
+        requests[side.name] = [
+            side.request(
+                fetch(topic, (0, last * place // 40 // count * count), partition_max_bytes=MIB)
+            )
+            for place in range(40)
+        ]
+        for request in requests[side.name]:
+            answer = result(check_answer(side.client.exchange(request), FETCH))
+            if len(answer.records) < MIB // 2:
+                raise Refused(f"a fetch of 1 MiB got {len(answer.records)} bytes")
+
+    def work(side: Side) -> float:
+        began, done = time.perf_counter(), 0
+        while (taken := time.perf_counter() - began) < _SECONDS:
+            for number in range(len(requests[side.name]) + _FETCHES_IN_FLIGHT):
+                if number < len(requests[side.name]):
+                    side.client.send(requests[side.name][number])
+                if number >= _FETCHES_IN_FLIGHT:
+                    done += len(side.client.answer())
+        return done / taken
+
+    in_turns(pair, work)
+    yield compared("fetch_1MiB", "bytes/s", in_turns(pair, work))
+
+
+def find_time(sides: Sides) -> Iterator[Compared]:
+    """Seconds of one "first offset at T", in logs of some numbers of segments."""
+    pair = (sides.kafka, sides.written)
+    for segments in _SEGMENTS:
+        works = [_lookups(side, segments) for side in pair]
+        rounds = [times_in_turns(works, rounds=_LOOKUP_ROUNDS, each=_LOOKUPS) for _ in range(3)]
+        found = {side.name: [one[n] for one in rounds] for n, side in enumerate(pair)}
+        yield compared(f"find_time_{segments}", "s", found)
+
+
+def _lookups(side: Side, segments: int) -> Callable[[], object]:
+    """A search in a log of so many segments, where message `n` has the time `_FIRST_MS + n`."""
+    topic = side.topic(f"of-{segments}", retention_ms=-1, segment_bytes=_SEGMENT_BYTES)
+    for first in range(0, segments * _SEGMENT_MESSAGES, _SEGMENT_MESSAGES):
+        records = [
+            NewRecord(b"v" * 100, timestamp_ms=_FIRST_MS + number)
+            for number in range(first, first + _SEGMENT_MESSAGES)
+        ]
+        check_answer(side.client.exchange(side.produce(topic, bytes(build_batch(records)))))
+    messages = segments * _SEGMENT_MESSAGES
+    side.check_end(topic, messages)
+    targets = [7919 * number % messages for number in range(_LOOKUPS)]
+    requests = [side.request(list_offsets(topic, (0, _FIRST_MS + target))) for target in targets]
+    for target, request in zip(targets, requests, strict=True):
+        offset = found_offset(side.client.exchange(request))
+        if offset != target:
+            raise Refused(f"{side.name} found offset {offset}, not {target}")
+    turn = cycle(requests)
+    return lambda: side.client.exchange(next(turn))
+
+
+def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Iterator[Compared]:
+    """confluent-kafka: messages a second, and processor time of the broker for a million."""
+    topics = {side.name: side.topic(f"client-{name}", retention_ms=-1) for side in sides.all}
+    sent = dict.fromkeys(topics, 0)
+    used: Rounds = {side.name: [] for side in sides.all}
+    read: Rounds = {side.name: [] for side in sides.all}
+
+    def produce(side: Side) -> float:
+        before = side.processor_seconds()
+        seconds = produced(side.address, topics[side.name], value_bytes, count)
+        used[side.name].append((side.processor_seconds() - before) / count * 1e6)
+        sent[side.name] += count
+        side.check_end(topics[side.name], sent[side.name])
+        return count / seconds
+
+    def consume(side: Side) -> float:
+        before = side.processor_seconds()
+        seconds = consumed(side.address, topics[side.name], value_bytes, sent[side.name])
+        read[side.name].append((side.processor_seconds() - before) / sent[side.name] * 1e6)
+        return sent[side.name] / seconds
+
+    yield compared(f"client_produce_{name}", "msg/s", in_turns(sides.all, produce))
+    yield compared(f"client_produce_{name}_cpu", "s per million", used)
+    pair = (sides.kafka, sides.written)
+    yield compared(f"client_consume_{name}", "msg/s", in_turns(pair, consume))
+    del read[sides.fsync.name]
+    yield compared(f"client_consume_{name}_cpu", "s per million", read)
+
+
+def start(sides: Sides) -> Iterator[Compared]:
+    """Seconds from the start of the process until it takes connections; each once."""
+    ours, theirs = sides.horolog_start_seconds, sides.kafka_start_seconds
+    yield Compared("start", "s", theirs, ours, ours / theirs)
+
+
+def memory(sides: Sides) -> Iterator[Compared]:
+    """Resident memory after all that was measured before."""
+    ours, theirs = sides.written.resident_bytes(), sides.kafka.resident_bytes()
+    yield Compared("memory_after", "bytes", theirs, ours, ours / theirs)
+
+
+MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
+    "start": start,
+    "produce_100B_16KiB": lambda s: produce_rate(s, "produce_100B_16KiB", 100, 16 << 10),
+    "produce_100B_64KiB": lambda s: produce_rate(s, "produce_100B_64KiB", 100, 64 << 10),
+    "produce_1KiB_64KiB": lambda s: produce_rate(s, "produce_1KiB_64KiB", 1024, 64 << 10),
+    "produce_1KiB_1MiB": lambda s: produce_rate(s, "produce_1KiB_1MiB", 1024, 1_000_000),
+    "produce_one_pipelined": produce_one,
+    "fetch_1MiB": fetch_rate,
+    "client_100B": lambda s: client_rates(s, "100B", 100, 300_000),
+    "client_1KiB": lambda s: client_rates(s, "1KiB", 1024, 100_000),
+    "find_time": find_time,
+    "memory_after": memory,
+}
+"""What is measured, in this order."""
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in MEASUREMENTS]
+    if unknown:
+        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}\n")
+        return 2
+    figures: list[Compared] = []
+    print(f"{'':<26} {'Kafka':>12} {'Horolog':>12} {'ratio':>7} {'fsync':>12}")
+    try:
+        with both() as sides:
+            for name in names or MEASUREMENTS:
+                for figure in MEASUREMENTS[name](sides):
+                    figures.append(figure)
+                    print(_row(figure), flush=True)
+    except Unavailable as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    RESULTS.parent.mkdir(exist_ok=True)
+    found: list[dict[str, Any]] = [asdict(figure) for figure in figures]
+    RESULTS.write_text(json.dumps({"figures": found}, indent=1) + "\n")
+    return 0
+
+
+def _row(figure: Compared) -> str:
+    fsync = "" if figure.fsync is None else f"{figure.fsync:>12,.5g}"
+    return (
+        f"{figure.name:<26} {figure.kafka:>12,.5g} {figure.horolog:>12,.5g} "
+        f"{figure.ratio:>7.2f} {fsync:>12} {figure.unit}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

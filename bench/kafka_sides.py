@@ -1,0 +1,180 @@
+"""The brokers that `make bench-kafka` measures side by side, and one way to talk to each.
+
+Horolog is there twice, as two topics of one broker: `written` answers when messages are in the log,
+which is what Kafka does and is compared; `fsync` when they are on the disk.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from ..protocol.api import kafka
+from ..protocol.api.list_offsets import LIST_OFFSETS
+from ..protocol.api.produce import PRODUCE
+from ..protocol.records.batch import build_batch
+from ..protocol.records.record import NewRecord
+from ..testing.program import serving
+from ..testing.requests import create_topic, list_offsets, produce, result, results
+from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
+from .brokers import RETENTION_LIMIT, kernel_choice
+from .raw_client import RawClient, Refused, encoded
+
+KAFKA: Final = "kafka"
+WRITTEN: Final = "written"
+FSYNC: Final = "fsync"
+
+_KAFKA_SETTINGS: Final = {
+    # So that what is written stays bounded, as in Horolog's topics.
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "0",
+}
+_OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
+"""What a record of a batch takes beside a value of that size."""
+_SPREAD_MS: Final = 500
+_LATEST: Final = -1
+_ALL: Final = -1
+
+
+@dataclass(slots=True)
+class Side:
+    """A broker, or one way of it to answer."""
+
+    name: str
+    address: str
+    process_id: int
+    client: RawClient
+
+    def processor_seconds(self) -> float:
+        """Processor time that the broker has used, in nanosecond steps."""
+        return time.clock_gettime((~self.process_id << 3) | 2)
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.process_id}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def topic(self, what: str, **settings: object) -> str:
+        """Make a topic; its name is the answer."""
+        name = f"{what}-{self.name}"
+        if self.name != KAFKA:
+            settings["acks_all_durability"] = self.name
+        response = self.client.call(create_topic(name, 1, **settings))
+        if response.topics[0].error_code:
+            raise Refused(f"{name} was not made: error {response.topics[0].error_code}")
+        return name
+
+    def request(self, body: object) -> bytes:
+        return encoded(body, encoding=kafka)
+
+    def produce(self, topic: str, data: bytes) -> bytes:
+        """A request that is answered when all is safe, as this side understands it."""
+        return self.request(produce(topic, data, acks=_ALL))
+
+    def end(self, topic: str) -> int:
+        answer = result(self.client.call(list_offsets(topic, (0, _LATEST))))
+        return int(answer.offset)
+
+    def check_end(self, topic: str, messages: int) -> None:
+        """Raise `Refused` unless the topic has exactly so many messages."""
+        end = self.end(topic)
+        if end != messages:
+            raise Refused(f"{topic} ends at offset {end}, although {messages} messages were sent")
+
+
+def bounded() -> dict[str, Any]:
+    """Settings of a topic that keeps no more than stays in memory; for both brokers."""
+    names = ("segment_bytes", "retention_bytes")
+    return {name: RETENTION_LIMIT[name] for name in names}
+
+
+def batch(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
+    """A plain batch of about `set_bytes`, and how many messages it has."""
+    count = max(set_bytes // (value_bytes + _OVERHEAD_BYTES[value_bytes]), 1)
+    began_ms = int(time.time() * 1000) - _SPREAD_MS
+    records = [
+        NewRecord(b"v" * value_bytes, timestamp_ms=began_ms + _SPREAD_MS * number // count)
+        for number in range(count)
+    ]
+    return bytes(build_batch(records)), count
+
+
+def check_answer(frame: memoryview, api: Any = PRODUCE) -> Any:
+    """Decode an answer; raises `Refused` for an error."""
+    _, body = kafka.open_response(frame)
+    response = kafka.decode_response(api.response, api.last_version(native=False), body)
+    for answer in results(response):
+        if answer.error_code:
+            raise Refused(f"{api.name}: error {answer.error_code}")
+    return response
+
+
+def found_offset(frame: memoryview | bytes) -> int:
+    """The offset that a search answers."""
+    _, body = kafka.open_response(frame)
+    version = LIST_OFFSETS.last_version(native=False)
+    return int(result(kafka.decode_response(LIST_OFFSETS.response, version, body)).offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is measured in turns, and how long each took to start."""
+
+    kafka: Side
+    written: Side
+    fsync: Side
+    kafka_start_seconds: float
+    horolog_start_seconds: float
+
+    @property
+    def all(self) -> tuple[Side, Side, Side]:
+        return self.kafka, self.written, self.fsync
+
+
+@contextmanager
+def both() -> Iterator[Sides]:
+    """Both brokers, each a process of its own. Raises `Unavailable` without Java and Maven."""
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(TemporaryDirectory(prefix="horolog-bench-")))
+        cluster = ends.enter_context(
+            apache_kafka(folder / "kafka", jvm=MEASURED_JVM, settings=_KAFKA_SETTINGS)
+        )
+        (peer,) = cluster.brokers
+        kafka_seconds = _restarted(peer)
+        began = time.perf_counter()
+        server = ends.enter_context(
+            serving(
+                folder / "data",
+                "--kafka-listen",
+                "127.0.0.1:0",
+                "--set",
+                "file.delete.delay.ms=0",
+                env=kernel_choice(),
+            )
+        )
+        assert server.kafka is not None
+        RawClient(server.kafka, kafka).close()
+        seconds = time.perf_counter() - began
+        assert peer.process is not None
+        theirs = Side(KAFKA, peer.address, peer.process.pid, RawClient(peer.address, kafka))
+        written, fsync = (
+            Side(name, server.kafka, server.process.pid, RawClient(server.kafka, kafka))
+            for name in (WRITTEN, FSYNC)
+        )
+        for side in (theirs, written, fsync):
+            ends.callback(side.client.close)
+        yield Sides(theirs, written, fsync, kafka_seconds, seconds)
+
+
+def _restarted(peer: KafkaBroker) -> float:
+    """Seconds from the start of Kafka's process until it takes connections."""
+    peer.stop()
+    began = time.perf_counter()
+    peer.start()
+    RawClient(peer.address, kafka).close()
+    return time.perf_counter() - began
