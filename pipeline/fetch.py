@@ -13,7 +13,7 @@ from ..protocol.errors import OffsetOutOfRange
 from .options import Broker, ReadOptions
 from .planning import DataLoss, Span
 from .questions import questions
-from .row_batches import in_range, joined, of_records, record_batch, times_of
+from .row_batches import in_range, joined, record_batch, times_of
 
 _MIB: Final = 1024 * 1024
 _FETCH_BYTES: Final = 4 * _MIB
@@ -43,14 +43,12 @@ def batches(
 def _fetched(
     span: Span, schema: pa.Schema, options: ReadOptions, time_filter: tuple[int, int] | None
 ) -> Iterator[pa.RecordBatch]:
-    by_record = "headers" in schema.names
     append_times = "appendTime" in schema.names
     consumer = _take(options.broker, append_times)
     done = False
     try:
         consumer.assign(span.topic, span.partition, offset=span.start)
-        reading = _records if by_record else _columns
-        yield from reading(consumer, span, schema, options, time_filter)
+        yield from _read(consumer, span, schema, options, time_filter)
         done = True
     finally:
         # One that has a request under way, or failed, is of no more use.
@@ -62,7 +60,7 @@ def _fetched(
                 consumer.close()
 
 
-def _columns(
+def _read(
     consumer: Consumer,
     span: Span,
     schema: pa.Schema,
@@ -86,37 +84,6 @@ def _columns(
                 rows = in_range(rows, times_of(batch).slice(0, rows.num_rows), *time_filter)
             yield rows
             position = batch.next_offset
-
-
-def _records(
-    consumer: Consumer,
-    span: Span,
-    schema: pa.Schema,
-    options: ReadOptions,
-    time_filter: tuple[int, int] | None,
-) -> Iterator[pa.RecordBatch]:
-    position = span.start
-    start_ms, end_ms = time_filter or (-1, 2**63 - 1)
-    while position < span.end:
-        try:
-            found = consumer.fetch()
-        except OffsetOutOfRange as error:
-            position = _go_on(consumer, span, position, options, error)
-            continue
-        if not found:
-            position = _behind_nothing(span, options)
-            continue
-        position = found[-1].offset + 1
-        wanted = [
-            record
-            for record in found
-            if record.offset < span.end
-            and (
-                time_filter is None
-                or (record.timestamp_ms is not None and start_ms <= record.timestamp_ms < end_ms)
-            )
-        ]
-        yield of_records(wanted, schema)
 
 
 def _go_on(

@@ -52,7 +52,6 @@ READ_NAMES: Final = (
     "includeHeaders",
     "includeAppendTime",
     "idleWaitMs",
-    "groupId",
     "segments.path",
     # Kafka's, whose meaning retryBudgetMs has here.
     "fetchOffset.numRetries",
@@ -119,16 +118,15 @@ class ReadOptions:
     min_offsets_per_trigger: int = 0
     max_trigger_delay_ms: int = 900_000
     max_time_per_trigger_ms: int = 0
-    include_headers: bool = False
-    include_append_time: bool = False
     idle_wait_ms: int = 100
-    group_id: str | None = None
     segments_path: str | None = None
 
     @property
     def time_filter(self) -> tuple[int, int] | None:
         """Timestamps that rows have in an exact range, [start, end) in ms; None for all rows."""
-        if not self.exact:
+        bounded = self.start.time_ms is not None or self.end.time_ms is not None
+        in_files = self.segments_path is not None and bounded
+        if not self.exact and not in_files:
             return None
         return self.start.time_ms or 0, 2**63 - 1 if self.end.time_ms is None else self.end.time_ms
 
@@ -197,10 +195,12 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     if segments_path is None:
         broker, subscription = given.broker(), _subscription(given)
     else:
-        broker, subscription = Broker(""), _segments_only(given, streaming)
+        broker, subscription = Broker(""), _no_broker(given, streaming)
     start = _bound(given, "starting", "latest" if streaming else "earliest", now_ms)
     end = _bound(given, "ending", "latest", now_ms)
     _check_bounds(start, end, streaming)
+    for name in ("includeHeaders", "includeAppendTime"):
+        given.flag(name, False)  # they choose the schema
     exact = given.choice("timeRange", "offsets", ("offsets", "exact")) == "exact"
     slack = given.text("maxOutOfOrderness")
     if slack is not None and not exact:
@@ -227,10 +227,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
         min_offsets_per_trigger=given.number("minOffsetsPerTrigger", 0, least=1),
         max_trigger_delay_ms=given.duration("maxTriggerDelay", 900_000, least=1),
         max_time_per_trigger_ms=given.duration("maxTimePerTrigger", 0, least=1),
-        include_headers=given.flag("includeHeaders", False),
-        include_append_time=given.flag("includeAppendTime", False),
         idle_wait_ms=given.number("idleWaitMs", 100, most=_LONGEST_IDLE_WAIT_MS),
-        group_id=given.text("groupId"),
         segments_path=segments_path,
     )
 
@@ -257,12 +254,17 @@ def _subscription(given: Given) -> Subscription:
     return Subscription(names=names)
 
 
-def _segments_only(given: Given, streaming: bool) -> Subscription:
+def _no_broker(given: Given, streaming: bool) -> Subscription:
     if streaming:
         raise OptionError("segments.path is for batch reads: closed segments do not grow")
     also = [name for name in (*SERVERS, *_TOPICS) if given.text(name) is not None]
     if also:
-        raise OptionError(f"segments.path reads files, without a broker; leave out {also[0]}")
+        raise OptionError(f"segments.path reads files, without a broker: leave out {also[0]}")
+    bounded = [name for name in READ_NAMES if "Offsets" in name and given.text(name) is not None]
+    if bounded:
+        raise OptionError(
+            f"segments.path takes startingTimestamp and endingTimestamp, not {bounded[0]}"
+        )
     return Subscription()
 
 

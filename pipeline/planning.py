@@ -69,8 +69,8 @@ def backwards(topic: str, partition: int, start: int, end: int) -> str:
     """Why a log that ends before where reading stopped cannot be read on."""
     return (
         f"{topic}-{partition} was read up to offset {start}, and its log ends at {end}: it was "
-        "deleted and made again, or data was lost. With failOnDataLoss=false reading goes on from "
-        "what there is; a new checkpoint starts anew"
+        "deleted and made again, or data was lost. With failOnDataLoss=false it is read on when it "
+        "has grown that long again; a new checkpoint starts anew"
     )
 
 

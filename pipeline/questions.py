@@ -18,7 +18,7 @@ from ..client.consumer import Consumer
 from ..client.patience import PASSING, patiently
 from ..client.results import Found
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-from ..protocol.errors import UnknownTopicOrPartition
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .options import Broker, Subscription
 from .planning import Offsets, TopicPartition
 
@@ -104,8 +104,9 @@ class Questions:
 
     def wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
         """Return when there is something behind these ends, or after `wait_ms`."""
-        with suppress(*PASSING):
-            self._run(partial(self._wait_beyond, ends, wait_ms))
+        if ends and wait_ms:
+            with suppress(HorologError, *PASSING):  # who asks next is told what is wrong
+                self._run(partial(self._wait_beyond, ends, wait_ms))
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], target: int

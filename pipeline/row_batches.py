@@ -3,18 +3,15 @@
 The columns of the client are laid out as Arrow's already, so most are only wrapped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..client.results import ColumnBatch, ConsumerRecord
+from ..client.results import ColumnBatch
 from ..protocol.records.columns import BinaryColumn
-from ..protocol.records.layout import TimestampType
 from .option_values import OptionError
-
-_TYPE_NUMBERS: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1, None: -1}
 
 SPARK_ROWS: Final = 32_768
 """Small batches are joined up to this: each costs Spark a millisecond or so."""
@@ -35,26 +32,6 @@ def record_batch(batch: ColumnBatch, schema: pa.Schema, *, end: int) -> pa.Recor
         else:
             high = middle
     return found.slice(0, low)
-
-
-def of_records(records: Sequence[ConsumerRecord], schema: pa.Schema) -> pa.RecordBatch:
-    """As `record_batch`, from messages one by one: the way to their headers."""
-    columns: dict[str, Callable[[], Iterable[object]]] = {
-        "key": lambda: (record.key for record in records),
-        "value": lambda: (record.value for record in records),
-        "topic": lambda: (record.topic for record in records),
-        "partition": lambda: (record.partition for record in records),
-        "offset": lambda: (record.offset for record in records),
-        "timestamp": lambda: (_micros(record.timestamp_ms) for record in records),
-        "timestampType": lambda: (_TYPE_NUMBERS[record.timestamp_type] for record in records),
-        "headers": lambda: (
-            [{"key": key, "value": value} for key, value in record.headers] or None
-            for record in records
-        ),
-        "appendTime": lambda: (_micros(record.append_time_ms) for record in records),
-    }
-    arrays = [pa.array(list(columns[field.name]()), type=field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def in_range(batch: pa.RecordBatch, times_ms: pa.Array, start: int, end: int) -> pa.RecordBatch:
@@ -118,8 +95,12 @@ def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def _micros(time_ms: int | None) -> int | None:
-    return None if time_ms is None else time_ms * 1000
+def _headers(batch: ColumnBatch) -> pa.Array:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    if batch.headers is None:
+        return pa.nulls(batch.count, kind)
+    found = [[{"key": key, "value": value} for key, value in one] or None for one in batch.headers]
+    return pa.array(found, kind)
 
 
 _COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
@@ -132,5 +113,6 @@ _COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
     "timestampType": lambda batch: _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(
         pa.int32()
     ),
+    "headers": _headers,
     "appendTime": lambda batch: _timestamps(batch, batch.append_times_ms),
 }

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
-from . import bounds, fetch, planning
+from . import bounds, fetch, planning, segments
 from .options import ReadOptions, read_options
 from .planning import DataLoss, Span, TopicPartition
 from .questions import Questions, questions
@@ -47,6 +47,14 @@ class OffsetRange(InputPartition):
     def __init__(self, span: Span) -> None:
         super().__init__(span)
         self.span = span
+
+
+class SegmentRange(InputPartition):
+    """A closed segment, to be read from its file by one task."""
+
+    def __init__(self, segment: segments.ClosedSegment) -> None:
+        super().__init__(segment)
+        self.segment = segment
 
 
 class HorologDataSource(DataSource):
@@ -102,6 +110,9 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
+        if isinstance(partition, SegmentRange):
+            columns = arrow_schema(self._schema)
+            return segments.batches(partition.segment, columns, self._options.time_filter)
         # Without partitions Spark asks once for none.
         if not isinstance(partition, OffsetRange):
             return iter(())
@@ -118,6 +129,10 @@ class BatchReader(_Reader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each partition, or more where the options ask for it."""
+        if self._options.segments_path is not None:
+            start_ms = self._options.start.time_ms
+            found = segments.plan(self._options.segments_path, start_ms)
+            return [SegmentRange(segment) for segment in found]
         asked = questions(self._options.broker)
         return [OffsetRange(span) for span in bounds.plan(asked, self._options)]
 
@@ -155,12 +170,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where the batch after `start` ends; `start` when there is nothing to read yet."""
         begin = planning.from_json(start)
         asked = questions(self._options.broker)
-        end = self._target if self._target is not None else self._ends(asked)
-        if self._target is None and not planning.spans(begin, planning.not_before(end, begin)):
-            asked.wait_beyond(begin, self._options.idle_wait_ms)
-            end = self._ends(asked)
+        end = self._kept(begin, self._ends(asked) if self._target is None else self._target)
+        if self._target is None and not planning.spans(begin, end):
+            asked.wait_beyond(end, self._options.idle_wait_ms)
+            end = self._kept(begin, self._ends(asked))
         self._latest = planning.to_json(end)
-        end = planning.not_before(self._kept(begin, end), begin)
         if self._target is None and self._too_few(begin, end):
             return start
         if not isinstance(limit, ReadAllAvailable):
@@ -200,12 +214,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _kept(
         self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """`end`, with the partitions that are gone kept as they were. Raises DataLoss."""
+        """`end`, nowhere before `start`, and partitions that are gone as they were. Raises
+        DataLoss."""
         bounded = self._options.end.time_ms is not None
         lost = [] if bounded else planning.gone(start, end)
         if lost and self._options.fail_on_data_loss:
             raise DataLoss("; ".join(lost))
-        return {**{key: offset for key, offset in start.items() if key not in end}, **end}
+        known = {key: offset for key, offset in start.items() if key not in end}
+        return planning.not_before({**known, **end}, start)
 
     def _too_few(self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> bool:
         """Whether the batch is to wait for more, by `minOffsetsPerTrigger`."""

@@ -17,6 +17,10 @@ WRITE_NAMES: Final = (
     "compression",
     "idempotent",
     "jobId",
+    # Spark's own, which it hands on.
+    "checkpointLocation",
+    "queryName",
+    "outputMode",
 )
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1}
 _CODECS: Final = {codec.label: codec for codec in Codec}

@@ -5,8 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+from pyspark.sql import SparkSession
 
 from horolog import blocking
+from horolog.pipeline import session
+from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.broker_thread import BrokerThread
 
 _NUMBERS = itertools.count()
@@ -48,3 +51,17 @@ def missing(why: str) -> None:
     if os.environ.get("HOROLOG_REQUIRE") == "all":
         pytest.fail(f"{why}, and HOROLOG_REQUIRE=all asks for it")
     pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A Spark of two cores that tries a task four times. It takes 10 seconds to start."""
+    try:
+        find_java(os.environ)
+    except NoJava as error:
+        missing(str(error))
+    conf = {"spark.ui.enabled": "false", "spark.sql.streaming.pollingDelay": "50ms"}
+    started = session("tests", master="local[2,4]", conf=conf)
+    started.sparkContext.setLogLevel("OFF")
+    yield started
+    started.stop()

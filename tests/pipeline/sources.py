@@ -15,10 +15,12 @@ from horolog.pipeline.source import HorologDataSource
 T0_MS = 1_700_000_000_000
 
 
-def source(address: str, **options: object) -> HorologDataSource:
+def source(address: str | None, **options: object) -> HorologDataSource:
     """As `spark.read.format("horolog")` makes it; underscores in names stand for dots."""
     given = {name.replace("_", "."): str(value) for name, value in options.items()}
-    made = HorologDataSource(CaseInsensitiveDict({"bootstrap.servers": address, **given}))
+    if address is not None:
+        given["bootstrap.servers"] = address
+    made = HorologDataSource(CaseInsensitiveDict(given))
     found: HorologDataSource = carried(made)
     return found
 

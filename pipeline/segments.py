@@ -1,0 +1,140 @@
+"""Reading closed segments from their files, without a broker.
+
+The last segment of a partition is left out: the broker appends to it. Files are listed when the
+read is planned; one that retention removes afterwards ends the read with an error.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from ..client.results import ColumnBatch
+from ..protocol.records.columns import Columns, read_columns
+from ..protocol.records.kernel import walk
+from ..storage.files import SystemFiles
+from ..storage.index_reader import TIME_ENTRY, entries_end, index_entries
+from ..storage.names import parse_folder_name, parse_segment_file
+from .option_values import OptionError
+from .planning import DataLoss
+from .row_batches import in_range, joined, record_batch, times_of
+
+_WINDOW_BYTES: Final = 4 * 1024 * 1024
+_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+_FURTHEST_OFFSET: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A segment that nobody appends to any more."""
+
+    topic: str
+    partition: int
+    path: str
+    """Of its log, the same on every machine that reads."""
+
+
+def plan(text: str, start_ms: int | None) -> list[ClosedSegment]:
+    """The closed segments of the partition folders in `text`, separated by commas, that may have
+    messages from `start_ms` on. Raises OptionError for what is no such folder."""
+    found = []
+    for name in text.split(","):
+        folder = Path(name.strip()).absolute()
+        place = parse_folder_name(folder.name)
+        if place is None or not folder.is_dir():
+            raise OptionError(
+                f"segments.path names {folder}, which is no folder of a partition, for example "
+                "data/clicks-0"
+            )
+        logs = sorted(folder.glob("*.log"), key=lambda path: path.name)
+        own = [path for path in logs if parse_segment_file(path) is not None]
+        found += [
+            ClosedSegment(*place, str(path))
+            for path in own[:-1]
+            if start_ms is None or _may_reach(path, start_ms)
+        ]
+    return found
+
+
+def batches(
+    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a segment in the columns of `schema`, those with a timestamp in
+    `time_filter`, [start, end) ms, if there is one.
+
+    Raises DataLoss when the file is gone, CorruptMessage when it is damaged.
+    """
+    return joined(_batches(segment, schema, time_filter))
+
+
+def _batches(
+    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    try:
+        file = Path(segment.path).open("rb")  # noqa: SIM115  closed below
+    except FileNotFoundError:
+        raise DataLoss(
+            f"{segment.path} was there when the read was planned, and is not now: retention "
+            "removes segments, and other machines need the folder under the same path"
+        ) from None
+    with file:
+        if not file.seek(0, 2):
+            return
+        with (
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as log,
+        ):
+            for columns in _columns(log):
+                batch = _column_batch(segment, columns)
+                rows = record_batch(batch, schema, end=_FURTHEST_OFFSET)
+                yield rows if time_filter is None else in_range(rows, times_of(batch), *time_filter)
+
+
+def _columns(log: memoryview) -> Iterator[Columns]:
+    position, size = 0, _WINDOW_BYTES
+    while position < len(log):
+        with log[position : position + size] as window:
+            end = walk(window, 0, len(window), check_crc=False).end
+            if not end and position + len(window) < len(log):
+                size *= 2  # one entry is larger than all of it
+                continue
+            if not end:
+                # What is left is no whole entry; it is told why, if it is damaged.
+                yield from read_columns(window, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+                return
+            with window[:end] as whole:
+                yield from read_columns(whole, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+        position, size = position + end, _WINDOW_BYTES
+
+
+def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:
+    return ColumnBatch(
+        segment.topic,
+        segment.partition,
+        columns.count,
+        memoryview(columns.offsets).cast("q"),
+        memoryview(columns.timestamps).cast("q"),
+        memoryview(columns.timestamp_types).cast("b"),
+        columns.keys,
+        columns.values,
+        None,
+        columns.headers,
+    )
+
+
+def _may_reach(log: Path, start_ms: int) -> bool:
+    """Whether the segment may have a message from `start_ms` on, by its time index: the last
+    entry has its largest timestamp."""
+    path = log.with_suffix(".timeindex")
+    if not path.exists():
+        return True
+    file = SystemFiles().open(path, read_only=True)
+    try:
+        end = entries_end(file, TIME_ENTRY, path.stat().st_size)
+        last = list(index_entries(file, TIME_ENTRY, end))[-1:]
+    finally:
+        file.close()
+    return not last or last[0][1] >= start_ms

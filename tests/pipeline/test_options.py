@@ -1,0 +1,116 @@
+"""Options of reads: what they mean, and what is told of those that mean nothing."""
+
+import pytest
+
+from horolog.pipeline.option_values import OptionError, duration_ms
+from horolog.pipeline.options import Bound, Broker, ReadOptions, read_options
+
+NOW_MS = 1_700_000_000_000
+
+
+def parse(options: dict[str, str] | None = None, *, streaming: bool = False) -> ReadOptions:
+    given = {"bootstrap.servers": "127.0.0.1:7070", "subscribe": "t"}
+    given |= options or {}
+    given = {name: text for name, text in given.items() if text}
+    return read_options(given, streaming=streaming, now_ms=NOW_MS)
+
+
+def test_the_defaults() -> None:
+    batch, stream = parse(), parse(streaming=True)
+    assert (batch.start, batch.end) == (Bound("earliest"), Bound("latest"))
+    assert stream.start == Bound("latest")
+    assert batch.broker == Broker("127.0.0.1:7070")
+    assert batch.fail_on_data_loss
+    assert batch.time_filter is None
+
+
+def test_names_in_any_case_and_of_kafka() -> None:
+    found = parse({"bootstrap.servers": "", "kafka.bootstrap.servers": "h:1", "MINPARTITIONS": "3"})
+    assert (found.broker.address, found.min_partitions) == ("h:1", 3)
+
+
+def test_a_time_wins_over_offsets() -> None:
+    found = parse(
+        {"startingTimestamp": "@-1h", "startingOffsets": "earliest", "endingTimestamp": "now"}
+    )
+    assert found.start.time_ms == NOW_MS - 3_600_000
+    assert found.end.time_ms == NOW_MS
+    found = parse({"startingOffsetsByTimestamp": '{"t": {"1": 5}}'})
+    assert found.start.times_ms == {"t": {1: 5}}
+
+
+def test_an_exact_range() -> None:
+    found = parse(
+        {"timeRange": "exact", "startingTimestamp": str(NOW_MS), "maxOutOfOrderness": "5m"}
+    )
+    assert found.time_filter == (NOW_MS, 2**63 - 1)
+    assert found.max_out_of_order_ms == 300_000
+
+
+def test_several_addresses_are_kafkas() -> None:
+    found = parse({"bootstrap.servers": "kafka://a:1,b:2"})
+    assert found.broker.address == "kafka://a:1,b:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("10 minutes", 600_000), ("90s", 90_000), ("1 hour", 3_600_000), ("250", 250), ("2 ms", 2)],
+)
+def test_lengths_of_time(text: str, found: int) -> None:
+    assert duration_ms("x", text) == found
+
+
+@pytest.mark.parametrize("text", ["", "minutes", "-1 s", "1.5 h", "10 fortnights", "1h30m"])
+def test_no_lengths_of_time(text: str) -> None:
+    with pytest.raises(OptionError, match="10 minutes"):
+        duration_ms("x", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"startingTimestamps": "1"}, "did you mean 'startingTimestamp'"),
+        ({"kafka.fetch.min.bytes": "1"}, "options of Kafka's client have no meaning here"),
+        ({"bootstrap.servers": ""}, 'the option "bootstrap.servers" is missing'),
+        ({"bootstrap.servers": "here"}, "bootstrap.servers: 'here' is not HOST:PORT"),
+        ({"bootstrap.servers": "a:1,b:2"}, "several addresses are for Kafka"),
+        ({"bootstrapServers": "127.0.0.1:1"}, "contradict each other"),
+        ({"assign": '{"t": [0]}'}, "there are subscribe and assign"),
+        ({"subscribe": ""}, "there is none"),
+        ({"subscribe": ","}, "separated by commas"),
+        ({"subscribe": "", "subscribePattern": "("}, "no regular expression"),
+        ({"subscribe": "", "assign": "[0]"}, '{"clicks": [0, 2]}'),
+        ({"subscribe": "", "assign": '{"t": []}'}, '{"clicks": [0, 2]}'),
+        ({"startingTimestamp": "1479144272"}, "looks like seconds"),
+        ({"startingTimestamp": "2016-11-14"}, "zone"),
+        ({"startingOffsets": "first"}, "earliest, latest, or JSON"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "from -2 on"),
+        ({"startingOffsets": '{"t": {"x": 3}}'}, "a partition of t"),
+        ({"startingOffsets": '{"t"'}, "it is JSON"),
+        ({"startingOffsets": "latest"}, "would read nothing in a batch"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss='no': it is true or false"),
+        ({"minPartitions": "0"}, "from 1 to"),
+        ({"maxOutOfOrderness": "1 h"}, "needs timeRange=exact"),
+        ({"timeRange": "exact", "startingOffsets": '{"t": {"0": 3}}'}, "not with offsets"),
+        ({"timeRange": "exakt"}, "it is offsets or exact"),
+        ({"maxTimePerTrigger": "an hour"}, "10 minutes"),
+        ({"idleWaitMs": "501"}, "from 0 to 500"),
+        (
+            {"startingTimestamp": str(NOW_MS), "endingTimestamp": str(NOW_MS - 1)},
+            "is before startingTimestamp",
+        ),
+    ],
+)
+def test_options_that_mean_nothing(options: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse(options)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"endingOffsets": '{"t": {"0": 3}}'}, {"segments.path": "t-0", "subscribe": ""}]
+)
+def test_what_only_a_batch_can_have(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        parse(options, streaming=True)

@@ -1,0 +1,85 @@
+"""Closed segments read without a broker."""
+
+from pathlib import Path
+
+import pytest
+
+from horolog import blocking
+from horolog.client.producer import Compression
+from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.planning import DataLoss
+from horolog.protocol.errors import CorruptMessage
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS, read, rows, source
+
+SMALL = {"segment.bytes": 20_000, "retention.ms": -1, "segment.ms": 2**40}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five closed segments, compressed and plain, of a topic whose name has a dash."""
+    with BrokerThread(tmp_path / "data", SMALL) as broker:
+        halves: tuple[tuple[int, Compression], ...] = ((0, "none"), (60, "lz4"))
+        for base, compression in halves:
+            with blocking.Producer(broker.address, compression=compression) as producer:
+                for first in range(base, base + 60):
+                    producer.send_batch(
+                        "a-b",
+                        [bytes(1000), b"%d" % first],
+                        timestamps_ms=[T0_MS + first, T0_MS + first],
+                    )
+                producer.send_batch("a-b", [bytes(19_000)], timestamps_ms=T0_MS + 200)
+    return tmp_path / "data" / "a-b-0"
+
+
+def offsets(**options: object) -> list[int]:
+    made = source(None, **options)
+    return [row["offset"] for row in read(made)]
+
+
+def test_all_but_the_last_segment(folder: Path) -> None:
+    logs = sorted(folder.glob("*.log"))
+    last = int(logs[-1].stem)
+    assert len(logs) > 3
+    assert offsets(segments_path=folder) == list(range(last))
+
+
+def test_a_time_range_is_exact_and_leaves_out_files(folder: Path) -> None:
+    bounds = {"startingTimestamp": T0_MS + 50, "endingTimestamp": T0_MS + 52}
+    assert offsets(segments_path=folder, **bounds) == [100, 101, 102, 103]
+    made = source(None, segments_path=folder, startingTimestamp=T0_MS + 50)
+    planned = made.reader(made.schema()).partitions()
+    assert 0 < len(planned) < len(list(folder.glob("*.log"))) - 1
+
+
+def test_a_file_that_is_gone_or_damaged(folder: Path) -> None:
+    made = source(None, segments_path=folder)
+    reader = made.reader(made.schema())
+    partitions = list(reader.partitions())
+    log = min(folder.glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[3000] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(CorruptMessage):
+        rows(reader, partitions, made.schema(), made)
+    log.unlink()
+    with pytest.raises(DataLoss, match="is not now"):
+        rows(reader, partitions, made.schema(), made)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"subscribe": "t"}, "leave out subscribe"),
+        ({"startingOffsets": "earliest"}, "not startingOffsets"),
+    ],
+)
+def test_options_that_need_a_broker(options: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        offsets(segments_path="t-0", **options)
+
+
+def test_a_folder_of_no_partition(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="no folder of a partition"):
+        offsets(segments_path=tmp_path / "none-0")

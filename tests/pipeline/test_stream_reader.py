@@ -1,0 +1,164 @@
+"""The offsets of streams, asked for as Spark asks, without Spark."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from horolog import blocking
+from horolog.pipeline.planning import DataLoss
+from horolog.pipeline.source import StreamReader
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS, carried, sizes, source
+
+MakeTopic = Callable[..., str]
+
+
+def stream(broker: BrokerThread, **options: object) -> StreamReader:
+    made = source(broker.address, **options)
+    reader: StreamReader = carried(made.streamReader(made.schema()))
+    return reader
+
+
+def fill(producer: blocking.Producer, topic: str, *sizes: int) -> None:
+    for partition, size in enumerate(sizes):
+        producer.send_batch(topic, [b"v"] * size, partition=partition)
+
+
+def test_the_first_offset_does_not_move(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    fill(producer, topic, 3, 5)
+    reader = stream(broker, subscribe=topic, startingOffsets="latest")
+    first = reader.initialOffset()
+    assert first == {topic: {"0": 3, "1": 5}}
+    fill(producer, topic, 4, 4)
+    assert reader.initialOffset() == first
+    assert reader.latestOffset(first, ReadAllAvailable()) == {topic: {"0": 7, "1": 9}}
+    assert reader.reportLatestOffset() == {topic: {"0": 7, "1": 9}}
+
+
+def test_offsets_are_the_same_text_every_time(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(12)
+    fill(producer, topic, *[2] * 12)
+    reader = stream(broker, subscribe=topic, idleWaitMs=0)
+    end = reader.latestOffset({topic: {"11": 0, "2": 0}}, ReadAllAvailable())
+    assert list(end[topic]) == [str(number) for number in range(12)]
+    again = json.loads(json.dumps(end))
+    assert json.dumps(reader.latestOffset(again, ReadAllAvailable())) == json.dumps(end)
+
+
+def test_limits_of_a_batch(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    fill(producer, topic, 90, 10)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(20)
+    end = reader.latestOffset(start, limit)
+    assert end == {topic: {"0": 18, "1": 2}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 90, "1": 10}}
+    assert sizes(reader.partitions(start, end)) == [18, 2]
+    assert list(reader.partitions(end, end)) == []
+
+
+def test_too_little_waits_for_more(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(producer, topic, 5)
+    waiting = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": 10}
+    reader = stream(broker, **waiting)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    fill(producer, topic, 5)
+    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 10}}
+    patient = stream(broker, **waiting | {"minOffsetsPerTrigger": 99, "maxTriggerDelay": "1 ms"})
+    answers = {str(patient.latestOffset(start, ReadAllAvailable())) for _ in range(100)}
+    assert str({topic: {"0": 10}}) in answers
+
+
+def test_what_is_available_now(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(producer, topic, 25)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    reader.prepareForTriggerAvailableNow()
+    fill(producer, topic, 25)
+    reached: list[Any] = [reader.initialOffset()]
+    while (end := reader.latestOffset(reached[-1], reader.getDefaultReadLimit())) != reached[-1]:
+        reached.append(end)
+    assert [offsets[topic]["0"] for offsets in reached] == [0, 10, 20, 25]
+
+
+def test_batches_of_the_same_stretch_of_time(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    dense = [T0_MS + ms for ms in range(0, 100_000, 100)]
+    sparse = [T0_MS + ms for ms in (0, 55_000, 99_000)]
+    for partition, times in enumerate((dense, sparse)):
+        producer.send_batch(topic, [b"v"] * len(times), timestamps_ms=times, partition=partition)
+    reader = stream(
+        broker, subscribe=topic, startingOffsets="earliest", maxTimePerTrigger="1 minute"
+    )
+    reached: list[Any] = [reader.initialOffset()]
+    while (end := reader.latestOffset(reached[-1], reader.getDefaultReadLimit())) != reached[-1]:
+        reached.append(end)
+    cuts = [(T0_MS // 60_000 + number) * 60_000 for number in range(1, 4)]
+    assert [offsets[topic] for offsets in reached[1:]] == [
+        {"0": sum(ms < cut for ms in dense), "1": sum(ms < cut for ms in sparse)}
+        for cut in cuts
+        if cut - 60_000 < T0_MS + 100_000
+    ]
+
+
+def test_a_bounded_stream(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    times = [T0_MS + number for number in range(10)]
+    producer.send_batch(topic, [b"v"] * 10, timestamps_ms=times)
+    reader = stream(
+        broker,
+        subscribe=topic,
+        startingTimestamp=T0_MS + 2,
+        endingTimestamp=T0_MS + 7,
+        idleWaitMs=0,
+    )
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert (start, end) == ({topic: {"0": 2}}, {topic: {"0": 7}})
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+@pytest.mark.parametrize("made_again", [False, True], ids=["gone", "made again"])
+def test_a_topic_that_is_not_what_it_was(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    admin: blocking.Admin,
+    make_topic: MakeTopic,
+    made_again: bool,
+) -> None:
+    topic = make_topic()
+    fill(producer, topic, 10)
+    options = {"subscribePattern": f"{topic}|other", "startingOffsets": "earliest", "idleWaitMs": 0}
+    reader = stream(broker, **options)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    admin.delete_topic(topic)
+    if made_again:
+        admin.create_topic(topic)
+        fill(producer, topic, 3)
+    with pytest.raises(DataLoss, match=f"{topic}-0 was read up to offset 10"):
+        reader.latestOffset(start, ReadAllAvailable())
+    lenient = stream(broker, **options, failOnDataLoss=False)
+    assert lenient.latestOffset(start, ReadAllAvailable()) == start
