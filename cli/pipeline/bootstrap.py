@@ -19,7 +19,7 @@ from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server, name_values
 from ..output import emit, json_line, json_time, note, shown_size, shown_time
 from .shown import refusals
-from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
 
 def bootstrap(
@@ -79,7 +79,8 @@ def bootstrap(
         raise WrongUsage("--format jdbc takes no PATH, and every other format takes one")
     options = name_values(option or ())
     with spark_session(master, conf) as spark, refusals():
-        rows = read_input(spark, path, kind, options)
+        there = None if path is None else seen_by_spark(path, master)
+        rows = read_input(spark, there, kind, options)
         # Before the topic is known to be there, for what is wrong about it.
         facts = facts_of(messages(rows, Mapped(value, key, timestamp), 1))
         _show_facts(facts, topic, as_json)

@@ -1,5 +1,6 @@
 """`horolog pipeline replay`: a stretch of a topic's time as Parquet files."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from ..errors import CommandFailed
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line
 from .shown import From, To, length_ms, refusals, show_plan, time_ms
-from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
 
 def replay(
@@ -72,7 +73,8 @@ def replay(
         done = Replayed(0, 0, 0, 0, 0, 0)
     else:
         with spark_session(master, conf) as spark:
-            done = run_replay(spark, plan, target)
+            there = replace(target, path=seen_by_spark(target.path, master))
+            done = run_replay(spark, plan, there)
     _show(done, target, as_json)
     _check(done, target, gaps)
 

@@ -1,5 +1,6 @@
 """Spark for the commands that need it: started late, its errors in one line."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ Conf = Annotated[
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated."),
 ]
 DEFAULT_MASTER: Final = "local[*]"
+
+
+def seen_by_spark(path: str, master: str) -> str:
+    """A path as Spark on this machine takes it, whichever folder its Java was started in; one with
+    a scheme, or for a cluster, is left as it is."""
+    return os.path.abspath(path) if master.startswith("local") and ":" not in path else path
 
 
 @contextmanager

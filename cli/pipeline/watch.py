@@ -10,7 +10,7 @@ from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line, shown_time
 from .shown import length_ms, refusals, show_plan
-from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +64,7 @@ def watch(
         late=f"{length_ms('--late', late)} milliseconds",
         identity=identity,
         by=by,
-        checkpoint=checkpoint,
+        checkpoint=None if checkpoint is None else seen_by_spark(checkpoint, master),
         available_now=available_now,
         trigger=f"{length_ms('--every', every)} milliseconds",
         start="latest" if from_now else "earliest",
