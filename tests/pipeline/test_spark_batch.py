@@ -1,0 +1,122 @@
+"""Batch reads and writes in a Spark of its own process."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, udf
+
+from horolog import blocking
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS
+
+MakeTopic = Callable[..., str]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def load(spark: SparkSession, broker: BrokerThread, **options: Any) -> DataFrame:
+    given = {"bootstrap.servers": broker.address, **options}
+    return spark.read.format("horolog").options(**given).load()
+
+
+def test_the_workers_are_this_python(spark: SparkSession) -> None:
+    (row,) = (
+        spark.range(1)
+        .select(udf(lambda: sys.executable, useArrow=False)().alias("python"))
+        .collect()
+    )
+    assert row.python == os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_rows_counted_filtered_and_counted_again(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+) -> None:
+    topic = make_topic(4)
+    for partition in range(4):
+        times = [T0_MS + number for number in range(10)]
+        producer.send_batch(topic, [b"v"] * 10, timestamps_ms=times, partition=partition)
+    found = load(spark, broker, subscribe=topic, startingTimestamp=T0_MS + 2)
+    assert found.where("partition = 1").count() == 8
+    assert found.count() == 32
+    union = found.where("partition = 1").union(found.where("partition = 2"))
+    assert {
+        row.partition: row["count"] for row in union.groupBy("partition").count().collect()
+    } == {
+        1: 8,
+        2: 8,
+    }
+    # The plan is that of the load, whatever comes later.
+    producer.send_batch(topic, [b"v"] * 10, partition=0)
+    assert found.count() == 32
+
+
+def test_found_without_being_registered(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+) -> None:
+    topic = make_topic()
+    producer.send(topic, b"v", timestamp_ms=T0_MS)
+    other = spark.newSession()
+    found = other.read.format("horolog").schema("timestamp timestamp, value binary")
+    (row,) = found.options(**{"bootstrap.servers": broker.address}).load(subscribe=topic).collect()
+    assert (bytes(row.value), row.timestamp.timestamp() * 1000) == (b"v", T0_MS)
+
+
+def test_a_mistyped_option_is_told_in_the_error(spark: SparkSession, broker: BrokerThread) -> None:
+    with pytest.raises(AnalysisException, match="did you mean 'startingTimestamp'"):
+        load(spark, broker, subscribe="t", startingTimestamps=1).collect()
+
+
+def test_a_task_that_fails_writes_nothing_twice(
+    spark: SparkSession, broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+
+    def value(number: int) -> bytes:
+        context = TaskContext.get()
+        if number % 5_000 == 4_999 and context is not None and context.attemptNumber() < 2:
+            raise InterruptedError("this attempt is to fail")
+        return b"%0100d" % number
+
+    rows = spark.range(0, 20_000, 1, 2).select(
+        udf(value, "binary", useArrow=False)("id").alias("value")
+    )
+    options = {"bootstrap.servers": broker.address, "topic": topic}
+    rows.write.format("horolog").options(**options).mode("append").save()
+    values = load(spark, broker, subscribe=topic).select("value")
+    assert values.count() == values.distinct().count() == 20_000
+
+
+def test_times_and_keys_go_through_a_topic_unchanged(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+) -> None:
+    first, second = make_topic(3), make_topic(3)
+    keys = [b"%d" % (number % 7) for number in range(500)]
+    times = [T0_MS + number * 3 for number in range(500)]
+    producer.send_batch(first, keys, keys=keys, timestamps_ms=times)
+    copied = load(spark, broker, subscribe=first, includeHeaders=True)
+    chosen = copied.select("key", "value", "timestamp", "headers")
+    options = {"bootstrap.servers": broker.address, "topic": second, "jobId": "copy"}
+    for _ in range(2):
+        chosen.write.format("horolog").options(**options).mode("append").save()
+
+    def content(topic: str) -> list[Any]:
+        columns = ("partition", "key", "value", col("timestamp").cast("double"))
+        return sorted(load(spark, broker, subscribe=topic).select(*columns).collect())
+
+    assert content(second) == content(first)
