@@ -80,7 +80,7 @@ def require_program() -> Callable[[str], str]:
     return require
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require_apache_kafka() -> None:
     """The test needs `horolog.bench.apache_kafka`; where Kafka cannot be had it skips by name.
 
