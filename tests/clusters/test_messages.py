@@ -1,8 +1,10 @@
 """Messages of our clients in a Kafka cluster of three brokers, and on our own Kafka port."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
+import confluent_kafka
 import pytest
 
 from horolog import (
@@ -16,6 +18,7 @@ from horolog import (
     TimestampType,
     blocking,
 )
+from horolog.bench.apache_kafka import ApacheKafka
 from horolog.client.producer import Compression
 
 from .conftest import NewTopic
@@ -147,8 +150,9 @@ async def test_lag_is_told_in_messages_and_seconds(address: str, new_topic: NewT
         told = {lag.topic: lag for lag in await admin.lag(name)}
         assert told.keys() == {own, stamped}
         assert told[own].offset == 1
-        assert told[own].lag is not None
-        assert (told[own].lag.messages, told[own].group) == (2, None)
+        behind = told[own].lag
+        assert behind is not None
+        assert (behind.messages, told[own].group) == (2, None)
         await consumer.seek_to_end()
         assert [(lag.messages, lag.seconds) for lag in (await consumer.lag()).values()] == [
             (0, 0.0),
@@ -170,6 +174,32 @@ async def test_columns_have_headers(address: str, new_topic: NewTopic) -> None:
                 told = None if batch.headers is None else list(batch.headers)
                 assert told == ([(("h", b"1"),)] if values == [b"a"] else None)
         assert consumer.position(topic) == 2
+
+
+async def test_reading_goes_on_behind_marks_of_transactions(
+    apache: ApacheKafka, cluster: str, new_topic: NewTopic
+) -> None:
+    topic = await new_topic(cluster)
+    settings = {"bootstrap.servers": apache.bootstrap, "transactional.id": topic}
+
+    def send() -> None:
+        producer = confluent_kafka.Producer(settings)
+        producer.init_transactions(60)
+        for value in ("a", "b"):
+            producer.begin_transaction()
+            producer.produce(topic, value)
+            producer.commit_transaction(60)
+
+    await asyncio.to_thread(send)
+    async with Consumer(cluster) as consumer:
+        consumer.assign(topic)
+        assert [(await anext(consumer)).value for _ in range(2)] == [b"a", b"b"]
+        while consumer.position(topic) != 4:
+            assert await consumer.fetch() == []
+        assert (await consumer.lag())[topic, 0].messages == 0
+        consumer.seek(topic, 0, 3)
+        lag = (await consumer.lag())[topic, 0]
+        assert (lag.messages, lag.seconds) == (0, 0.0)
 
 
 def test_without_asyncio(cluster: str) -> None:
