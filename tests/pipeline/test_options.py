@@ -1,9 +1,12 @@
 """Options of reads: what they mean, and what is told of those that mean nothing."""
 
+from pathlib import Path
+
 import pytest
 
 from horolog.pipeline.option_values import OptionError, duration_ms
-from horolog.pipeline.options import Bound, Broker, ReadOptions, read_options
+from horolog.pipeline.options import READ_NAMES, Bound, Broker, ReadOptions, read_options
+from horolog.pipeline.write_options import WRITE_NAMES
 
 NOW_MS = 1_700_000_000_000
 
@@ -114,3 +117,16 @@ def test_options_that_mean_nothing(options: dict[str, str], told: str) -> None:
 def test_what_only_a_batch_can_have(options: dict[str, str]) -> None:
     with pytest.raises(OptionError):
         parse(options, streaming=True)
+
+
+def test_every_option_is_in_the_guide() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "spark.md"
+    text = guide.read_text(encoding="utf-8")
+    silent = {
+        # Other spellings, Kafka's, what Spark adds.
+        *("bootstrapServers", "kafka.bootstrap.servers", "path"),
+        *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+        *("kafkaConsumer.pollTimeoutMs", "queryName", "outputMode"),
+    }
+    names = {*READ_NAMES, *WRITE_NAMES} - silent
+    assert [name for name in sorted(names) if name not in text] == []
