@@ -31,6 +31,7 @@ _ROUNDS: Final = 3
 _SECONDS: Final = 0.5
 _SLICE_BYTES: Final = 96 * MIB
 """A round ends after so much, so that no side writes much more new memory than another."""
+_WARM_SECONDS: Final = 10
 _IN_FLIGHT: Final = 8
 _FETCHES_IN_FLIGHT: Final = 4
 _BATCH: Final = 32
@@ -81,6 +82,24 @@ def compared(name: str, unit: str, found: Rounds) -> Compared:
     )
 
 
+def warm_up(side: Side) -> None:
+    """Have Kafka do some of everything: Java compiles only what has run often."""
+    topic = side.topic("warm", **bounded())
+    data, _ = batch(100, 64 << 10)
+    one, _ = batch(100, 1)
+    work = (
+        (side.produce(topic, data), 16),
+        (side.produce(topic, one), 200),
+        (side.request(list_offsets(topic, (0, _FIRST_MS))), 50),
+    )
+    ended = time.perf_counter() + _WARM_SECONDS
+    while time.perf_counter() < ended:
+        for request, times in work:
+            side.client.pipeline(request, 1, times, _IN_FLIGHT)
+        end = side.request(fetch(topic, (0, max(side.end(topic) - 10_000, 0))))
+        side.client.pipeline(end, 1, 16, _FETCHES_IN_FLIGHT)
+
+
 def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> Iterator[Compared]:
     """Messages a second, and processor time of the broker for a million of them."""
     data, count = batch(value_bytes, set_bytes)
@@ -103,7 +122,7 @@ def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> I
     for side in sides.all:
         check_answer(side.client.exchange(requests[side.name]))
         sent[side.name] += count
-    in_turns(sides.all, work)  # Kafka compiles what it runs often
+    in_turns(sides.all, work)
     for some in used.values():
         some.clear()
     found = in_turns(sides.all, work)
@@ -268,6 +287,7 @@ def main(names: list[str]) -> int:
     print(f"{'':<26} {'Kafka':>12} {'Horolog':>12} {'ratio':>7} {'fsync':>12}")
     try:
         with both() as sides:
+            warm_up(sides.kafka)
             for name in names or MEASUREMENTS:
                 for figure in MEASUREMENTS[name](sides):
                     figures.append(figure)

@@ -36,6 +36,7 @@ _KAFKA_SETTINGS: Final = {
 _OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
 """What a record of a batch takes beside a value of that size."""
 _SPREAD_MS: Final = 500
+_READY_SECONDS: Final = 30
 _LATEST: Final = -1
 _ALL: Final = -1
 
@@ -60,14 +61,22 @@ class Side:
         return int(found[1]) * 1024
 
     def topic(self, what: str, **settings: object) -> str:
-        """Make a topic; its name is the answer."""
+        """Make a topic, and wait until it can be written to; its name is the answer."""
         name = f"{what}-{self.name}"
         if self.name != KAFKA:
             settings["acks_all_durability"] = self.name
         response = self.client.call(create_topic(name, 1, **settings))
         if response.topics[0].error_code:
             raise Refused(f"{name} was not made: error {response.topics[0].error_code}")
-        return name
+        # Kafka's topics have no leader yet when it has made them.
+        ended = time.monotonic() + _READY_SECONDS
+        while True:
+            try:
+                self.end(name)
+                return name
+            except Refused:
+                if time.monotonic() > ended:
+                    raise
 
     def request(self, body: object) -> bytes:
         return encoded(body, encoding=kafka)
