@@ -1,0 +1,39 @@
+"""The same source and sink through Kafka's protocol, as they are used with an Apache Kafka."""
+
+import asyncio
+from pathlib import Path
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from horolog import blocking
+from horolog.pipeline.sending import Row, Sending, identity
+from horolog.pipeline.write_options import write_options
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS, read, sizes, source
+
+
+def test_written_twice_and_read_once(tmp_path: Path) -> None:
+    settings = {"retention.ms": -1, "kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path / "data", settings) as broker:
+        address = f"kafka://{broker.kafka_address}"
+        with blocking.Admin(broker.address) as admin:
+            admin.create_topic("t", partitions=3)
+        chosen = write_options({"bootstrap.servers": address}, overwrite=False, streaming=False)
+        rows = [
+            Row("t", None, b"%d" % (number % 5), b"%d" % number, T0_MS + number, (("h", b"x"),))
+            for number in range(5000)
+        ]
+        for _ in range(2):
+            assert asyncio.run(Sending(chosen, identity("j", 0), 0).send([iter(rows)])) == 5000
+        found = read(
+            source(address, subscribe="t", includeHeaders=True, startingTimestamp=T0_MS + 100)
+        )
+        assert sorted(int(row["value"]) for row in found) == list(range(100, 5000))
+        assert found[0]["headers"] == [{"key": "h", "value": b"x"}]
+        made = source(address, subscribe="t", startingOffsets="earliest", idleWaitMs=10)
+        reader = made.streamReader(made.schema())
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert sum(sizes(reader.partitions(start, end))) == 5000
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
