@@ -63,16 +63,14 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
     except NoJava as error:
         raise CommandFailed(str(error)) from None
     except PySparkException as error:
-        raise CommandFailed(_one_line(str(error))) from error
+        raise CommandFailed(one_line(str(error))) from error
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """What a task or the planning raised, without the ways of Spark around it."""
     lines = [line.strip() for line in text.splitlines()]
-    found = [line for line in lines if line and not line.startswith(("at ", "File ", "***"))]
-    ours = [
-        line
-        for line in found
-        if line.startswith("horolog.") or line.partition(":")[0].endswith(("Error", "Exception"))
-    ]
-    return (ours or found or ["Spark failed"])[-1 if ours else 0]
+    ours = [line for line in lines if line.startswith("horolog.") and ": " in line]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    found = [line for line in lines if line and not line.startswith(("at ", "File "))]
+    return found[0] if found else "Spark failed"

@@ -178,7 +178,7 @@ def _about_retention(settings: _Settings, facts: DataFacts, now_ms: int) -> Iter
             which = "all rows are" if facts.last_ms < oldest_ms else "the oldest rows are"
             yield Finding(
                 Level.REFUSED,
-                f"{which} older than retention.ms={retention_ms} keeps messages (the oldest is of "
+                f"{which} older than retention.ms={retention_ms} (the oldest is of "
                 f"{format_time(facts.first_ms)}): retention goes by message time, so they would "
                 "be deleted again",
                 settings.alter("retention.ms", -1),

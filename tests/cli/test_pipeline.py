@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
+from horolog.cli.pipeline.spark import one_line, seen_by_spark
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Result
 from horolog.tests.pipeline.brokers import commit, create, send
@@ -165,3 +166,27 @@ def test_doctor_and_env(
     broker.stop()
     failed = run("pipeline", "doctor", code=1).out.splitlines()
     assert failed[-1].startswith("To do: start a broker with `horolog serve`")
+
+
+def test_paths_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert seen_by_spark("files", "local[*]") == str(tmp_path / "files")
+    for path, master in (
+        ("/files", "local"),
+        ("s3a://bucket/files", "local[*]"),
+        ("files", "spark://host:7077"),
+    ):
+        assert seen_by_spark(path, master) == path
+
+
+def test_what_spark_reports_is_one_line() -> None:
+    raised = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to create: Traceback (most recent call last):\n"
+        '  File "worker.py", line 3, in main\n    partitions = reader.partitions()\n'
+        "horolog.pipeline.planning.DataLoss: m-0 has lost messages\n SQLSTATE: 38000\n"
+    )
+    assert one_line(raised) == "m-0 has lost messages"
+    assert one_line("[PATH_NOT_FOUND] Path does not exist: x.\nat java") == (
+        "[PATH_NOT_FOUND] Path does not exist: x."
+    )
+    assert one_line("") == "Spark failed"
