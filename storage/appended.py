@@ -52,7 +52,7 @@ NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
 
 @dataclass(slots=True)
 class AppendedTogether:
-    """What became of plain sets, or sets of plain batches, that were appended as if they were one."""
+    """What became of sets of plain messages or batches that were appended as if they were one."""
 
     first_offsets: list[int]
     """Of each set."""
