@@ -66,8 +66,9 @@ def consume(
         bool,
         typer.Option(
             "--read-committed",
-            help="Leave out messages of transactions that were not committed. There are no "
-            "transactions yet, so it changes nothing.",
+            help="Leave out messages of transactions that were aborted, and wait for those that "
+            "are not decided. Only in a Kafka cluster, and in directories that Kafka wrote, there "
+            "are any.",
         ),
     ] = False,
     server: Server = DEFAULT_ADDRESS,
@@ -86,7 +87,7 @@ def consume(
     and a note on standard error says so.
     """
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
-    reading = _Reading(server, topic, as_json, follow, append_time)
+    reading = _Reading(server, topic, as_json, follow, append_time, read_committed)
     try:
         asyncio.run(reading.run(partition, bounds))
     except KeyboardInterrupt:
@@ -96,13 +97,20 @@ def consume(
 
 class _Reading:
     def __init__(
-        self, server: str, topic: str, as_json: bool, follow: bool, append_time: bool
+        self,
+        server: str,
+        topic: str,
+        as_json: bool,
+        follow: bool,
+        append_time: bool,
+        read_committed: bool,
     ) -> None:
         self._server = server
         self._topic = topic
         self._line = _as_json if as_json else _as_text
         self._follow = follow
         self._append_time = append_time
+        self._read_committed = read_committed
         self._advance: Advance = lambda amount: None
 
     async def run(
@@ -111,7 +119,12 @@ class _Reading:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(Admin(self._server, check_units=False))
             consumer = await stack.enter_async_context(
-                Consumer(self._server, max_wait_ms=_FOLLOW_WAIT_MS, append_times=self._append_time)
+                Consumer(
+                    self._server,
+                    max_wait_ms=_FOLLOW_WAIT_MS,
+                    append_times=self._append_time,
+                    read_committed=self._read_committed,
+                )
             )
             if partition is None:
                 partitions = range((await admin.describe_topic(self._topic)).partitions)

@@ -39,3 +39,11 @@ class Assigned:
         """The partition ends at `end_offset`; `now` is on a monotonic clock."""
         if self.position is not None:
             self.pace.note(now, self.position, max(end_offset, self.position))
+
+    def catch_up_seconds(self, now: float, messages: int) -> float | None:
+        """How long until the end is reached, which is `messages` behind the position."""
+        if self.position is None:
+            return None
+        end_offset = self.position + messages
+        self.pace.note(now, self.position, end_offset)
+        return self.pace.catch_up_seconds(now, self.position, end_offset)

@@ -52,14 +52,16 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         check_units: bool = True,
         append_times: bool = False,
+        read_committed: bool = False,
         clock: Clock | None = None,
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
         at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
         than that comes anyway. While more is there, the next fetch is under way before this one
         is read. A compressed message may hold `max_decompressed_bytes`.
-        `append_times` asks for when each message was appended. `name` is what `commit` stores
-        positions under.
+        `append_times` asks for when each message was appended. `read_committed` leaves out what
+        transactions wrote that were aborted, and waits for those that are not decided. `name` is
+        what `commit` stores positions under.
         """
         super().__init__(
             address,
@@ -73,7 +75,12 @@ class Consumer(Client):
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
         self._options = FetchOptions(
-            min_bytes, partition_max_bytes, max_bytes, max_decompressed_bytes, append_times
+            min_bytes,
+            partition_max_bytes,
+            max_bytes,
+            max_decompressed_bytes,
+            append_times,
+            read_committed,
         )
         self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
         self._clock = clock or SystemClock()
@@ -212,7 +219,10 @@ class Consumer(Client):
             if found.error is not None or found.lag is None:
                 raise found.error or ValueError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
-            lags[key] = replace(found.lag, catch_up_seconds=self._catch_up(key, found.lag))
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
+                lags[key] = replace(found.lag, catch_up_seconds=catch_up)
         return lags
 
     async def catch_up_s(self) -> float | None:
@@ -309,15 +319,6 @@ class Consumer(Client):
     def _drop_ready(self, key: TopicPartition) -> None:
         kept = [record for record in self._ready if (record.topic, record.partition) != key]
         self._ready = deque(kept)
-
-    def _catch_up(self, key: TopicPartition, lag: Lag) -> float | None:
-        assigned = self._assigned.get(key)
-        if assigned is None or assigned.position is None:
-            return None
-        now, position = self._clock.monotonic(), assigned.position
-        end_offset = position + lag.messages
-        assigned.pace.note(now, position, end_offset)
-        return assigned.pace.catch_up_seconds(now, position, end_offset)
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
         return await patiently(

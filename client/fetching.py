@@ -8,6 +8,8 @@ from itertools import pairwise, repeat
 from typing import Final, TypeVar
 
 from ..protocol.api.fetch import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     AppendTime,
     FetchPartition,
     FetchPartitionResult,
@@ -17,7 +19,8 @@ from ..protocol.api.fetch import (
 from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ..protocol.records.columns import BinaryColumn, Columns, read_columns
 from ..protocol.records.kernel import walk
-from ..protocol.records.layout import NO_TIMESTAMP, TimestampType
+from ..protocol.records.layout import NO_TIMESTAMP, Buffer, TimestampType
+from .committed import without_aborted
 from .results import ColumnBatch, ConsumerRecord
 
 TopicPartition = tuple[str, int]
@@ -36,6 +39,7 @@ class FetchOptions:
     max_bytes: int
     max_decompressed_bytes: int
     append_times: bool
+    read_committed: bool = False
 
     def request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
         """Asks for the messages from these offsets on."""
@@ -44,6 +48,7 @@ class FetchOptions:
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             include_append_times=self.append_times,
+            isolation_level=READ_COMMITTED if self.read_committed else READ_UNCOMMITTED,
             topics=[
                 FetchTopic(
                     name=topic,
@@ -103,8 +108,11 @@ class FetchOptions:
         )
 
     def _columns(self, result: FetchPartitionResult, offset: int) -> Iterator[Columns]:
+        records: Buffer = result.records or b""
+        if self.read_committed:
+            records = without_aborted(records, result.aborted_transactions)
         return read_columns(
-            result.records or b"",
+            records,
             max_decompressed_bytes=self.max_decompressed_bytes,
             from_offset=offset,
         )

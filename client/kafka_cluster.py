@@ -5,7 +5,7 @@ sent again, where the cluster says then, with waits that grow, for as long as th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -21,26 +21,12 @@ from ..protocol.api.find_coordinator import (
 from ..protocol.api.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
 from ..protocol.api.produce import PRODUCE
 from ..protocol.api.schema import Api
-from ..protocol.cluster_errors import (
-    CoordinatorLoading,
-    CoordinatorNotAvailable,
-    FencedLeaderEpoch,
-    NotController,
-    NotEnoughReplicas,
-    NotLeader,
-    OffsetNotAvailable,
-    ReplicaNotAvailable,
-    UnknownLeaderEpoch,
-)
+from ..protocol.cluster_errors import CoordinatorLoading, CoordinatorNotAvailable
 from ..protocol.errors import (
-    HorologError,
     LeaderNotAvailable,
-    NotCoordinator,
     RequestTimedOut,
-    StorageError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
-    error_from_code,
 )
 from .backoff import Backoff
 from .cluster import Cluster
@@ -48,30 +34,12 @@ from .connection import Connection
 from .errors import ClientClosed, ConnectionFailed
 from .kafka_map import KafkaMap
 from .link import Link
+from .moves import moved
 from .places import Coordinator, Leader, Node, Place, Some
 from .responses import check, topic_result
 from .servers import KAFKA
 
 T = TypeVar("T")
-
-MOVED: Final = (
-    LeaderNotAvailable,
-    NotLeader,
-    ReplicaNotAvailable,
-    StorageError,
-    FencedLeaderEpoch,
-    UnknownLeaderEpoch,
-    OffsetNotAvailable,
-)
-"""Errors of a partition after which its leader is looked for again."""
-
-_LEADER_CODES: Final = frozenset(
-    (UnknownTopicOrPartition.code, NotEnoughReplicas.code, *(error.code for error in MOVED))
-)
-_COORDINATOR_CODES: Final = frozenset(
-    (CoordinatorLoading.code, CoordinatorNotAvailable.code, NotCoordinator.code)
-)
-_CONTROLLER_CODES: Final = frozenset((NotController.code,))
 
 _NOT_YET: Final = (LeaderNotAvailable, CoordinatorLoading, CoordinatorNotAvailable)
 """What a cluster answers that has not chosen yet who is in charge."""
@@ -227,7 +195,7 @@ class KafkaCluster(Cluster):
             except RequestTimedOut:
                 self._lost(to)
                 raise
-            failure = _moved(answer, to)
+            failure = moved(answer, to)
             if failure is None:
                 return answer
             self.map.forget(to)
@@ -374,31 +342,3 @@ async def _wait(backoff: Backoff, end: float, failure: Exception | None = None) 
 def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest:
     topics = None if names is None else [MetadataTopic(name=name) for name in names]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create)
-
-
-def _moved(answer: Any, to: Place) -> HorologError | None:
-    """The error that says that the wrong broker was asked, or that it is not ready."""
-    match to:
-        case Leader():
-            wrong = _LEADER_CODES
-        case Coordinator():
-            wrong = _COORDINATOR_CODES
-        case Some.CONTROLLER:
-            wrong = _CONTROLLER_CODES
-        case _:
-            return None
-    for response in answer if isinstance(answer, list) else [answer]:
-        for code in _codes(response):
-            if code in wrong:
-                return error_from_code(code)
-    return None
-
-
-def _codes(response: Any) -> Iterator[int]:
-    """Every error code in a response."""
-    yield getattr(response, "error_code", 0)
-    for name in ("topics", "groups", "responses", "results"):
-        for item in getattr(response, name, ()):
-            yield getattr(item, "error_code", 0)
-            for partition in getattr(item, "partitions", ()):
-                yield partition.error_code

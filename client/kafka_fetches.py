@@ -21,7 +21,8 @@ from ..protocol.errors import (
 from .errors import ConnectionFailed
 from .fetches import Arrived, Offsets, Results
 from .fetching import FetchOptions, TopicPartition
-from .kafka_cluster import MOVED, KafkaCluster
+from .kafka_cluster import KafkaCluster
+from .moves import MOVED
 from .places import Leader
 from .responses import check_code
 

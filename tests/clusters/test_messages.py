@@ -189,15 +189,28 @@ async def test_reading_goes_on_behind_marks_of_transactions(
             producer.begin_transaction()
             producer.produce(topic, value)
             producer.commit_transaction(60)
+        producer.begin_transaction()
+        producer.produce(topic, "aborted")
+        producer.flush(60)
+        producer.abort_transaction(60)
+        producer.begin_transaction()
+        producer.produce(topic, "c")
+        producer.commit_transaction(60)
 
     await asyncio.to_thread(send)
+    for committed, values in ((True, [b"a", b"b", b"c"]), (False, [b"a", b"b", b"aborted", b"c"])):
+        async with Consumer(cluster, read_committed=committed) as consumer:
+            consumer.assign(topic)
+            assert [(await anext(consumer)).value for _ in values] == values
+            consumer.seek(topic, 0, 4)
+            assert (await anext(consumer)).value == values[2]
     async with Consumer(cluster) as consumer:
         consumer.assign(topic)
-        assert [(await anext(consumer)).value for _ in range(2)] == [b"a", b"b"]
-        while consumer.position(topic) != 4:
+        assert [(await anext(consumer)).offset for _ in range(4)] == [0, 2, 4, 6]
+        while consumer.position(topic) != 8:
             assert await consumer.fetch() == []
         assert (await consumer.lag())[topic, 0].messages == 0
-        consumer.seek(topic, 0, 3)
+        consumer.seek(topic, 0, 7)
         lag = (await consumer.lag())[topic, 0]
         assert (lag.messages, lag.seconds) == (0, 0.0)
 
