@@ -66,6 +66,7 @@ def test_the_fields_of_a_message(tmp_path: Path) -> None:
         "crc_ok": True,
         "key": b"key",
         "value": b"value",
+        "headers": (),
     }
     assert isinstance(old, DumpedMessage)
     assert (old.position, old.magic, old.timestamp_ms, old.timestamp_type) == (42, 0, -1, None)
