@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -14,7 +13,6 @@ import uvloop
 
 from horolog.bench.apache_kafka import Unavailable, class_path
 
-UNDER_WAY = Path(__file__).parent.parent / "build" / "test-under-way"
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
@@ -29,7 +27,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed of the random tests, so that a failing run can name it; let Ctrl-C work."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
-    UNDER_WAY.parent.mkdir(exist_ok=True)
     # What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -39,11 +36,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         seed = terminalreporter.config.getoption("--hypothesis-seed")
         terminalreporter.write_line(f"random tests ran with --hypothesis-seed={seed}")
-
-
-def pytest_runtest_logstart(nodeid: str) -> None:
-    """Leave the name of the test under way: a run that is ended because one hangs tells none."""
-    UNDER_WAY.write_text(f"{nodeid}\n")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,16 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-TOLD = pytest.StashKey[list[str]]()
+TOLD = "told"
+"""Reports carry what tests tell, also from another process."""
 
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """`tell(text)` puts a line into the summary at the end of the run."""
-    lines = request.config.stash.setdefault(TOLD, [])
-    return lambda text: lines.append(f"{request.node.name}: {text}")
+    return lambda text: request.node.user_properties.append((TOLD, text))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in terminalreporter.config.stash.get(TOLD, []):
-        terminalreporter.write_line(f"faults: {line}")
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            name = report.nodeid.rpartition("::")[2]
+            for key, text in report.user_properties if report.when == "call" else ():
+                if key == TOLD:
+                    terminalreporter.write_line(f"faults: {name}: {text}")
