@@ -45,7 +45,7 @@ NAMED_POINTS = {
         "while what was deleted is removed": "deletion.remove",
     },
     "topics": {
-        "while a topic is made": "log_directory.LogDirectory._make_folders",
+        "while a topic is made": "topic_changes.TopicChanges._make_folders",
         "while a topic is deleted": "startup.rename_deleted",
     },
     "stops": {

@@ -101,7 +101,7 @@ def test_a_batch_that_cannot_be_stops_the_scan(place: int) -> None:
     data = build_set([NewRecord(b"v", None, 5)] * 2, magic=2)
     pack_into(">i", data, place, 48 if place == 8 else -1)
     wrong = (BAD_OFFSET, 0) if place == 23 else (NOT_FOUND, 60)
-    assert scan_offset(data, 0, len(data), 9) == wrong
+    assert scan_offset(data, 0, 60 if place == 8 else len(data), 9) == wrong
     if place == 8:
         assert scan_timestamp(data, 0, len(data), 1) == (BAD_SIZE, 0)
 
