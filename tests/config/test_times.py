@@ -268,5 +268,5 @@ def test_lengths_of_time(text: str, expected_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "-5m", "@-5m", "5 m", "m", "1m1h", "now", "9" * 300])
 def test_what_is_no_length_of_time(text: str) -> None:
-    with pytest.raises(TimeError, match="not a length of time|not a time"):
+    with pytest.raises(TimeError, match=r"not a length of time|not a time"):
         parse_length(text)
