@@ -46,7 +46,6 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "stray_ignored": "warning",
         "sync_not_started": "error",
         "topics_file_broken": "error",
-        "timestamp_refused": "warning",
         "torn_tail_cut": "warning",
     }
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 from random import Random
 
 from ..config.topic import topic_settings
-from ..protocol.records.layout import Codec
+from ..protocol.records.batch import read_header
+from ..protocol.records.layout import BATCH_ATTRIBUTES_AT, MAGIC_AT, Codec
 from ..protocol.records.message import Entry, Record, entries, records
 from ..protocol.records.sets import NewRecord, build_set
 from ..storage.deletion import DeletionQueue
@@ -189,3 +190,15 @@ class LogFolder:
             for path in sorted(self.path.iterdir())
             if path.name.endswith(tuple(suffixes))
         }
+
+
+def later_format(stored: bytes) -> bytes:
+    """The same record batches in a format that does not exist yet (magic 3)."""
+    data, position = bytearray(stored), 0
+    while position < len(data):
+        header = read_header(data, position)
+        data[position + MAGIC_AT] = 3
+        # With the CRC of a batch it would be one with a changed bit.
+        data[position + BATCH_ATTRIBUTES_AT] ^= 1
+        position += header.size_bytes
+    return bytes(data)

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import UnsupportedForMessageFormat
-from horolog.protocol.records.batch import read_header
 from horolog.testing.directories import DataDirectory
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, later_format, timed_set
 
 GOLDEN = Path(__file__).parent / "kafka-2.1" / "v2-plain"
 STATES = ["clean", "killed"]
@@ -18,13 +17,7 @@ def copy_in_a_later_format(source: Path, target: Path) -> None:
     """The batches that Kafka wrote, with a format that does not exist."""
     shutil.copytree(source, target)
     for path in target.glob("*.log"):
-        data, position = bytearray(path.read_bytes()), 0
-        while position < len(data):
-            header = read_header(data, position)
-            data[position + 16] = 3
-            data[position + 21] ^= 1  # with the CRC of a batch it would be one with a changed bit
-            position += header.size_bytes
-        path.write_bytes(data)
+        path.write_bytes(later_format(path.read_bytes()))
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["after-clean-stop", "after-kill"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.directories import DataDirectory
+from horolog.testing.logs import later_format
 from horolog.testing.program import Program, serving
 
 from .damaging import GOLDEN, flip
@@ -103,6 +104,8 @@ def test_a_broker_that_runs_is_not_disturbed(horolog: Program, damaged: Path) ->
 def test_what_cannot_be_repaired_is_told(horolog: Program, place: Path) -> None:
     folder = place / "v2-plain-0"
     shutil.copytree(GOLDEN.parent / "kafka-2.1" / "v2-plain" / "clean", folder)
+    for log in folder.glob("*.log"):
+        log.write_bytes(later_format(log.read_bytes()))
     content = {path.name: path.read_bytes() for path in folder.iterdir()}
     result = horolog("repair", folder, "--yes")
     assert result.code == 1
