@@ -240,6 +240,21 @@ def half_deleted(life: Life) -> None:
     last.log_path.write_bytes(last.log_path.read_bytes() + b"torn")
 
 
+def truncation_and_rolls(life: Life) -> None:
+    """A cut that takes whole segments, and new ones in their place before anything is synced."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    life.append("t", 10)
+    for timestamp_ms in (20, 30, 40):
+        life.append("t", timestamp_ms, timestamp_ms)
+    life.flush("t")
+    life.checkpoint()
+    life.truncate("t", 1)
+    for timestamp_ms in range(100, 160, 10):
+        life.append("t", timestamp_ms)
+    life.flush("t")
+
+
 def producers(life: Life) -> None:
     """Idempotent producers over several segments, a cut, and clean stops."""
     life.open()
@@ -274,6 +289,7 @@ WORKLOADS = (
     positions,
     stops,
     truncation,
+    truncation_and_rolls,
     overlapping,
     unclean_stop,
     compaction,
