@@ -30,7 +30,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 S = TypeVar("S", bound="_Blocking")
 
-_LOOP: Final = BackgroundLoop()
+_LOOP: Final = BackgroundLoop("horolog-blocking")
 """Shared on purpose: a thread for each client would only cost."""
 
 

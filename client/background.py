@@ -18,7 +18,8 @@ class BackgroundLoop:
     A process that was forked begins with no users.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thread_name: str) -> None:
+        self._thread_name = thread_name
         self._forget()
 
     def _forget(self) -> None:
@@ -36,7 +37,7 @@ class BackgroundLoop:
             if self._loop is None:
                 self._loop = uvloop.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_run, args=(self._loop,), name="horolog-blocking", daemon=True
+                    target=_run, args=(self._loop,), name=self._thread_name, daemon=True
                 )
                 self._thread.start()
             self._users += 1

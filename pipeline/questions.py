@@ -24,7 +24,7 @@ from .planning import Offsets, TopicPartition
 
 T = TypeVar("T")
 
-LOOP: Final = BackgroundLoop()
+LOOP: Final = BackgroundLoop("horolog-pipeline")
 """Of this process: what has connections runs in it."""
 
 _PEEK_WAIT_MS: Final = 100

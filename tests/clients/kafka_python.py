@@ -69,13 +69,16 @@ class KafkaPython(Client):
     @contextmanager
     def member(self, group: str, topic: str) -> Iterator[Member]:
         consumer = KafkaConsumer(
-            topic,
             **self._settings,
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=100,
         )
+        # When the topic comes to be known between a join and the next, and a poll ends while the
+        # second is under way, kafka-python 3.0 forgets what the group answers. So it is known.
+        consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
         member = _Member(consumer)
         try:
             yield member
