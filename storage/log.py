@@ -51,6 +51,7 @@ class Log(AppendableLog):
         self.safe_point = recovery_point
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
+        self._cut = -1, -1
         self._closed = False
         self._sealed = False
         self._syncs: list[FlushWork] = []
@@ -128,15 +129,27 @@ class Log(AppendableLog):
         if offset < self._list.first.base_offset:
             self.truncate_fully(offset)
             return
-        self._lower_recovery_point(offset)
+        with self._all_or_fail("truncated"):
+            end = self._list.end_before(offset)
+        self._lower_recovery_point(end)
+        self._cut = offset, end
         with self._all_or_fail("truncated"):
             self.producers.prepare_cut(offset)
             self._list.truncate(offset, self.settings)
             self.producers.load_again(self._list.segments)
-            self._last_stamp_ms = self._list.last_stamp_ms()
+            self._last_stamp_ms = self._list.last_stamp_ms(self.log_start_offset)
             self._ends_at(offset)
-            if self._list.active.scan_tail().next_offset < offset:
+            if end < offset:
                 self._note_gaps()  # A wrapper went whose first messages were below `offset`.
+
+    @property
+    def _messages_end(self) -> int:
+        """Where the last message ends: the log end, but after a cut into a batch before it.
+
+        What is appended next at the log end is not known to be safe by the offsets in between.
+        """
+        offset, end = self._cut
+        return end if offset == self.log_end_offset else self.log_end_offset
 
     def _lower_recovery_point(self, offset: int) -> None:
         """What comes in place of the messages from `offset` on is not synced."""
@@ -189,11 +202,12 @@ class Log(AppendableLog):
             return None
 
     def _begin_flush(self) -> FlushWork | None:
-        nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
+        target_offset = self._messages_end
+        nothing_new = self.recovery_point >= target_offset and not self._list.names_changed
         derived_changed = self._list.seals_changed or self.producers.to_be_written
         if self.failure is not None or (nothing_new and not derived_changed):
             return None
-        work = self._list.flush_work(self.recovery_point, self.log_end_offset)
+        work = self._list.flush_work(self.recovery_point, target_offset)
         work.snapshots = self.producers.hand_out()
         self.unflushed_since = None
         self._syncs.append(work)

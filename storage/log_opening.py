@@ -84,7 +84,7 @@ def open_log(
         seams,
         log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
         recovery_point=min(recovery_point, log_end_offset),
-        last_stamp_ms=listed.last_stamp_ms(),
+        last_stamp_ms=listed.last_stamp_ms(log_start_offset),
     )
     if log.recovery_point < log_end_offset:
         log.unflushed_since = seams.clock.monotonic()

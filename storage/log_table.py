@@ -284,7 +284,7 @@ class LogTable:
                 f"{recovery_point} or its log start offset {log_start}",
             )
             log.close()
-            return opened(False, 0, 0)
+            return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
         with suppress(OSError):
             log.drop_expired()  # A crash came between; else the next retention pass does it.
         return log

@@ -326,6 +326,11 @@ class ReadableSegment:
         start = self.offset_index.entry(count - 1)[1] if count else 0
         return self._scan(start, self.size_bytes)
 
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last entry that is below `offset`. Raises `StorageError`."""
+        start, end = self._known_around(offset - 1)[0], self.locate(offset)
+        return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
+
     def _scan(self, start: int, end: int) -> SegmentScan:
         scan = scan_log_file(
             self.file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False

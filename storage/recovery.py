@@ -169,6 +169,7 @@ class Recovery:
             file = self._seams.files.open(segment.log_path)
             try:
                 file.truncate(position)
+                file.sync()  # Else it may come back below a segment that is begun here.
             finally:
                 file.close()
             segment.size_bytes = position
@@ -187,7 +188,10 @@ class Recovery:
         self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
-        """Take the segments behind a torn write out of the log."""
+        """Take the segments behind a torn write out of the log.
+
+        They must not come back beside those that are begun in their place.
+        """
         files = self._seams.files
         # The newest first: a crash in between leaves no hole.
         for segment in reversed(later):
@@ -204,6 +208,8 @@ class Recovery:
                 size_bytes=segment.size_bytes,
                 kept_as=str(kept),
             )
+        if later:
+            files.sync_directory(later[0].log_path.parent)
 
 
 def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan:

@@ -395,7 +395,9 @@ class Segment(ReadableSegment):
         self.cuts += 1
         self.tail_stamp_ms = None
         if position < self.size_bytes:
-            self.hold_open().truncate(position)
+            file = self.hold_open()
+            file.truncate(position)
+            file.sync()  # Else what was cut off may come back below a segment begun at `offset`.
         self.size_bytes = position
         self.next_offset = offset
         if self.damaged is not None:
@@ -415,6 +417,7 @@ class Segment(ReadableSegment):
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
         self.largest = self.largest_before(offset)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
+        self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
 
     def set_aside(self) -> list[Path]:
         """Rename the files to `.deleted` and return their new paths.

@@ -244,9 +244,14 @@ class SegmentList:
             # damaged one must be: what is rebuilt next meets the damage again.
             self._forget_seal(self.active)
 
-    def last_stamp_ms(self) -> int:
-        """Append time of the last message if a broker stamped it, else -1. Raises `OSError`."""
+    def last_stamp_ms(self, log_start_offset: int) -> int:
+        """Append time of the last message if a broker stamped it, else -1. Raises `OSError`.
+
+        A segment that ends before the log begins is not looked at: it may be in any state.
+        """
         for segment in reversed(self.segments):
+            if segment.next_offset <= log_start_offset:
+                break
             if segment.size_bytes:
                 if segment.tail_stamp_ms is not None:
                     return segment.tail_stamp_ms
@@ -318,17 +323,30 @@ class SegmentList:
             self.names_changed = True
             self._seams.deletions.add(segment.set_aside(), settings.file_delete_delay_ms)
 
-    def truncate(self, offset: int, settings: TopicSettings) -> None:
-        """Remove everything from `offset` on; the segment that holds it becomes active."""
+    def _sync_names(self) -> None:
+        """Make sure that what was set aside never lies beside what comes in its place."""
+        self._seams.files.sync_directory(self.path)
+
+    def end_before(self, offset: int) -> int:
+        """Where the log ends when it is cut at `offset`: at it, or before the batch that holds it.
+
+        Raises `OSError`, `StorageError`: what cannot be found cannot be cut.
+        """
         becomes_active = self.holding(offset)
         if not becomes_active.indexed:
             self._prepare_segment(becomes_active)
-        becomes_active.locate(offset)  # what cannot be found cannot be cut
-        while self.active is not becomes_active:
-            # The newest first: a crash in between leaves no hole.
-            self._set_aside(self.segments[-1:], settings)
-            self.segments = self.segments[:-1]
-            self._closed_max_ms = None
+        return becomes_active.end_before(offset)
+
+    def truncate(self, offset: int, settings: TopicSettings) -> None:
+        """Remove everything from `offset` on; the segment that holds it becomes active."""
+        becomes_active = self.holding(offset)
+        if self.active is not becomes_active:
+            while self.active is not becomes_active:
+                # The newest first: a crash in between leaves no hole.
+                self._set_aside(self.segments[-1:], settings)
+                self.segments = self.segments[:-1]
+                self._closed_max_ms = None
+            self._sync_names()
         self.active.truncate(offset)
         self._forget_seal(self.active)
 
@@ -336,5 +354,6 @@ class SegmentList:
         """Drop all segments; one empty segment at `offset` is left."""
         dropped = self.segments
         self._set_aside(dropped, settings)
+        self._sync_names()
         self.segments = (self._adopt(Segment.create(self.path, offset, settings, self._seams)),)
         self._closed_max_ms = None

@@ -49,6 +49,8 @@ class Life:
         self.promises = Promises(promise)
         self._now.recovered = promise is not None
         self.written: dict[Partition, dict[int, Message]] = {}
+        self._batch_starts: dict[Message, int] = {}
+        """The first offset of the batch that a message is in; sets are cut between messages."""
         self.opened = False
         self._sent = 0
         self._note()
@@ -195,6 +197,7 @@ class Life:
             sequence = known.batches[-1].next_sequence if known is not None else 0
             appended = log.append(_numbered_batch(messages, producer_id, sequence))
             assert not appended.repeated
+            self._batch_starts |= dict.fromkeys(messages, appended.first_offset)
         self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))
 
     def append_stored(self, topic: str, offset: int, *timestamps_ms: int) -> None:
@@ -258,6 +261,8 @@ class Life:
         kept = {o: m for o, m in self.written[topic, partition].items() if o >= start}
         self.written[topic, partition] = kept
         self.data.directory.secure_log_starts([log])
+        promise.start_offset = log.log_start_offset
+        self._note()
         log.drop_expired(plan)
 
     def trim(self, topic: str, offset: int, partition: int = 0) -> None:
@@ -278,18 +283,37 @@ class Life:
         self._note()
         log.drop_expired()
 
+    def batch_starts(self, topic: str) -> list[int]:
+        """Offsets of messages with no other one before them in their batch."""
+        written = self.written[topic, 0]
+        return [at for at, message in written.items() if self._first_with(at, message) == at]
+
+    def _first_with(self, offset: int, message: Message) -> int:
+        return self._batch_starts.get(message, offset)
+
     def remove_deleted(self) -> None:
         self.data.directory.deletions.run_all()
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
         promise = self._now.logs[topic, partition]
-        promise.safe = {at: m for at, m in promise.safe.items() if at < offset}
-        promise.end_offset = min(promise.end_offset, offset)
-        promise.sealed_below = min(promise.sealed_below, offset)
+        written = self.written[topic, partition]
+        first = self._first_with(offset, written[offset]) if offset in written else offset
+        promise.safe = {at: m for at, m in promise.safe.items() if at < first}
+        log = self.log(topic, partition)
+        left = [at + 1 for at in written if at < first]
+        promise.end_offset = min([promise.end_offset, first, *left[-1:]])
+        promise.start_offset = min(promise.start_offset, first)
+        promise.cut_into_batch |= first < offset
+        promise.was_cut = True
+        becomes_active = [s.base_offset for s in log.segments if s.base_offset <= offset]
+        promise.sealed_below = min([promise.sealed_below, *becomes_active[-1:]])
+        states = [state for state in self._now.topics[topic] if state is not None]
+        # A batch that holds the offset goes as a whole, and then there is a gap.
+        self._now.topics[topic] = [*states, *(replace(state, gaps=True) for state in states)]
         self._note()
-        self.log(topic, partition).truncate(offset)
-        kept = {at: m for at, m in self.written[topic, partition].items() if at < offset}
-        self.written[topic, partition] = kept
+        log.truncate(offset)
+        self._now.topics[topic] = [*(replace(state, gaps=log.gaps) for state in states)]
+        self.written[topic, partition] = {at: m for at, m in written.items() if at < first}
 
 
 def _numbered_batch(messages: list[Message], producer_id: int, sequence: int) -> bytearray:

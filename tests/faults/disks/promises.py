@@ -39,6 +39,10 @@ class LogPromise:
     """Retention has begun to drop the segments up to here."""
     sealed_below: int = 0
     """The indexes of the segments up to here are synced, and what they have to be is known."""
+    was_cut: bool = False
+    """Some time: of a segment's time entries those went that tell of all up to the cut (I-23)."""
+    cut_into_batch: bool = False
+    """A cut took more than what is from its offset on, and the recovery point is that offset."""
 
 
 @dataclass

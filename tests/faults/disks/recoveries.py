@@ -15,29 +15,35 @@ from .workloads import unsynced
 TORN_COMMIT = b"\0\0\0\x30torn"
 
 
-def crashed(enumeration: Enumeration, folder: Path, count: int) -> Iterator[tuple[Path, Promise]]:
+def crashed(
+    enumeration: Enumeration, folder: Path, count: int, *, torn: int = -2, missing_bytes: int = 3
+) -> Iterator[tuple[Path, Promise]]:
     """Folders that a power cut may leave of `unsynced`, with what had been promised.
 
-    A commit of positions is torn in each. The first folder has it all, but a torn message in the
-    last segment but one. `folder` is for them.
+    A commit of positions is torn in each. The first folder has it all, but `missing_bytes` at the
+    end of the segment numbered `torn`. `folder` is for them.
     """
     before = Life(folder / "before")
     unsynced(before)
     for number, state in enumerate(enumeration.crashed(before, count)):
-        with _torn_apart(before, state, folder / str(number), number == 0) as path:
+        tear = (torn, missing_bytes) if number == 0 else None
+        with _torn_apart(before, state, folder / str(number), tear) as path:
             promise = before.promises.at(state.operations_done)
             promise.kept = _values(path) | {TORN_COMMIT}
             yield path, promise
 
 
 @contextmanager
-def _torn_apart(life: Life, state: State, path: Path, tear: bool) -> Iterator[Path]:
+def _torn_apart(
+    life: Life, state: State, path: Path, tear: tuple[int, int] | None
+) -> Iterator[Path]:
     with explained(life, state), made(state, path):
         positions = path / DATA / "positions"
         positions.write_bytes(positions.read_bytes() + TORN_COMMIT)
-        if tear:
-            *_, torn, _ = sorted((path / DATA / "t-0").glob("*.log"))
-            torn.write_bytes(torn.read_bytes()[:-3])
+        if tear is not None:
+            segment, missing_bytes = tear
+            torn = sorted((path / DATA / "t-0").glob("*.log"))[segment]
+            torn.write_bytes(torn.read_bytes()[:-missing_bytes])
         yield path
 
 
@@ -47,11 +53,11 @@ def _values(path: Path) -> set[bytes]:
     return set(re.findall(rb"t [0-9]+ ", contents))
 
 
-def recover(path: Path, promise: Promise, *, without: str | None = None) -> Life:
-    """The life of a crashed directory from its start on."""
+def recover(path: Path, promise: Promise, *timestamps_ms: int, without: str | None = None) -> Life:
+    """The life of a crashed directory from its start on, with one set that is appended."""
     life = Life(path, promise=promise, without=without)
     life.open()
-    life.append("t", 60)
+    life.append("t", *timestamps_ms)
     life.flush("t")
     life.checkpoint()
     return life

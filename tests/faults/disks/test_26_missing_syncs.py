@@ -17,7 +17,15 @@ from .recoveries import crashed, recover
 from .workloads import WORKLOADS
 
 RECOVERY = "recovery"
-EVERYTHING = (*(workload.__name__ for workload in WORKLOADS), RECOVERY)
+RECOVERY_AND_ROLL = "recovery_and_roll"
+RECOVERY_OF_LESS = "recovery_of_less"
+RECOVERIES = {
+    RECOVERY: (-2, 3, (60,)),
+    RECOVERY_AND_ROLL: (0, 3, (60, 61)),
+    RECOVERY_OF_LESS: (0, 54, (60, 61)),
+}
+"""Which segment lacks how many bytes (a whole message has 54), and what is appended then."""
+EVERYTHING = (*(workload.__name__ for workload in WORKLOADS), *RECOVERIES)
 
 CHECKPOINT = "checkpoints.write_checkpoint > files.replace_file"
 
@@ -37,13 +45,17 @@ CAUGHT_BY = {
     "flush.FlushWork.sync_messages: sync *.log": "torn_sets",
     "flush.FlushWork.sync_messages: sync_directory": "torn_sets",
     "log_directory.LogDirectory.open > files.make_directory_safely: sync_directory": "torn_sets",
-    "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention",
+    "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention_of_all",
     "log_producers.LogProducers._drop_beyond: sync_directory": "producers",
     "positions.Positions._compact > files.replace_file: sync positions.tmp": "compaction",
     "positions.Positions._compact > files.replace_file: sync_directory": "compaction",
     "positions.Positions._open_or_create > files.replace_file: sync positions.tmp": "positions",
     "positions.Positions._open_or_create > files.replace_file: sync_directory": "positions",
     "positions.Positions._write: sync positions": "positions",
+    "recovery.Recovery._end_at: sync *.log": RECOVERY_AND_ROLL,
+    "recovery.Recovery._set_aside: sync_directory": RECOVERY_OF_LESS,
+    "segment.Segment.truncate: sync *.log": "cut_and_roll",
+    "segment_list.SegmentList._sync_names: sync_directory": "cut_of_segments",
     "topic_changes.TopicChanges._make_folders: sync_directory": "positions",
     "topics.write_topics > files.replace_file: sync topics.json.tmp": "positions",
     "topics.write_topics > files.replace_file: sync_directory": "torn_sets",
@@ -77,10 +89,14 @@ HARMLESS = {
 def lives(folder: Path, names: Iterable[str], without: str | None = None) -> Iterator[Life]:
     """The recorded lives of workloads, or of a recovery."""
     for name in names:
-        if name == RECOVERY:
+        if name in RECOVERIES:
+            torn, missing_bytes, timestamps_ms = RECOVERIES[name]
+            (folder / name).mkdir()
             trying = Enumeration(Random(name), exhaustive_max=0, samples=1)
-            for path, promise in crashed(trying, folder, 1):
-                yield recover(path, promise, without=without)
+            for path, promise in crashed(
+                trying, folder / name, 1, torn=torn, missing_bytes=missing_bytes
+            ):
+                yield recover(path, promise, *timestamps_ms, without=without)
         else:
             life = Life(folder / name, without=without)
             workload: Callable[[Life], None] = getattr(workloads, name)

@@ -2,6 +2,8 @@
 
 import errno
 from contextlib import suppress
+from functools import partial
+from random import Random
 
 from horolog.protocol.errors import StorageError
 
@@ -58,6 +60,18 @@ def retention(life: Life) -> None:
     life.append("t", 9000)
     life.remove_deleted()
     life.flush("t")
+
+
+def retention_of_all(life: Life) -> None:
+    """All there is goes, the newest messages before they were ever synced."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS, retention_ms=1000)
+    life.append("t", 10)
+    life.flush("t")
+    life.checkpoint()
+    life.append("t", 20)
+    life.maintain("t", now_ms=5000)
+    life.append("t", 5000)
 
 
 def trimming(life: Life) -> None:
@@ -278,18 +292,100 @@ def producers(life: Life) -> None:
     life.open()
     life.append_numbered("t", 70, producer_id=2)
     life.flush("t")
+    life.close()
+    life.open()
+    life.truncate("t", life.log("t").log_end_offset - 1)
+    life.append_numbered("t", 80, 81, producer_id=3)
+    life.flush("t")
+
+
+def cut_and_roll(life: Life) -> None:
+    """A segment that ends where it was cut, nothing more in it, and the next one begun there."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    life.append("t", 10)
+    life.append("t", 20)
+    life.flush("t")
+    life.checkpoint()
+    life.truncate("t", 1)
+    life.append("t", 30, 40)
+    life.flush("t")
+    life.truncate("t", 0)
+    life.append("t", 50)
+    life.flush("t")
+
+
+def cut_of_sealed(life: Life) -> None:
+    """A cut in a segment whose indexes' checksums are safe, and the next one begun there."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    for timestamp_ms in (10, 20, 30):
+        life.append("t", timestamp_ms)
+    life.flush("t")
+    life.checkpoint()
+    life.truncate("t", 1)
+    life.append("t", 40, 50)
+
+
+def cut_of_segments(life: Life) -> None:
+    """A cut takes a whole segment, and another one grows into its place."""
+    life.open()
+    life.create("t", **SMALL_SEGMENTS)
+    life.append("t", 10)
+    life.append("t", 20, 20)
+    life.flush("t")
+    life.checkpoint()
+    life.truncate("t", 0)
+    life.append("t", 30)
+    life.append("t", 40)
+
+
+def at_random(life: Life, random: Random) -> None:
+    """Anything in any order: appends with rolls, syncs, cuts, trims, checkpoints, restarts."""
+    life.open()
+    life.create("t", segment_bytes=260, index_interval_bytes=50)
+    now_ms = 10
+
+    def append() -> None:
+        nonlocal now_ms
+        now_ms += 10
+        times = [now_ms - random.randrange(15) for _ in range(random.choice((1, 1, 2, 3)))]
+        if random.random() < 0.3:
+            life.append_numbered("t", *times, producer_id=random.choice((1, 2)))
+        else:
+            life.append("t", *times)
+
+    def cut() -> None:
+        log = life.log("t")
+        life.truncate("t", random.randint(log.log_start_offset, log.log_end_offset))
+
+    def trim() -> None:
+        # Not into a batch: a cut there would take it from under the log start.
+        life.trim("t", random.choice([life.log("t").log_start_offset, *life.batch_starts("t")]))
+
+    def restart() -> None:
+        life.close()
+        life.open()
+
+    steps = (append, cut, trim, partial(life.flush, "t"), life.checkpoint, restart)
+    for step in random.choices(steps, weights=(12, 3, 1, 3, 2, 1), k=18):
+        step()
 
 
 WORKLOADS = (
     rolls,
     torn_sets,
     retention,
+    retention_of_all,
     trimming,
     topics,
     positions,
     stops,
     truncation,
     truncation_and_rolls,
+    cut_and_roll,
+    cut_of_sealed,
+    cut_of_segments,
     overlapping,
     unclean_stop,
     compaction,
