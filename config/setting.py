@@ -78,6 +78,11 @@ class Setting:
         """What Kafka's broker calls it, if it has such a setting; else its name."""
         return self.aliases[-1] if self.aliases else self.name
 
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Its name and, where Kafka's topics call it something else, that name."""
+        return (self.name, *self.aliases[:-1])
+
     def names(self) -> Iterator[str]:
         """Every name it can be given by, the canonical one first."""
         yield self.name

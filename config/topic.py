@@ -19,6 +19,7 @@ __all__ = [
     "effective",
     "places",
     "topic_settings",
+    "without_repeats",
 ]
 
 
@@ -104,6 +105,27 @@ def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     Raises `InvalidConfig`: unknown name, value out of bounds, two names that contradict.
     """
     return _as_text(_resolve(overrides, Scope.TOPIC))
+
+
+def without_repeats(
+    asked: Mapping[str, str], defaults: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """`asked` without the names that only repeat the value that stands while another name of the
+    same setting asks for a change.
+
+    A client that can only replace all of a topic's settings sends what it has read beside what it
+    changes, and it does not know which names mean one setting. Raises `InvalidConfig`.
+    """
+    standing = {name: value for name, value, _ in effective(defaults, overrides)}
+    wanted = {
+        name: next(iter(check_overrides({name: text}).items())) for name, text in asked.items()
+    }
+    changed = {name for name, value in wanted.values() if value != standing[name]}
+    return {
+        given: text
+        for given, text in asked.items()
+        if (setting := wanted[given])[0] not in changed or setting[1] != standing[setting[0]]
+    }
 
 
 def check_defaults(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -1,10 +1,17 @@
 """describe-configs and alter-configs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
-from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places
+from ...config.topic import (
+    TOPIC_SETTINGS,
+    canonical_name,
+    check_overrides,
+    places,
+    without_repeats,
+)
 from ...protocol.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -75,8 +82,10 @@ def _describer(resource_type: int) -> Callable[[Services, str, Call], list[Descr
 def _describe_topic(services: Services, name: str, call: Call) -> list[DescribedConfig]:
     overrides = services.logs.topic(name).overrides
     return [
-        _described(setting, setting, found)
+        _described(setting, each, found)
         for setting, found in places(services.settings.topic_defaults, overrides).items()
+        # Some of Kafka's clients take a setting that is not listed for one that does not exist.
+        for each in (TOPIC_SETTINGS[setting].topic_names if call.kafka else (setting,))
     ]
 
 
@@ -136,14 +145,18 @@ def _chosen(
     """
     if resource.configuration_keys is None:
         return described
-    chosen = []
-    for config in described:
-        names = _names(config.name)
-        asked = next((name for name in resource.configuration_keys if name in names), None)
-        if asked is not None:
-            config.name = asked if call.kafka else config.name
-            chosen.append(config)
-    return chosen
+    return list(_asked(described, resource.configuration_keys, call))
+
+
+def _asked(
+    described: list[DescribedConfig], keys: Sequence[str], call: Call
+) -> Iterator[DescribedConfig]:
+    by_name = {name: config for config in reversed(described) for name in _names(config.name)}
+    found = {key: by_name[key] for key in keys if key in by_name}
+    if call.kafka:
+        yield from (replace(config, name=key) for key, config in found.items())
+    else:
+        yield from {config.name: config for config in found.values()}.values()
 
 
 _NAMES: Final[Mapping[str, frozenset[str]]] = {
@@ -195,9 +208,9 @@ def _altering(
     overrides = dict(entry.overrides) if request.incremental else {}
     for name in (name for name, value in given.items() if value is None):
         overrides.pop(canonical_name(name), None)
-    overrides |= check_overrides(
-        {name: value for name, value in given.items() if value is not None}
-    )
+    asked = {name: value for name, value in given.items() if value is not None}
+    defaults = services.settings.topic_defaults
+    overrides |= check_overrides(without_repeats(asked, defaults, entry.overrides))
     check_overrides(overrides)
     if request.validate_only:
         return entry

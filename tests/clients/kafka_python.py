@@ -126,7 +126,7 @@ class KafkaPython(Client):
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
         with self._admin() as admin, _refusals():
-            admin.alter_configs([resource], raise_on_unknown=False)
+            admin.alter_configs([resource])
 
     def delete_topic(self, topic: str) -> None:
         with self._admin() as admin, _refusals():

@@ -31,8 +31,8 @@ _TAIL: Final = """\
   `kcat -Q`) finds the first message at or after it, inside a compressed batch too. Whose times they
   are is a topic's `message.timestamp.type`. How far a producer's times may be from the broker's
   clock is `max.message.time.difference.ms`, which Kafka calls
-  `message.timestamp.difference.max.ms`; both names are taken wherever clients create
-  or alter topics. What is refused meets
+  `message.timestamp.difference.max.ms`; clients create, alter and describe topics with either name.
+  Of the two in one request, the one that only repeats what stands gives way. What is refused meets
   `INVALID_TIMESTAMP`; most clients show only that name, so the broker's log says which message and
   which times (`timestamp_refused`).
 - **Message formats.** Batches are stored as they were sent. Readers that are too old for a format

@@ -7,6 +7,7 @@ from .matrix import proves
 from .steps import Step
 
 LONG_AGO_MS = 1_500_000_000_000
+LIMIT_NAMES = ["message.timestamp.difference.max.ms", "max.message.time.difference.ms"]
 
 
 @proves(Step.TOPICS)
@@ -24,9 +25,7 @@ def test_topics(client: Client, topic: str) -> None:
     assert client.partitions(topic) == 0
 
 
-@pytest.mark.parametrize(
-    "limit", ["message.timestamp.difference.max.ms", "max.message.time.difference.ms"]
-)
+@pytest.mark.parametrize("limit", LIMIT_NAMES)
 @proves(Step.TIMESTAMP_SETTINGS)
 def test_timestamp_settings(client: Client, other: Client, topic: str, limit: str) -> None:
     topic = f"{topic}.{limit}"
@@ -39,6 +38,9 @@ def test_timestamp_settings(client: Client, other: Client, topic: str, limit: st
     stamped, sent = (one.message.timestamp_ms for one in other.consume(topic, 2))
     assert stamped > LONG_AGO_MS
     assert sent == LONG_AGO_MS
+    client.alter_topic(topic, {limit: "600000"})
     client.alter_topic(topic, {limit: "3600000"})
+    found = client.settings(topic)
+    assert {found[name] for name in LIMIT_NAMES} == {"3600000"}
     with pytest.raises(Refused, match="INVALID_TIMESTAMP"):
         other.produce(topic, old)

@@ -13,6 +13,7 @@ from horolog.config.topic import (
     check_overrides,
     effective,
     topic_settings,
+    without_repeats,
 )
 from horolog.protocol.errors import InvalidConfig
 
@@ -205,6 +206,30 @@ def test_other_names_mean_the_same_setting(
 def test_two_names_of_one_setting_may_not_contradict() -> None:
     with pytest.raises(InvalidConfig, match="two names of one setting"):
         check_overrides({"retention.ms": "1", "log.retention.ms": "2"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        pytest.param(["005", "6"], [None, "6"], id="the-first-repeats-the-topic's"),
+        pytest.param(["6", "5"], ["6", None], id="the-second-repeats-the-topic's"),
+        pytest.param(["5", "5"], ["5", "5"], id="both-repeat"),
+        pytest.param(["6", "7"], ["6", "7"], id="both-change"),
+        pytest.param(["5", None], ["5", None], id="alone"),
+    ],
+)
+def test_a_repeated_value_gives_way_to_a_change_under_another_name(
+    asked: list[str | None], kept: list[str | None]
+) -> None:
+    names = ["max.message.time.difference.ms", "message.timestamp.difference.max.ms"]
+
+    def named(values: list[str | None]) -> dict[str, str]:
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+    others = {"retention.ms": "1"}
+    standing = {names[0]: "5", "retention.ms": "1"}
+    assert without_repeats(named(asked) | others, {}, standing) == named(kept) | others
+    assert without_repeats(named(asked), {names[0]: "5"}, {}) == named(kept)
 
 
 @pytest.mark.parametrize("hours", ["0", "2562047788016"])

@@ -33,6 +33,7 @@ from horolog.protocol.api.describe_configs import (
 from horolog.protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from horolog.protocol.api.init_producer_id import NO_PRODUCER_ID, InitProducerIdRequest
 from horolog.protocol.errors import (
+    InvalidConfig,
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidRequest,
@@ -127,7 +128,10 @@ async def test_settings_of_a_topic(client: Wire, version: int) -> None:
         sources = [found[difference].config_source, found["segment.ms"].config_source]
         assert sources == [1, 5]
     everything = await configs(client, version, TOPIC_RESOURCE, "a")
-    assert everything["max.message.time.difference.ms"].value == "5"
+    own = "max.message.time.difference.ms"
+    assert (everything[own].value, everything[difference].value) == ("5", "5")
+    both = await configs(client, version, TOPIC_RESOURCE, "a", own, difference)
+    assert set(both) == {own, difference}
     if version:
         told = await configs(client, version, TOPIC_RESOURCE, "a", "retention.ms", synonyms=True)
         synonyms = told["retention.ms"].synonyms
@@ -177,6 +181,33 @@ async def test_altering_replaces_all_settings(broker: Broker, client: Wire, vers
     assert "restart" in message
     assert await alter(TOPIC_RESOURCE, "a") == (0, None)
     assert not broker.directory.topics()["a"].overrides
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_a_name_that_repeats_what_stands_gives_way_to_the_other(
+    broker: Broker, client: Wire, version: int
+) -> None:
+    """As from clients that add everything they have read of the topic."""
+    await client.call(create_topic("a", max_message_time_difference_ms=5))
+
+    async def alter(own: str, kafkas: str) -> int:
+        names = ("max.message.time.difference.ms", "message.timestamp.difference.max.ms")
+        given = [
+            AlterableConfig(name=name, value=value)
+            for name, value in zip(names, (own, kafkas), strict=True)
+        ]
+        resource = AlterConfigsResource(resource_name="a", configs=given)
+        (got,) = (await client.call(AlterConfigsRequest(resources=[resource]), version)).responses
+        code: int = got.error_code
+        return code
+
+    def stands() -> str:
+        return broker.directory.topics()["a"].overrides["max.message.time.difference.ms"]
+
+    assert (await alter("5", "6"), stands()) == (0, "6")
+    assert (await alter("7", "6"), stands()) == (0, "7")
+    assert (await alter("7", "7"), stands()) == (0, "7")
+    assert (await alter("8", "9"), stands()) == (InvalidConfig.code, "7")
 
 
 @pytest.mark.parametrize("version", range(2))
