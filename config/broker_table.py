@@ -52,8 +52,11 @@ _PLACES: Final = (
         Kind.ADDRESS,
         AS_REACHED,
         "Where Kafka's clients are told to find the broker, when that is not the address at which "
-        "they have reached it: behind a forwarded port, for example.",
+        "they have reached it: behind a forwarded port, for example. One address; Kafka's "
+        "PLAINTEXT:// may stand before it.",
         choices=(AS_REACHED,),
+        scheme="PLAINTEXT://",
+        why_not="Kafka's other protocols (SSL, SASL_PLAINTEXT, SASL_SSL) do not exist in Horolog.",
     ),
 )
 

@@ -47,7 +47,8 @@ class Setting:
     smallest unit counts. Integers have inclusive bounds; `negative_is_off` takes any negative
     number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
     all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
-    where `part_that_counts` is given, that part of a choice has to be one of them.
+    where `part_that_counts` is given, that part of a choice has to be one of them. `scheme` may
+    stand before an address, in any case, and is no part of the value.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Setting:
     zero_in_broker: bool = True
     no_limit: int | None = None
     choices: tuple[str, ...] = ()
+    scheme: str = ""
     part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
@@ -144,7 +146,8 @@ class Setting:
             case Kind.CHOICE:
                 return " or ".join(self.choices)
             case Kind.ADDRESS:
-                return " or ".join(("HOST:PORT", *self.choices))
+                forms = ("HOST:PORT", f"{self.scheme}HOST:PORT") if self.scheme else ("HOST:PORT",)
+                return " or ".join((*forms, *self.choices))
             case Kind.PATH:
                 return f"a path of 1 to {_LONGEST_TEXT} characters"
         factor = self.factor(name)
@@ -173,11 +176,13 @@ class Setting:
     def _check_address(self, text: str, name: str, at: Scope | None) -> str:
         if text in self.choices:
             return text
+        has_scheme = text[: len(self.scheme)].upper() == self.scheme
+        address = text[len(self.scheme) :] if has_scheme else text
         try:
-            split_address(text)
+            split_address(address)
         except ValueError:
             raise self._refusal(text, name, at) from None
-        return text
+        return address
 
     def _refusal(self, value: object, name: str, at: Scope | None) -> InvalidConfig:
         label = name or self.name

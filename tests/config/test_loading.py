@@ -195,11 +195,41 @@ def test_it_is_known_whether_the_kafka_listener_was_asked_for() -> None:
     assert (off.kafka_listen, off.advertised_listeners) == ("off", "as-reached")
 
 
-def test_an_advertised_address_is_one() -> None:
-    given = ["advertised.listeners=broker.example:19092"]
-    assert load(None, {}, given).advertised_listeners == "broker.example:19092"
-    with pytest.raises(InvalidConfig, match="must be HOST:PORT or as-reached"):
-        load(None, {}, ["advertised.listeners=broker.example"])
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("broker.example:19092", "broker.example:19092"),
+        ("PLAINTEXT://broker.example:19092", "broker.example:19092"),
+        ("plaintext://[::1]:19092", "[::1]:19092"),
+        ("as-reached", "as-reached"),
+    ],
+)
+def test_an_advertised_address_is_one(given: str, address: str) -> None:
+    assert load(None, {}, [f"advertised.listeners={given}"]).advertised_listeners == address
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "broker.example",
+        "PLAINTEXT://broker.example",
+        "PLAINTEXT://as-reached",
+        "SASL_SSL://broker.example:19092",
+        "PLAINTEXT://a:1,PLAINTEXT://b:2",
+    ],
+)
+def test_what_is_no_address_of_this_protocol_is_not_advertised(given: str) -> None:
+    says = (
+        "must be HOST:PORT or PLAINTEXT://HOST:PORT or as-reached. Kafka's other protocols "
+        r"\(SSL, SASL_PLAINTEXT, SASL_SSL\) do not exist"
+    )
+    with pytest.raises(InvalidConfig, match=says):
+        load(None, {}, [f"advertised.listeners={given}"])
+
+
+def test_only_the_advertised_address_may_name_its_protocol() -> None:
+    with pytest.raises(InvalidConfig, match="must be HOST:PORT or off"):
+        load(None, {}, ["kafka.listen=PLAINTEXT://127.0.0.1:9092"])
 
 
 def test_a_flush_schedule_sets_the_default_of_the_flush_time() -> None:

@@ -175,7 +175,7 @@ async def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
         tmp_path,
         http_listen="off",
         kafka_listen="127.0.0.1:0",
-        advertised_listeners="broker.example:19092",
+        advertised_listeners="PLAINTEXT://broker.example:19092",
     ) as broker:
         assert broker.addresses.kafka is not None
         async with wire(broker.addresses.kafka, kafka) as client:
