@@ -12,6 +12,7 @@ import typer
 
 from ..client.producer import Producer
 from ..client.results import SentRecord
+from ..client.servers import parse_servers
 from ..clock import Clock, SystemClock
 from ..protocol.errors import HorologError, RequestTimedOut
 from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
@@ -31,6 +32,9 @@ SET_BYTES: Final = 16 * 1024
 
 _COMPRESSED_SET_BYTES: Final = SET_BYTES - 512
 """What compression adds to bytes that it cannot shrink still fits beside this."""
+
+_CLUSTER_TIMEOUT_MS: Final = 120_000
+"""How long a set is sent again in a Kafka cluster, where another broker can take over."""
 
 _BATCHES_UNANSWERED: Final = 64
 _OVERHEAD_BYTES: Final = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
@@ -74,6 +78,9 @@ def produce(
     When a message is as durable as the topic asks for, one JSON object is printed, in the order
     of the input. A refused set of messages is printed as an error; the next ones are sent all
     the same, and the exit code is 1.
+
+    A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
+    for up to two minutes when its partition moves to another broker, and is stored once.
     """
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
     try:
@@ -124,6 +131,7 @@ class _Sending:
         self._warned = False
         self._batch = _Batch()
         self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
+        self._unanswered: set[asyncio.Task[list[SentRecord]]] = set()
 
     async def run(self, server: str) -> bool:
         """Send all of standard input; returns whether anything was refused."""
@@ -133,7 +141,8 @@ class _Sending:
             check_units=False,
             stamp_missing=False,
             # Whoever pipes into this decides what is sent again; a lost broker is told at once.
-            delivery_timeout_ms=0,
+            # A cluster is only lost when all its brokers are.
+            delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if parse_servers(server).kafka else 0,
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
             reading = asyncio.create_task(self._send_all())
@@ -148,9 +157,11 @@ class _Sending:
                     raise failure
                 return refused
             finally:
-                printing.cancel()
-                reading.cancel()
-                await asyncio.gather(printing, reading, return_exceptions=True)
+                # What waits behind a set that failed shall not be sent after all.
+                given_up = (printing, reading, *self._unanswered)
+                for task in given_up:
+                    task.cancel()
+                await asyncio.gather(*given_up, return_exceptions=True)
 
     async def _send_all(self) -> None:
         """Send the input to its end, or to the line that is no message, and say that it ended.
@@ -235,8 +246,14 @@ class _Sending:
             records = [message.record for message in messages]
             send = partial(self._producer.send_many, self._topic, records, partition=partition)
             answer = batch.answers[partition] = asyncio.create_task(send())
-            answer.add_done_callback(_retrieve)
+            self._unanswered.add(answer)
+            answer.add_done_callback(self._answered)
         await self._sent.put(batch)
+
+    def _answered(self, answer: asyncio.Task[list[SentRecord]]) -> None:
+        self._unanswered.discard(answer)
+        if not answer.cancelled():
+            answer.exception()  # of several that a broken connection fails, only one is told about
 
     async def _print_answers(self) -> bool:
         """Print answers in the order of the input; returns whether any was a refusal."""
@@ -262,12 +279,6 @@ class _Sending:
                     lines.append(_acknowledged(sent))
             emit(lines)
         return any_refused
-
-
-def _retrieve(answer: asyncio.Task[list[SentRecord]]) -> None:
-    """Of several sets that a broken connection fails, only the first is told about."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 def _acknowledged(sent: SentRecord) -> str:

@@ -25,6 +25,7 @@ class BatchDelivery:
         """`identities`: the producer is idempotent. With `batches` every set is a record batch,
         else only those are that could be nothing else."""
         self.batches = batches
+        self.idempotent = identities is not None
         self._delivery = delivery
         self._acks = acks
         self._codec = codec
@@ -34,7 +35,7 @@ class BatchDelivery:
         """As `Delivery.until_answered`."""
         data = batch.encoded
         if data is None:
-            data = self._encoded(batch, self._codec)
+            data = self.encoded(batch, self._codec)
         deliver = partial(
             self._delivery.until_answered, topic, partition, acks=self._acks, since=batch.born
         )
@@ -48,10 +49,11 @@ class BatchDelivery:
         self, topic: str, partition: int, batch: Batch, codec: Codec, acks: int
     ) -> Appended:
         """As `Delivery.once`, without saying who it is from."""
-        data = self._encoded(batch, codec)
+        data = self.encoded(batch, codec)
         return await self._delivery.once(topic, partition, bytes(data), acks)
 
-    def _encoded(self, batch: Batch, codec: Codec) -> bytes | bytearray:
+    def encoded(self, batch: Batch, codec: Codec) -> bytes | bytearray:
+        """The set of these messages."""
         return encode(
             batch.keys,
             batch.values,

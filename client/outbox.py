@@ -101,12 +101,14 @@ class Batch:
 
 
 class Group:
-    """Batches of one `send_batch`, which ends with one result.
+    """Batches of one `send_batch` or `send_many`, which ends with one result.
 
     After the first failure those of its batches that have not been sent are not sent any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
+        self.whole = whole
+        """A batch of it that is refused is not sent in parts."""
         self.parts: list[tuple[int, int, Appended]] = []
         """(partition, number of messages, where they are), in the order of the answers."""
         self.error: Exception | None = None
@@ -204,6 +206,7 @@ class Outbox:
         """Fail everything that has not been answered."""
         if self._sending is not None:
             self._sending.cancel()
+            self._sending = None  # a task that has not begun yet would not say so itself
         self._open = None
         while self._queue:
             self._finish(self._queue.popleft(), error)
@@ -252,7 +255,7 @@ class Outbox:
             self._finish(batch, ClientClosed("the producer was closed before this was answered"))
             raise
         except REFUSALS as error:
-            if len(batch.values) == 1:
+            if len(batch.values) == 1 or (batch.group is not None and batch.group.whole):
                 self._finish(batch, error)
                 return
             # Whoever is to blame shall not spoil it for the others.

@@ -20,10 +20,11 @@ from .errors import ClientClosed
 from .group_sending import send_parts
 from .identities import Identities
 from .instants import epoch_ms
-from .outbox import Batch, Outbox
+from .outbox import Outbox
 from .patience import PASSING, patiently
 from .results import SentBatch, SentRecord
 from .room import Room
+from .set_sending import send_in_turn, sent_records, set_of, wrong_type
 
 Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -220,26 +221,28 @@ class Producer(Client):
         compression: Compression | None = None,
         acks: Acks | None = None,
     ) -> list[SentRecord]:
-        """Append messages to one partition as one set, at once and once: all of them or none.
+        """Append messages to one partition as one set: all of them or none.
 
-        The set does not pass through the buffer, and is never sent again: ConnectionFailed and
-        RequestTimedOut leave open whether it was appended. A record without a timestamp gets the
-        time of now.
+        The set does not pass through the buffer. It is sent at once and only once:
+        ConnectionFailed and RequestTimedOut leave open whether it was appended. An idempotent
+        producer (unless `acks` is another one here) sends it again as other sets, until
+        `delivery_timeout_ms` is over, and behind what went to the partition before. A record
+        without a timestamp gets the time of now.
         """
         if not records:
             return []
         codec = self._codec if compression is None else _codec(compression)
         acks_wanted = self._acks if acks is None else _acks(acks)
-        times_ms = self._times(records)
-        batch = Batch(0)
-        batch.keys = [record.key for record in records]
-        batch.values = [record.value for record in records]
-        batch.times_ms = times_ms
-        batch.headers = {row: one.headers for row, one in enumerate(records) if one.headers}
-        waiters = batch.waiters = [asyncio.Future() for _ in records]
-        appended = await self._delivery.once(topic, partition, batch, codec, acks_wanted)
-        batch.succeed(topic, partition, appended)
-        return [waiter.result() for waiter in waiters]
+        batch = set_of(records, missing_ms=self._missing_ms(), check_units=self._check_units)
+        if self._delivery.idempotent and acks_wanted == self._acks:
+            if self._closing:
+                raise self._closed_error()
+            batch.encoded = self._delivery.encoded(batch, codec)
+            born = asyncio.get_running_loop().time()
+            appended = await send_in_turn(self._outbox(topic, partition), batch, born)
+        else:
+            appended = await self._delivery.once(topic, partition, batch, codec, acks_wanted)
+        return sent_records(topic, partition, batch.times_ms, appended)
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
@@ -290,11 +293,11 @@ class Producer(Client):
         size_bytes = RECORD_OVERHEAD
         if value is not None:
             if type(value) is not bytes:
-                raise _wrong_type("value", value)
+                raise wrong_type("value", value)
             size_bytes += len(value)
         if key is not None:
             if type(key) is not bytes:
-                raise _wrong_type("key", key)
+                raise wrong_type("key", key)
             size_bytes += len(key)
         if headers:
             headers = checked_headers(headers)
@@ -343,21 +346,6 @@ class Producer(Client):
         given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
         return self._missing_ms() if given_ms is None else given_ms
 
-    def _times(self, records: Sequence[NewRecord]) -> list[int]:
-        """Their times, all fields checked; each has a time unless it is to have none."""
-        missing_ms = self._missing_ms()
-        times_ms = []
-        for record in records:
-            for name, content in (("value", record.value), ("key", record.key)):
-                if content is not None and not isinstance(content, bytes):
-                    raise _wrong_type(name, content)
-            if record.timestamp_ms == NO_TIMESTAMP:
-                times_ms.append(missing_ms)
-            else:
-                epoch_ms(None, record.timestamp_ms, check_units=self._check_units)
-                times_ms.append(record.timestamp_ms)
-        return times_ms
-
     def _outbox(self, topic: str, partition: int) -> Outbox:
         outbox = self._outboxes.get((topic, partition))
         if outbox is None:
@@ -374,10 +362,6 @@ class Producer(Client):
 
 def _no_time() -> int:
     return NO_TIMESTAMP
-
-
-def _wrong_type(name: str, content: object) -> TypeError:
-    return TypeError(f"a {name} is bytes or None, not {type(content).__name__}")
 
 
 def _acks(acks: Acks) -> int:

@@ -1,8 +1,10 @@
 """Record batches of our producers and for our consumers, over the native protocol."""
 
+import asyncio
+
 import pytest
 
-from horolog import Consumer, MessageTooLarge, NewRecord, Producer
+from horolog import Admin, ClientClosed, Consumer, MessageTooLarge, NewRecord, Producer
 from horolog.client.fetching import FetchOptions, next_offset
 from horolog.protocol.api.fetch import FetchPartitionResult
 from horolog.protocol.records.batch import build_batch, read_header, write_header
@@ -56,6 +58,31 @@ async def test_what_is_no_header_is_refused(address: str) -> None:
 async def test_an_idempotent_producer_waits_for_all(address: str) -> None:
     with pytest.raises(ValueError, match="needs acks='all', not 1"):
         Producer(address, acks=1, idempotent=True)
+
+
+async def test_a_refused_set_of_an_idempotent_producer_leaves_nothing(address: str) -> None:
+    settings = {"max.message.bytes": "1000"}
+    async with Admin(address) as admin, Producer(address, idempotent=True) as producer:
+        await admin.create_topic("a", settings=settings)
+        for round_number in range(2):
+            with pytest.raises(MessageTooLarge):
+                await producer.send_many("a", [NewRecord(b"x" * 400)] * 3)
+            sent = await producer.send_many("a", [NewRecord(b"x" * 400)] * 2)
+            assert [one.offset for one in sent] == [2 * round_number, 2 * round_number + 1]
+        unnumbered = await producer.send_many("a", [NewRecord(b"y")], acks=1)
+        assert [one.offset for one in unnumbered] == [4]
+
+
+async def test_a_set_that_waits_fails_when_the_producer_closes(address: str) -> None:
+    async with Producer(address, idempotent=True) as producer:
+        await producer.send_many("a", [NewRecord(b"1")])
+        answer = asyncio.create_task(producer.send_many("a", [NewRecord(b"2")]))
+        await asyncio.sleep(0)
+        await producer.close(flush=False)
+        with pytest.raises(ClientClosed):
+            await answer
+        with pytest.raises(ClientClosed):
+            await producer.send_many("a", [NewRecord(b"3")])
 
 
 def marked(offset: int) -> bytes:
