@@ -59,7 +59,9 @@ class LogProducers:
         """Learn what is known at the end of `segments`. Raises `OSError`.
 
         Goes by the newest snapshot that can be believed and the batches after it. A log that was
-        stopped cleanly without leaving any has batches only where its seals say so.
+        stopped cleanly without leaving any has batches only where its seals say so. A transaction
+        that has not ended counts as aborted from here on: only the broker that it was begun at
+        could have ended it, and readers of what is committed would wait for that for ever.
         """
         end_offset = segments[-1].next_offset
         snapshots = newest_first(self._files, self._folder)
@@ -80,6 +82,13 @@ class LogProducers:
             ],
             start,
         )
+        for producer_id, first_offset, _ in self.states.abort_open(end_offset - 1):
+            self._observe(
+                "open_transaction_aborted",
+                producer_id=producer_id,
+                first_offset=first_offset,
+                **self._log_name,
+            )
 
     def _drop_beyond(self, snapshots: Sequence[tuple[SnapshotName, Path]], end_offset: int) -> bool:
         """Remove snapshots that speak of messages behind the end; say whether there were any."""

@@ -10,7 +10,7 @@ transaction that has not ended begins, and which have been aborted.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -195,6 +195,18 @@ class ProducerStates:
             if aborted:
                 self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
         self._producers[producer_id] = Producer(epoch, batches, seen_ms)
+
+    def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
+        """Take all transactions that have not ended for aborted at `last_offset`, that of the last
+        message; which they were."""
+        given_up = []
+        for producer_id, producer in self._producers.items():
+            if producer.open_offset >= 0:
+                self._producers[producer_id] = replace(producer, open_offset=-1)
+                given_up.append(AbortedTransaction(producer_id, producer.open_offset, last_offset))
+        self._open = 0
+        self.aborted += given_up
+        return given_up
 
     def put_back(self, producer_id: int, before: Producer | None) -> None:
         """Know of a producer what was known before, as after a batch that could not be stored."""

@@ -1,7 +1,7 @@
 """A topic with transactions, which only Kafka writes: what readers of it see here."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,23 +87,57 @@ def test_one_byte_at_a_time(tmp_path: Path) -> None:
     assert list(read_committed(folder.log, 1)) == TOPIC.committed_messages
 
 
-def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: Path) -> None:
-    folder = opened(tmp_path, clean=True)
-    log = folder.log
-    log.append(timed_set(1, magic=2))
+def append_open(log: Log, value: bytes) -> None:
+    """A batch of a transaction that has not ended, as from another broker."""
     encoder = RecordEncoder()
-    encoder.add(b"open", None, 5)
-    batch = finish_batch(encoder, base_offset=511, producer_id=9, producer_epoch=0, base_sequence=0)
-    header = read_header(batch)
-    write_header(batch, header._replace(attributes=TRANSACTIONAL))
+    encoder.add(value, None, 5)
+    batch = finish_batch(
+        encoder,
+        base_offset=log.log_end_offset,
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    write_header(batch, read_header(batch)._replace(attributes=TRANSACTIONAL))
     log.append_stored(batch)
+
+
+def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: Path) -> None:
+    log = opened(tmp_path, clean=True).log
+    log.append(timed_set(1, magic=2))
+    append_open(log, b"open")
     log.append(timed_set(2, magic=2))
+    assert (log.last_stable_offset, log.high_watermark) == (511, 513)
+    assert [offset for offset, *_ in read_committed(log)][-1] == 510
+    assert [offset for offset, *_ in read_all(log)][-2:] == [511, 512]
+    assert not log.readable_bytes(511, committed=True)
+
+
+@pytest.mark.parametrize("restart", [LogFolder.restart, LogFolder.kill_and_restart])
+@pytest.mark.parametrize("max_bytes", [1, 2_000])
+def test_a_transaction_that_can_never_end_holds_nobody_up(
+    tmp_path: Path, restart: Callable[[LogFolder], Log], max_bytes: int
+) -> None:
+    """One that was left open when the directory was taken over."""
+    folder = opened(tmp_path, clean=True)
+    append_open(folder.log, b"open")
+    restart(folder).prepare()
+    (said,) = folder.events.named("open_transaction_aborted")
+    assert (said["topic"], said["partition"]) == ("t", 0)
+    assert (said["producer_id"], said["first_offset"]) == (9, 510)
     for _ in range(2):
-        assert (folder.log.last_stable_offset, folder.log.high_watermark) == (511, 513)
-        assert [offset for offset, *_ in read_committed(folder.log)][-1] == 510
-        assert [offset for offset, *_ in read_all(folder.log)][-2:] == [511, 512]
-        assert not folder.log.readable_bytes(511, committed=True)
-        folder.restart()
+        folder.log.append(timed_set(folder.log.log_end_offset, magic=2))
+        log = folder.log
+        assert log.last_stable_offset == log.high_watermark == log.log_end_offset
+        later = range(511, log.log_end_offset)
+        committed = list(read_committed(log, max_bytes))
+        assert committed[: len(TOPIC.committed_messages)] == TOPIC.committed_messages
+        found = [offset for offset, *_ in committed[len(TOPIC.committed_messages) :]]
+        assert found == list(later)
+        assert [offset for offset, *_ in read_all(log)][-len(later) - 1 :] == [510, *later]
+        folder.events.seen.clear()
+        folder.restart().prepare()
+        assert folder.events.named("open_transaction_aborted") == []
 
 
 def test_the_data_is_there() -> None:

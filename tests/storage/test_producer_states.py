@@ -185,3 +185,21 @@ def test_transactions_open_end_and_abort() -> None:
     assert states.check(1, 0, 4, 1) is None  # the numbers go on behind a transaction
     states.forget_below(17)
     assert states.aborted == []
+
+
+def test_transactions_that_nobody_can_end_are_aborted() -> None:
+    states = ProducerStates()
+    for producer_id in (1, 2, 3):
+        states.add(producer_id, 0, SentBatch(0, 2, 10 + producer_id, -1), 0, opens=producer_id > 1)
+    states.end_transaction(2, 0, 20, 0, aborted=True)
+    states.add(2, 0, SentBatch(2, 1, 21, -1), 7, opens=True)
+    given_up = [AbortedTransaction(3, 13, 30), AbortedTransaction(2, 21, 30)]
+    assert states.abort_open(30) == given_up
+    assert states.open_offset is None
+    assert states.abort_open(31) == []
+    assert states.aborted_between(0, 100) == [AbortedTransaction(2, 12, 20), *given_up]
+    assert [producer_id for producer_id, _ in states.items()] == [1, 3, 2]
+    assert states.check(2, 0, 3, 1) is None
+    assert states.expire(8, 7) == 2
+    states.add(3, 0, SentBatch(0, 1, 40, -1), 0, opens=True)
+    assert states.open_offset == 40
