@@ -9,6 +9,7 @@ from operator import add
 from ..protocol.partitioner import partition_of
 from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
+from .encoding import Headers, checked_headers, headers_bytes
 from .instants import epoch_ms
 
 RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
@@ -26,15 +27,21 @@ class Columns:
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
     times_ms: Sequence[int]
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def headers_by_row(self) -> dict[int, Headers] | None:
+        """Of the messages that have some; None when none has."""
+        return {row: one for row, one in enumerate(self.headers or ()) if one} or None
 
 
 def checked_columns(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     timestamps_ms: Times,
+    headers: Sequence[Headers | None] | None = None,
     *,
     missing_ms: int,
     check_units: bool,
@@ -45,14 +52,20 @@ def checked_columns(
     if keys is not None:
         _check_bytes("key", keys)
         _check_length("keys", keys, len(values))
+    times_ms: Sequence[int]
     if timestamps_ms is None:
-        return Columns(values, keys, [missing_ms] * len(values))
-    if isinstance(timestamps_ms, int):
+        times_ms = [missing_ms] * len(values)
+    elif isinstance(timestamps_ms, int):
         epoch_ms(None, timestamps_ms, check_units=check_units)
-        return Columns(values, keys, [timestamps_ms] * len(values))
-    _check_length("timestamps_ms", timestamps_ms, len(values))
-    _check_times(timestamps_ms, check_units)
-    return Columns(values, keys, timestamps_ms)
+        times_ms = [timestamps_ms] * len(values)
+    else:
+        times_ms = timestamps_ms
+        _check_length("timestamps_ms", times_ms, len(values))
+        _check_times(times_ms, check_units)
+    if headers is None:
+        return Columns(values, keys, times_ms)
+    _check_length("headers", headers, len(values))
+    return Columns(values, keys, times_ms, [checked_headers(one or ()) for one in headers])
 
 
 def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
@@ -92,6 +105,7 @@ def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Co
             list(compress(columns.values, mask)),
             list(compress(columns.keys, mask)),
             list(compress(columns.times_ms, mask)),
+            None if columns.headers is None else list(compress(columns.headers, mask)),
         )
     return parts
 
@@ -102,12 +116,15 @@ def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
     lengths = _lengths(columns.values)
     if columns.keys is not None:
         lengths = list(map(add, lengths, _lengths(columns.keys)))
+    if columns.headers is not None:
+        lengths = list(map(add, lengths, map(headers_bytes, columns.headers)))
     ends = list(accumulate(map(RECORD_OVERHEAD.__add__, lengths)))
     start = done_bytes = 0
     while start < len(ends):
         end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)
         keys = None if columns.keys is None else columns.keys[start:end]
-        piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end])
+        headers = None if columns.headers is None else columns.headers[start:end]
+        piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end], headers)
         yield piece, ends[end - 1] - done_bytes
         done_bytes = ends[end - 1]
         start = end

@@ -56,14 +56,22 @@ def _batch(
 
 
 def checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers of a message. Raises TypeError for what are none."""
-    found = tuple((name, content) for name, content in headers)
+    """The headers of a message. Raises TypeError for what are none, ValueError for names that are
+    no text (half of a surrogate pair)."""
+    try:
+        found = tuple((name, content) for name, content in headers)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"headers are pairs of a name and bytes or None, not {headers!r:.100}"
+        ) from None
     for name, content in found:
         if type(name) is not str or not (content is None or type(content) is bytes):
             raise TypeError(
                 "a header is a pair of str and bytes or None, not one of "
                 f"{type(name).__name__} and {type(content).__name__}"
             )
+        if not name.isascii():
+            name.encode()  # here only its own message fails, not all that share its set
     return found
 
 

@@ -73,7 +73,15 @@ async def _feed(
             batch.values = list(piece.values)
             batch.times_ms = list(piece.times_ms)
             batch.size_bytes = size_bytes
-            batch.encoded = encode(piece.keys, piece.values, piece.times_ms, codec, batches=batches)
+            batch.headers = piece.headers_by_row()
+            batch.encoded = encode(
+                piece.keys,
+                piece.values,
+                piece.times_ms,
+                codec,
+                headers=batch.headers,
+                batches=batches,
+            )
             group.left += 1
             outbox.add_batch(batch)
             await asyncio.sleep(0)  # so that it goes while the next one is encoded

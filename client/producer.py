@@ -176,18 +176,21 @@ class Producer(Client):
         timestamps_ms: Times = None,
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> SentBatch:
         """Append many messages, given as columns; the fastest way. One result tells of all.
 
-        `timestamps_ms` is a time for each, one for all, or None for the time of the call. Without
-        a partition, keys choose it for each message, and a batch without keys goes to one
-        partition. When a message is refused or time is up, those behind it in its partition are
-        not sent: raises the error when nothing was appended, else `PartlySent`.
+        `timestamps_ms` is a time for each, one for all, or None for the time of the call.
+        `headers` are those of each message, None or empty where it has none. Without a partition,
+        keys choose it for each message, and a batch without keys goes to one partition. When a
+        message is refused or time is up, those behind it in its partition are not sent: raises
+        the error when nothing was appended, else `PartlySent`.
         """
         columns = checked_columns(
             values,
             keys,
             timestamps_ms,
+            headers,
             missing_ms=self._missing_ms(),
             check_units=self._check_units,
         )

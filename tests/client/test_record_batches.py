@@ -1,10 +1,20 @@
 """Record batches of our producers and for our consumers, over the native protocol."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from horolog import Admin, ClientClosed, Consumer, MessageTooLarge, NewRecord, Producer
+from horolog import (
+    Admin,
+    ClientClosed,
+    Consumer,
+    MessageTooLarge,
+    NewRecord,
+    PartlySent,
+    Producer,
+)
+from horolog.client.encoding import Headers
 from horolog.client.fetching import FetchOptions, next_offset
 from horolog.protocol.api.fetch import FetchPartitionResult
 from horolog.protocol.records.batch import build_batch, read_header, write_header
@@ -53,6 +63,64 @@ async def test_what_is_no_header_is_refused(address: str) -> None:
         for wrong in ([("a", "b")], [(b"a", b"b")]):
             with pytest.raises(TypeError, match="a header is a pair of str and bytes or None"):
                 await producer.send("clicks", b"", headers=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["ab", [("a", b"b", b"c")], [b"ab"], 7])
+async def test_what_are_no_pairs_is_refused(address: str, wrong: Any) -> None:
+    async with Producer(address) as producer:
+        with pytest.raises(TypeError, match="header"):
+            await producer.send("clicks", b"", headers=wrong)
+        with pytest.raises(TypeError, match="header"):
+            await producer.send_batch("clicks", [b""], headers=[wrong])
+
+
+async def test_a_name_that_is_no_text_fails_alone(address: str) -> None:
+    async with Producer(address, linger_ms=1) as producer:
+        good = await producer.enqueue("clicks", b"", headers=[("\u00fc", b"")])
+        with pytest.raises(ValueError, match="surrogates"):
+            await producer.enqueue("clicks", b"", headers=[("\ud800", b"")])
+        assert (await good).offset == 0
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_columns_with_headers(address: str, idempotent: bool) -> None:
+    values = [b"%d" % n for n in range(300)]
+    keys = [b"key %d" % (n % 7) for n in range(300)]
+    headers: list[Headers | None] = [
+        None if n % 3 == 0 else [] if n % 3 == 1 else [("n", b"%d" % n), ("none", None)]
+        for n in range(300)
+    ]
+    async with Admin(address) as admin:
+        await admin.create_topic("wide", partitions=3)
+    async with Producer(address, idempotent=idempotent, batch_bytes=2000) as producer:
+        await producer.send_batch("wide", values, keys=keys, headers=headers)
+        with pytest.raises(ValueError, match="headers has 1 items, and there are 2 values"):
+            await producer.send_batch("wide", [b"", b""], headers=[None])
+    expected = {value: tuple(one or ()) for value, one in zip(values, headers, strict=True)}
+    found: dict[bytes | None, Headers] = {}
+    async with Consumer(address, max_wait_ms=0) as consumer:
+        for partition in range(3):
+            consumer.assign("wide", partition)
+        while batch := await consumer.fetch():
+            found |= {one.value: one.headers for one in batch}
+    assert found == expected
+
+
+async def test_headers_stay_with_their_messages_when_one_is_refused(address: str) -> None:
+    settings = {"max.message.bytes": "1000"}
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic("small", settings=settings)
+        values = [b"a" * 300, b"b" * 300, b"c" * 300, b"d" * 300, b"e" * 2000, b"f"]
+        headers: list[Headers] = [[("is", value[:1])] for value in values]
+        with pytest.raises(PartlySent):
+            await producer.send_batch("small", values, headers=headers)
+    async with Consumer(address) as consumer:
+        consumer.assign("small")
+        (columns, *_) = await consumer.fetch_columns()
+        assert columns.headers is not None
+        assert [dict(one)["is"] for one in columns.headers] == [b"a", b"b", b"c", b"d"][
+            : columns.count
+        ]
 
 
 async def test_an_idempotent_producer_waits_for_all(address: str) -> None:

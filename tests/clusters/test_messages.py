@@ -160,6 +160,19 @@ async def test_lag_is_told_in_messages_and_seconds(address: str, new_topic: NewT
         ]
 
 
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+async def test_columns_are_sent_with_headers(
+    address: str, new_topic: NewTopic, compression: Compression
+) -> None:
+    topic = await new_topic(address)
+    async with Producer(address, compression=compression) as producer:
+        await producer.send_batch(
+            topic, [b"a", b"b", b"c"], headers=[[("h", b"1"), ("ü", None)], None, [("h", b"")]]
+        )
+    found = await read(address, topic, 3)
+    assert [one.headers for one in found] == [(("h", b"1"), ("ü", None)), (), (("h", b""),)]
+
+
 async def test_columns_have_headers(address: str, new_topic: NewTopic) -> None:
     topic = await new_topic(address)
     async with Producer(address) as producer:
