@@ -5,13 +5,13 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import hypothesis
 import pytest
 import uvloop
 
-from horolog.bench.apache_kafka import Unavailable, class_path
+from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -84,6 +84,23 @@ def require_apache_kafka() -> None:
         if os.environ.get("HOROLOG_REQUIRE") == "all":
             pytest.fail(f"{error}, and HOROLOG_REQUIRE=all asks for it")
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def apache(
+    require_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApacheKafka]:
+    """Apache Kafka, three brokers, one for all tests: each takes topics of its own."""
+    folder = tmp_path_factory.mktemp("apache-kafka")
+    settings = {"default.replication.factor": "3", "auto.create.topics.enable": "true"}
+    with apache_kafka(folder, brokers=3, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(apache: ApacheKafka) -> str:
+    """The address of the cluster."""
+    return f"kafka://{apache.bootstrap}"
 
 
 @pytest.fixture(autouse=True)

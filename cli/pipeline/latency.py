@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ...client.servers import KAFKA
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.ranges import plan_by_append_time
@@ -26,6 +27,15 @@ def latency(
             metavar="FILE", help="Write a page (.html), or the picture of one topic (.svg)."
         ),
     ] = None,
+    created_in: Annotated[
+        str | None,
+        typer.Option(
+            "--created-in",
+            metavar="HEADER",
+            help="The header that has the create time, in epoch milliseconds; the messages' own "
+            "times are then those of the append (LogAppendTime).",
+        ),
+    ] = None,
     windows: Annotated[bool, typer.Option("--windows", help="Print each window too.")] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
@@ -42,16 +52,25 @@ def latency(
         raise WrongUsage(f"--out: {out} is not a .html or .svg file in a folder that is there")
     if out is not None and out.suffix == ".svg" and len(topics) > 1:
         raise WrongUsage("--out: a .svg file is the picture of one topic; .html has all")
+    if created_in is None and server.startswith(KAFKA):
+        raise CommandFailed(
+            "a Kafka cluster keeps one time of each message, and a latency takes two: let "
+            "producers put the create time into a header, the topic have "
+            "message.timestamp.type=LogAppendTime, and name the header by --created-in"
+        )
     names = list(dict.fromkeys(topics))
     with refusals():
         from_ms, to_ms = time_ms("--from", start), time_ms("--to", end)
-        plans = [plan_by_append_time(server, topic, from_ms, to_ms) for topic in names]
+        own = created_in is not None
+        plans = [
+            plan_by_append_time(server, topic, from_ms, to_ms, own_times=own) for topic in names
+        ]
     for plan in plans:
         show_plan(plan, as_json)
     if not any(plan.rows for plan in plans):
         raise CommandFailed("no message was appended in these times")
     with spark_session(master, conf) as spark, refusals():
-        report = latency_report(spark, plans, window_ms)
+        report = latency_report(spark, plans, window_ms, created_in=created_in)
     _show(report, windows, as_json)
     if out is not None:
         svg = out.suffix == ".svg"

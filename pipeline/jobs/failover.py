@@ -14,6 +14,7 @@ from typing import Final
 
 from ...blocking import Admin, Consumer
 from ...client.results import AfterEnd, Found, NoTimestamps
+from ...client.servers import KAFKA
 from ...protocol.api.list_offsets import EARLIEST, LATEST
 from .last_read import last_read
 from .ranges import offsets_json
@@ -126,7 +127,8 @@ def read_positions(server: str, topic: str, name: str) -> list[Consumed]:
     """
     with (
         Admin(server, check_units=False) as admin,
-        Consumer(server, append_times=True) as consumer,
+        # A Kafka cluster keeps none.
+        Consumer(server, append_times=not server.startswith(KAFKA)) as consumer,
     ):
         found = []
         any_position = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...blocking import Admin, Consumer
 from ...client.lagging import PositionLag
+from ...client.servers import KAFKA
 from ...protocol.api.list_offsets import LARGEST, LATEST
 from ...times import EPOCH
 from .last_read import last_read
@@ -41,7 +42,8 @@ class TimeLag:
     read_until_ms: int | None
     """Create time of the last message read; None when nothing was read, or it has no time."""
     newest_ms: int | None
-    """Largest create time in the partition."""
+    """Largest create time in the partition; at a Kafka cluster, which is not asked for that, the
+    one of the last message."""
 
     @property
     def apart_ms(self) -> int | None:
@@ -58,7 +60,7 @@ def lag_by_time(server: str, names: Sequence[str] = ()) -> list[TimeLag]:
     """
     with Admin(server, check_units=False) as admin, Consumer(server) as consumer:
         return [
-            _row(admin, consumer, name, found)
+            _row(admin, consumer, name, found, at_kafka=server.startswith(KAFKA))
             for name in names or admin.position_names()
             for found in admin.lag(name)
         ]
@@ -81,12 +83,18 @@ def lag_table(spark: "SparkSession", rows: Sequence[TimeLag]) -> "DataFrame":
     return spark.createDataFrame(data, _SCHEMA)
 
 
-def _row(admin: Admin, consumer: Consumer, name: str, found: PositionLag) -> TimeLag:
+def _row(
+    admin: Admin, consumer: Consumer, name: str, found: PositionLag, *, at_kafka: bool
+) -> TimeLag:
     topic, partition, lag = found.topic, found.partition, found.lag
     end_offset, newest_ms, read_until_ms = found.offset, None, None
     if found.error is None:
-        end, newest = admin.list_offsets(topic, partition, [LATEST, LARGEST])
-        end_offset, newest_ms = end.offset or 0, newest.timestamp_ms
+        (end,) = admin.list_offsets(topic, partition, [LATEST])
+        end_offset = end.offset or 0
+        if at_kafka:
+            newest_ms = last_read(admin, consumer, topic, partition, end_offset).timestamp_ms
+        else:
+            newest_ms = admin.list_offsets(topic, partition, [LARGEST])[0].timestamp_ms
         position = admin.position(name, topic, partition)
         read_until_ms = position.timestamp_ms if position is not None else None
         if read_until_ms is None:

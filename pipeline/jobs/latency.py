@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _COLUMNS: Final = (
     "topic string, partition int, timestamp timestamp, appendTime timestamp, timestampType int"
 )
+_COLUMNS_WITH_HEADERS: Final = (
+    "topic string, partition int, timestamp timestamp, timestampType int, "
+    "headers array<struct<key:string,value:binary>>"
+)
 _QUANTILES: Final = (0.5, 0.95, 0.99)
 MINUTE_MS: Final = 60_000
 
@@ -81,9 +85,18 @@ class LatencyReport:
 
 
 def latency_report(
-    spark: "SparkSession", plans: Sequence[ReadPlan], window_ms: int = MINUTE_MS
+    spark: "SparkSession",
+    plans: Sequence[ReadPlan],
+    window_ms: int = MINUTE_MS,
+    *,
+    created_in: str | None = None,
 ) -> LatencyReport:
     """Measure the messages of these plans, which are by append time and of one server.
+
+    `created_in` names a header with the create time, in epoch milliseconds, as text or as 8 bytes
+    in network order. The message's own time is then that of the append; messages of which it is
+    not (`message.timestamp.type` was CreateTime) are unknown. That is the only way at a Kafka
+    cluster, which keeps one time of each message.
 
     Raises ValueError for a window below 1 ms or for no plan.
     """
@@ -91,7 +104,10 @@ def latency_report(
         raise ValueError(f"a report needs topics and a window from 1 ms on, not {window_ms} ms")
     from pyspark.sql import functions as sf
 
-    rows = read_plans(spark, plans, _COLUMNS)
+    if created_in is None:
+        rows = _both_kept(read_plans(spark, plans, _COLUMNS))
+    else:
+        rows = _created_in(read_plans(spark, plans, _COLUMNS_WITH_HEADERS), created_in)
     counted = _counted(rows, window_ms).persist()
     try:
         unknown = counted.where("latency IS NULL").agg(sf.sum("n")).first()
@@ -132,13 +148,43 @@ def _place(row: Latencies) -> tuple[str, int, int]:
     return row.topic or "", partition, start_ms
 
 
+def _both_kept(rows: "DataFrame") -> "DataFrame":
+    """`topic`, `partition`, `appended_ms` and `created_ms`, where the broker has both times."""
+    from pyspark.sql import functions as sf
+
+    created_ms = sf.when(sf.col("timestampType") == 0, sf.unix_millis("timestamp"))
+    return rows.select(
+        "topic",
+        "partition",
+        sf.unix_millis("appendTime").alias("appended_ms"),
+        created_ms.alias("created_ms"),
+    )
+
+
+def _created_in(rows: "DataFrame", header: str) -> "DataFrame":
+    """The same, where the create time is in the last header of this name."""
+    from pyspark.sql import functions as sf
+
+    named = sf.filter("headers", lambda one: one["key"] == header)
+    value = sf.try_element_at(named, sf.lit(-1))["value"]
+    as_number = sf.conv(sf.hex(value), 16, 10)
+    text = sf.when(sf.octet_length(value) == 8, as_number).otherwise(value.cast("string"))
+    appended_ms = sf.when(sf.col("timestampType") == 1, sf.unix_millis("timestamp"))
+    return rows.select(
+        "topic",
+        "partition",
+        appended_ms.alias("appended_ms"),
+        text.try_cast("bigint").alias("created_ms"),
+    )
+
+
 def _counted(rows: "DataFrame", window_ms: int) -> "DataFrame":
     """How many messages have each latency, by topic, partition and window; null where it is not
     known."""
     from pyspark.sql import functions as sf
 
-    appended_ms = sf.unix_millis("appendTime")
-    latency = sf.when(sf.col("timestampType") == 0, appended_ms - sf.unix_millis("timestamp"))
+    appended_ms = sf.col("appended_ms")
+    latency = appended_ms - sf.col("created_ms")
     return (
         rows.select(
             "topic",

@@ -100,15 +100,23 @@ def plan_by_create_time(
 
 
 def plan_by_append_time(
-    server: str, topic: str, from_ms: int | None, to_ms: int | None
+    server: str,
+    topic: str,
+    from_ms: int | None,
+    to_ms: int | None,
+    *,
+    own_times: bool = False,
 ) -> ReadPlan:
     """Every message that the broker appended in `[from_ms, to_ms)`, as far as it knows when.
 
-    Raises UnknownTopicOrPartition, ConnectionFailed.
+    With `own_times` the messages' own times are those of the append, as on topics with
+    `message.timestamp.type=LogAppendTime`: a Kafka cluster keeps no others.
+    Raises UnknownTopicOrPartition, ConnectionFailed; UnsupportedVersion at a Kafka cluster, unless
+    `own_times` or all of the log is asked for.
     """
     _check_order(from_ms, to_ms)
     with Admin(server) as admin:
-        ranges = _ranges(admin, topic, from_ms, to_ms, "append")
+        ranges = _ranges(admin, topic, from_ms, to_ms, _BY_TIMESTAMP if own_times else "append")
     return ReadPlan(server, topic, from_ms, to_ms, ranges)
 
 

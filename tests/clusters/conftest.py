@@ -1,36 +1,18 @@
-"""A Kafka cluster of three brokers, and Kafka's port of a Horolog broker."""
+"""Topics at a Kafka cluster of three brokers, and at Kafka's port of a Horolog broker."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from horolog import Admin
-from horolog.bench.apache_kafka import ApacheKafka, apache_kafka
 from horolog.testing.broker import running_broker
 
 NewTopic = Callable[..., Awaitable[str]]
 
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def apache(
-    require_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheKafka]:
-    """Apache Kafka, three brokers, one for all tests: each takes topics of its own."""
-    folder = tmp_path_factory.mktemp("apache-kafka")
-    settings = {"default.replication.factor": "3", "auto.create.topics.enable": "true"}
-    with apache_kafka(folder, brokers=3, settings=settings) as running:
-        yield running
-
-
-@pytest.fixture
-def cluster(apache: ApacheKafka) -> str:
-    """The address of the cluster."""
-    return f"kafka://{apache.bootstrap}"
 
 
 @asynccontextmanager
