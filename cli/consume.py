@@ -16,7 +16,17 @@ from ..clock import SystemClock
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from .errors import CommandFailed
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
-from .output import emit, json_bytes, json_line, json_time, note, shown_bytes, shown_time
+from .output import (
+    emit,
+    json_bytes,
+    json_headers,
+    json_line,
+    json_time,
+    note,
+    shown_bytes,
+    shown_headers,
+    shown_time,
+)
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
 
@@ -85,6 +95,8 @@ def consume(
     order, older and newer ones may lie between the two offsets, and messages of the times asked
     for outside them; if --until finds a lower offset than --from, there is nothing to read,
     and a note on standard error says so.
+
+    With --json a message that has headers has them as "headers", a list of {"name", "value"}.
     """
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     reading = _Reading(server, topic, as_json, follow, append_time, read_committed)
@@ -222,7 +234,7 @@ def _is_behind(record: ConsumerRecord, window: Window) -> bool:
 
 
 def _as_json(record: ConsumerRecord, append_time: bool) -> str:
-    fields = {
+    fields: dict[str, object] = {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": json_time(record.timestamp_ms),
@@ -232,6 +244,8 @@ def _as_json(record: ConsumerRecord, append_time: bool) -> str:
     }
     if append_time:
         fields["append_time_ms"] = json_time(record.append_time_ms)
+    if record.headers:
+        fields["headers"] = json_headers(record.headers)
     return json_line(fields)
 
 
@@ -241,4 +255,4 @@ def _as_text(record: ConsumerRecord, append_time: bool) -> str:
         times += f"  {shown_time(record.append_time_ms):24}"
     place = f"{record.partition}:{record.offset}"
     key, value = shown_bytes(record.key), shown_bytes(record.value)
-    return f"{times}  {place:>8}  {key}  {value}"
+    return f"{times}  {place:>8}  {key}  {value}{shown_headers(record.headers)}"

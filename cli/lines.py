@@ -12,8 +12,8 @@ from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX
 from .errors import CommandFailed
 
 _INT32_MAX: Final = 2**31 - 1
-_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition"})
-_PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type"})
+_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
+_PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type", "append_time_ms"})
 """Of what `consume --json` prints; ignored, so that one topic can be piped into another."""
 
 
@@ -35,10 +35,10 @@ def plain_message(line: bytes, now_ms: int) -> Message:
 
 
 def json_message(line: bytes, number: int, now_ms: int) -> Message:
-    """A line that is an object `{"value", "key"?, "timestamp_ms"?, "partition"?}`.
+    """A line that is an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
 
-    The time is `now_ms` when absent; null (or -1) is a message without a time. Raises BadLine
-    naming line `number`.
+    Headers are a list of `{"name", "value"}`. The time is `now_ms` when absent; null (or -1) is a
+    message without a time. Raises BadLine naming line `number`.
     """
     try:
         fields = json.loads(line)
@@ -58,6 +58,7 @@ def json_message(line: bytes, number: int, now_ms: int) -> Message:
         _content(fields["value"], "value", number),
         _content(fields.get("key"), "key", number),
         _whole(timestamp_ms, "timestamp_ms", number, NO_TIMESTAMP, INT64_MAX),
+        _headers(fields.get("headers"), number),
     )
     partition = fields.get("partition")
     if partition is not None:
@@ -88,6 +89,23 @@ def _content(value: Any, field: str, number: int) -> bytes | None:
         except (binascii.Error, ValueError):
             raise BadLine(f"line {number}: {field} is not valid base64") from None
     raise BadLine(f'line {number}: {field} must be a string, {{"base64": "..."}} or null')
+
+
+def _headers(value: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise BadLine(f'line {number}: headers must be a list of {{"name": "...", "value": ...}}')
+    found = []
+    for one in value:
+        if not isinstance(one, dict) or one.keys() != {"name", "value"}:
+            raise BadLine(f'line {number}: a header is {{"name": "...", "value": ...}}')
+        name = one["name"]
+        if not isinstance(name, str):
+            raise BadLine(f"line {number}: the name of a header must be a string")
+        _content(name, "the name of a header", number)
+        found.append((name, _content(one["value"], "the value of a header", number)))
+    return tuple(found)
 
 
 def _whole(value: Any, field: str, number: int, minimum: int, maximum: int) -> int:

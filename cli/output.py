@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from ..client.encoding import Headers
 from ..times import format_time
 from .errors import OutputClosed
 
@@ -43,6 +44,11 @@ def json_bytes(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode("ascii")}
 
 
+def json_headers(headers: Headers) -> list[dict[str, object]]:
+    """Headers in JSON, in their order: names can repeat."""
+    return [{"name": name, "value": json_bytes(value)} for name, value in headers]
+
+
 def json_time(timestamp_ms: int | None) -> int | None:
     """A time in JSON: no time is null."""
     return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
@@ -58,6 +64,13 @@ def shown_bytes(data: bytes | None) -> str:
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
+    )
+
+
+def shown_headers(headers: Headers) -> str:
+    """Headers for people, to stand behind the value."""
+    return "".join(
+        f"  {shown_bytes(name.encode())}={shown_bytes(value)}" for name, value in headers
     )
 
 

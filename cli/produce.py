@@ -10,12 +10,13 @@ from typing import Annotated, Final
 
 import typer
 
+from ..client.encoding import headers_bytes
 from ..client.producer import Producer
 from ..client.results import SentRecord
 from ..client.servers import parse_servers
 from ..clock import Clock, SystemClock
 from ..protocol.errors import HorologError, RequestTimedOut
-from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from .errors import CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
 from .options import DEFAULT_ADDRESS, Server, TopicName
@@ -29,6 +30,9 @@ LINGER_SECONDS: Final = 0.02
 
 SET_BYTES: Final = 16 * 1024
 """No set of several messages is larger; a single message may be."""
+
+_PLAIN_SET_BYTES: Final = SET_BYTES - BATCH_OVERHEAD
+"""A set with headers, or in a Kafka cluster, is a record batch."""
 
 _COMPRESSED_SET_BYTES: Final = SET_BYTES - 512
 """What compression adds to bytes that it cannot shrink still fits beside this."""
@@ -66,8 +70,9 @@ def produce(
         bool,
         typer.Option(
             "--json",
-            help='A line is an object {"value", "key"?, "timestamp_ms"?, "partition"?}: value and '
-            'key a string, {"base64": "..."} or null; a timestamp of null is no time.',
+            help='A line is an object {"value", "key"?, "timestamp_ms"?, "partition"?, '
+            '"headers"?}: value and key a string, {"base64": "..."} or null; a timestamp of null '
+            'is no time; headers a list of {"name", "value"}.',
         ),
     ] = False,
     server: Server = DEFAULT_ADDRESS,
@@ -124,7 +129,9 @@ class _Sending:
         self._topic = topic
         self._partition = partition
         self._compression = compression
-        self._limit_bytes = SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
+        self._limit_bytes = (
+            _PLAIN_SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
+        )
         self._as_json = as_json
         self._clock = clock
         self._line_number = 0
@@ -211,6 +218,7 @@ class _Sending:
         if partition is None:
             partition = await self._choose_partition(record.key)
         size_bytes = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        size_bytes += headers_bytes(record.headers)
         if not self._batch.has_room(partition, size_bytes, self._limit_bytes):
             await self._send_batch()
         if not self._batch.partitions:

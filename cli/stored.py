@@ -20,7 +20,16 @@ from ..storage.names import parse_segment_file
 from ..storage.verify import verify as verify_directory
 from .errors import WrongUsage
 from .options import Json
-from .output import emit, json_bytes, json_line, json_time, shown_bytes, shown_time
+from .output import (
+    emit,
+    json_bytes,
+    json_headers,
+    json_line,
+    json_time,
+    shown_bytes,
+    shown_headers,
+    shown_time,
+)
 from .progress import CountedFiles, log_bytes, progress
 
 _LINES_AT_ONCE: Final = 1000
@@ -109,7 +118,7 @@ def _item_fields(item: Dumped) -> dict[str, object]:
                 "crc_ok": item.crc_ok,
                 "key": json_bytes(item.key),
                 "value": json_bytes(item.value),
-                **({"headers": _header_fields(item)} if item.headers else {}),
+                **({"headers": json_headers(item.headers)} if item.headers else {}),
             }
         case DumpedOffsetEntry():
             return {
@@ -133,19 +142,12 @@ def _item_fields(item: Dumped) -> dict[str, object]:
             return {"position": item.position, "remark": item.text, "error": item.error}
 
 
-def _header_fields(item: DumpedMessage) -> list[dict[str, object]]:
-    return [{"name": name, "value": json_bytes(value)} for name, value in item.headers]
-
-
 def _item_text(item: Dumped) -> str:
     where = f"{item.position:>10}"
     match item:
         case DumpedMessage():
-            headers = "".join(
-                f"  {shown_bytes(name.encode())}={shown_bytes(value)}"
-                for name, value in item.headers
-            )
-            content = f"{shown_bytes(item.key)}  {shown_bytes(item.value)}{headers}"
+            content = f"{shown_bytes(item.key)}  {shown_bytes(item.value)}"
+            content += shown_headers(item.headers)
             kind = f"v{item.magic} {item.codec}{'' if item.crc_ok else ' BAD CRC'}"
             time = shown_time(item.timestamp_ms)
             return f"{where}  {item.offset:>8}  {time:24}  {kind}  {content}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.sets import NewRecord
 from .delivery import Appended
+from .encoding import checked_headers
 from .instants import epoch_ms
 from .outbox import Batch, Group, Outbox
 from .results import SentRecord
@@ -28,7 +29,7 @@ def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) 
         batch.times_ms.append(time_ms)
         if record.headers:
             batch.headers = batch.headers or {}
-            batch.headers[row] = record.headers
+            batch.headers[row] = checked_headers(record.headers)
     return batch
 
 

@@ -25,8 +25,14 @@ def test_a_plain_line_is_a_value_of_now() -> None:
         ('{"value":"a","partition":2}', Message(NewRecord(b"a", None, NOW_MS), 2)),
         ('{"value":"a","partition":null}', Message(NewRecord(b"a", None, NOW_MS))),
         (
-            '{"value":"a","offset":5,"timestamp_type":"CreateTime"}',
+            '{"value":"a","offset":5,"timestamp_type":"CreateTime","append_time_ms":7}',
             Message(NewRecord(b"a", None, NOW_MS)),
+        ),
+        ('{"value":"a","headers":null}', Message(NewRecord(b"a", None, NOW_MS))),
+        (
+            '{"value":"a","headers":[{"name":"n","value":"1"},{"name":"n","value":null},'
+            '{"name":"","value":{"base64":"/w=="}}]}',
+            Message(NewRecord(b"a", None, NOW_MS, (("n", b"1"), ("n", None), ("", b"\xff")))),
         ),
     ],
 )
@@ -51,6 +57,12 @@ def test_a_json_line_is_what_its_fields_say(line: str, message: Message) -> None
         ('{"value":"a","partition":-1}', "partition must be a whole number from 0"),
         ('{"value":"a","partition":true}', "partition must be"),
         ('{"value":"a","timestmap_ms":1}', 'has a field "timestmap_ms"'),
+        ('{"value":"a","headers":{"n":"1"}}', "headers must be a list of"),
+        ('{"value":"a","headers":[["n","1"]]}', 'a header is {"name"'),
+        ('{"value":"a","headers":[{"name":"n"}]}', 'a header is {"name"'),
+        ('{"value":"a","headers":[{"name":null,"value":"1"}]}', "name of a header must be"),
+        ('{"value":"a","headers":[{"name":"\\ud800","value":"1"}]}', "surrogate"),
+        ('{"value":"a","headers":[{"name":"n","value":1}]}', "value of a header must be"),
         ("[" * 100_000, "is not JSON"),
     ],
 )

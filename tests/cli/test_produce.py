@@ -84,6 +84,21 @@ def test_a_topic_can_be_piped_into_another(horolog: Program, ask: Run, topic: st
     assert ask("consume", topic + "-copy", "--json").out == printed
 
 
+def test_headers_come_out_as_they_went_in(horolog: Program, ask: Run, topic: str) -> None:
+    headers = [
+        {"name": "n", "value": "1"},
+        {"name": "n", "value": None},
+        {"name": "\u00fc", "value": {"base64": "/w=="}},
+    ]
+    lines = [{"value": "a", "headers": headers}, {"value": "b"}]
+    horolog.ok("produce", topic, "--json", stdin="\n".join(map(json.dumps, lines)))
+    read = ask("consume", topic, "--append-time", "--json")
+    assert [one.get("headers") for one in read.objects] == [headers, None]
+    horolog.ok("produce", topic + "-copy", "--json", stdin=read.out)
+    assert ask("consume", topic + "-copy", "--json").out == ask("consume", topic, "--json").out
+    assert ask("consume", topic).out.splitlines()[0].endswith("  a  n=1  n=-  \u00fc=\\xff")
+
+
 def test_partitions_by_option_by_line_by_key_and_in_turns(
     horolog: Program, ask: Run, topic: str
 ) -> None:
