@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from ..config.topic import TopicSettings
 from ..protocol.errors import RecordListTooLarge, StorageError
 from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
@@ -13,13 +12,10 @@ from .appended import NOTHING_APPENDED, Appended, AppendedTogether
 from .entry_rules import BATCH_MAGIC
 from .files import PASSING_ERRORS, Buffer
 from .index_file import RELATIVE_OFFSET_MAX
-from .log_producers import LogProducers
 from .producer_states import Producer, SentBatch
-from .readable_log import ReadableLog
+from .readable_log import LogParts, ReadableLog
 from .rolling import roll_reason
-from .seams import Seams
 from .segment import Segment
-from .segment_list import SegmentList
 from .together import admit_together
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
@@ -65,29 +61,8 @@ class _Run:
 class AppendableLog(ReadableLog):
     """The half of `Log` that adds to it."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        settings: TopicSettings,
-        segments: SegmentList,
-        producers: LogProducers,
-        seams: Seams,
-        *,
-        log_start_offset: int,
-        recovery_point: int,
-        last_stamp_ms: int,
-    ) -> None:
-        super().__init__(
-            topic,
-            partition,
-            settings,
-            segments,
-            producers,
-            seams,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-        )
+    def __init__(self, parts: LogParts) -> None:
+        super().__init__(parts)
         self.failure: StorageError | None = None
         """Why appends are refused until the broker has been restarted, if they are."""
         self.unflushed_since: float | None = None
@@ -97,7 +72,7 @@ class AppendableLog(ReadableLog):
         self.on_gaps: Callable[[Any], None] | None = None
         """Called with the log when offsets jump for the first time; to be remembered with the
         topic."""
-        self._last_stamp_ms = last_stamp_ms
+        self._last_stamp_ms = parts.last_stamp_ms
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.

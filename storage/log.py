@@ -8,47 +8,22 @@ of it is in `readable_log`, what is appended in `appending`.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..config.topic import TopicSettings
 from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
-from .log_producers import LogProducers
+from .readable_log import LogParts
 from .retention import RetentionPlan
-from .seams import Seams
-from .segment_list import SegmentList
 
 
 class Log(AppendableLog):
     """The messages of one partition. Made by `open_log`."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        settings: TopicSettings,
-        segments: SegmentList,
-        producers: LogProducers,
-        seams: Seams,
-        *,
-        log_start_offset: int,
-        recovery_point: int,
-        last_stamp_ms: int,
-    ) -> None:
-        super().__init__(
-            topic,
-            partition,
-            settings,
-            segments,
-            producers,
-            seams,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            last_stamp_ms=last_stamp_ms,
-        )
+    def __init__(self, parts: LogParts) -> None:
+        super().__init__(parts)
         self.on_cut: Callable[[Log], None] | None = None
         """Called before the end is cut off; the recovery point has to be remembered."""
-        self.safe_point = recovery_point
+        self.safe_point = parts.recovery_point
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
         self._cut = -1, -1

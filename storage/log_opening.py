@@ -17,6 +17,7 @@ from .log import Log
 from .log_producers import LogProducers
 from .names import DELETED_SUFFIX, parse_segment_file
 from .producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
+from .readable_log import LogParts
 from .recovery import Recovery
 from .seams import Seams
 from .segment import Segment
@@ -76,15 +77,17 @@ def open_log(
     producers.load(segments, opening.seals, clean=not opening.recovered)
     log_end_offset = segments[-1].next_offset
     log = Log(
-        topic,
-        partition,
-        settings,
-        listed,
-        producers,
-        seams,
-        log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
-        recovery_point=min(recovery_point, log_end_offset),
-        last_stamp_ms=listed.last_stamp_ms(log_start_offset),
+        LogParts(
+            topic,
+            partition,
+            settings,
+            listed,
+            producers,
+            seams,
+            log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
+            recovery_point=min(recovery_point, log_end_offset),
+            last_stamp_ms=listed.last_stamp_ms(log_start_offset),
+        )
     )
     if log.recovery_point < log_end_offset:
         log.unflushed_since = seams.clock.monotonic()

@@ -1,6 +1,7 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,32 +27,37 @@ FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogParts:
+    """What a log is when it has just been opened."""
+
+    topic: str
+    partition: int
+    settings: TopicSettings
+    segments: SegmentList
+    producers: LogProducers
+    seams: Seams
+    log_start_offset: int
+    recovery_point: int
+    last_stamp_ms: int
+    """Append time of the last message if a broker stamped it, else -1."""
+
+
 class ReadableLog:
     """The half of `Log` that changes nothing but what is in memory."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        settings: TopicSettings,
-        segments: SegmentList,
-        producers: LogProducers,
-        seams: Seams,
-        *,
-        log_start_offset: int,
-        recovery_point: int,
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.settings = settings
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = segments.active.next_offset
-        self.recovery_point = recovery_point
+    def __init__(self, parts: LogParts) -> None:
+        self.topic = parts.topic
+        self.partition = parts.partition
+        self.settings = parts.settings
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.segments.active.next_offset
+        self.recovery_point = parts.recovery_point
         """Everything below it is on stable storage."""
-        self._list = segments
-        self.producers = producers
+        self._list = parts.segments
+        self.producers = parts.producers
         """What is known of those who number their batches."""
-        self._seams = seams
+        self._seams = parts.seams
         self._watermark = Watermark(self.log_end_offset)
 
     @property

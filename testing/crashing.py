@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 from ..storage.files import Buffer, File, Files
+from .wrapped_files import WrappedFiles
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Change:
     """Whether it is a write of two bytes or more."""
 
 
-class CrashingFiles:
+class CrashingFiles(WrappedFiles):
     """`Files` on other `Files` that end the process at `point`, and call `last_will` before.
 
     Syncs change nothing that a kill could take away, so they are not counted.
@@ -56,7 +57,7 @@ class CrashingFiles:
         point: KillPoint | None,
         last_will: Callable[[], object] = lambda: None,
     ) -> None:
-        self._files = files
+        super().__init__(files)
         self._point = point
         self._last_will = last_will
         self.changes: list[Change] = []
@@ -84,24 +85,6 @@ class CrashingFiles:
 
         makes = create and not self._files.exists(path)
         return _CrashingFile(self.change("create", action, None) if makes else action(), self)
-
-    def read_bytes(self, path: Path) -> bytes:
-        return self._files.read_bytes(path)
-
-    def exists(self, path: Path) -> bool:
-        return self._files.exists(path)
-
-    def is_directory(self, path: Path) -> bool:
-        return self._files.is_directory(path)
-
-    def names(self, directory: Path) -> list[str]:
-        return self._files.names(directory)
-
-    def size(self, path: Path) -> int:
-        return self._files.size(path)
-
-    def modified_ms(self, path: Path) -> int:
-        return self._files.modified_ms(path)
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         self.change("set_modified_ms", lambda: self._files.set_modified_ms(path, modified_ms), None)

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Final
 
 from ..storage.files import Buffer, File, Files
+from .wrapped_files import WrappedFiles
 
 ROOT: Final = 0
 """The node of the directory that is recorded."""
@@ -116,7 +117,7 @@ class Image:
                 found[prefix + name] = bytes(self.contents[node])
 
 
-class RecordingFiles:
+class RecordingFiles(WrappedFiles):
     """`Files` on other `Files` that keep `operations` of everything below `root`.
 
     What is below `root` at the beginning counts as safe. `without` names a sync that is done but
@@ -124,7 +125,7 @@ class RecordingFiles:
     """
 
     def __init__(self, files: Files, root: Path, *, without: str | None = None) -> None:
-        self._files = files
+        super().__init__(files)
         self._root = root
         self._without = without
         self.operations: list[Operation] = []
@@ -194,24 +195,6 @@ class RecordingFiles:
         file = self._files.open(path, create=create, read_only=read_only)
         node = self._node(path) if existed else self._link(path)
         return _RecordedFile(file, path, node, self)
-
-    def read_bytes(self, path: Path) -> bytes:
-        return self._files.read_bytes(path)
-
-    def exists(self, path: Path) -> bool:
-        return self._files.exists(path)
-
-    def is_directory(self, path: Path) -> bool:
-        return self._files.is_directory(path)
-
-    def names(self, directory: Path) -> list[str]:
-        return self._files.names(directory)
-
-    def size(self, path: Path) -> int:
-        return self._files.size(path)
-
-    def modified_ms(self, path: Path) -> int:
-        return self._files.modified_ms(path)
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         self._files.set_modified_ms(path, modified_ms)
