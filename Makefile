@@ -22,7 +22,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test check bench bench-kafka soak docs pictures lock clean
+.PHONY: help setup run test check bench bench-kafka bench-spark soak docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -46,6 +46,9 @@ bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/
 
 bench-kafka: $(DEV_READY) $(KERNEL_READY) ## measure beside a real Apache Kafka (needs Java and Maven); writes build/bench-kafka.json
 	@$(BIN)/python -m horolog.bench.beside_kafka
+
+bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parquet files (needs Java); writes build/bench-spark.json
+	@$(BIN)/python -m horolog.bench.spark
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests and kill rounds
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200

@@ -24,7 +24,7 @@ def main(names: list[str]) -> int:
             continue
         for figure in measurement.measure():
             figures.append(figure)
-            print(_row(figure), flush=True)
+            print(figure.row, flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     result = {"mode": kernel_mode(), "figures": [asdict(figure) for figure in figures]}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
@@ -34,11 +34,6 @@ def main(names: list[str]) -> int:
 def kernel_mode() -> str:
     """Whether the scan kernel that brokers use is compiled."""
     return "interpreted" if str(kernel.__file__).endswith(".py") else "compiled"
-
-
-def _row(figure: Figure) -> str:
-    beside = f"  {figure.ratio:.2f} x {figure.beside}" if figure.ratio else ""
-    return f"{figure.name:<28} {figure.value:>18,.6g} {figure.unit}{beside}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,12 @@ class Figure:
     beside: str | None = None
     ratio: float | None = None
 
+    @property
+    def row(self) -> str:
+        """As it is printed."""
+        beside = f"  {self.ratio:.2f} x {self.beside}" if self.ratio else ""
+        return f"{self.name:<28} {self.value:>18,.6g} {self.unit}{beside}"
+
 
 def quantile(values: Iterable[float], share: float) -> float:
     """The smallest of `values` that at least `share` of them do not exceed."""

@@ -1,0 +1,213 @@
+"""`python -m horolog.bench.spark [NAME...]`: rows a second through Spark, beside Parquet files.
+
+Prints a table and writes `build/bench-spark.json`. Needs Java.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from .. import blocking
+from ..pipeline.java import NoJava
+from ..pipeline.spark_session import session
+from ..protocol.api.list_offsets import LATEST
+from .__main__ import kernel_mode
+from .brokers import RETENTION_LIMIT, broker
+from .figure import Figure
+from .raw_client import Refused
+from .spark_latency import stream_latency
+
+RESULTS: Final = Path("build") / "bench-spark.json"
+
+_PARTITIONS: Final = 4
+_ROWS: Final = 500_000
+"""In each partition."""
+_BATCH: Final = 50_000
+_VALUE_BYTES: Final = 100
+_FIRST_MS: Final = 1_479_144_272_509
+_WRITTEN: Final = 500_000
+_ROUNDS: Final = 5
+
+LATENCIES: Final = ("spark_latency_p50", "spark_latency_p95")
+PARQUET: Final = {
+    "spark_read_all": "parquet_read_all",
+    "spark_read_timestamp": "parquet_read_timestamp",
+}
+"""What stands beside a figure."""
+NAMES: Final = (*PARQUET, "spark_read_range", "spark_write", *LATENCIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured with."""
+
+    spark: SparkSession
+    server: str
+    folder: Path
+
+    def read(
+        self, columns: str | None = None, options: Mapping[str, int] = MappingProxyType({})
+    ) -> DataFrame:
+        """The topic `bench`."""
+        reader = self.spark.read.format("horolog").option("bootstrap.servers", self.server)
+        if columns is not None:
+            reader = reader.schema(columns)
+        return reader.options(**options).load(subscribe="bench")
+
+    @property
+    def parquet(self) -> str:
+        """The same rows, as Spark writes them."""
+        return str(self.folder / "parquet")
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}\n")
+        return 2
+    figures: list[Figure] = []
+    try:
+        with _bench() as bench:
+            for figure in _figures(bench, set(names or NAMES)):
+                figures.append(figure)
+                print(figure.row, flush=True)
+    except NoJava as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    RESULTS.parent.mkdir(exist_ok=True)
+    result = {"mode": kernel_mode(), "figures": [asdict(figure) for figure in figures]}
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    return 0
+
+
+@contextmanager
+def _bench() -> Iterator[Bench]:
+    spark = session("bench", master="local[2]", conf={"spark.ui.enabled": "false"})
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        with TemporaryDirectory(prefix="horolog-bench-") as folder, broker() as (server, _):
+            yield Bench(spark, server.native, Path(folder))
+    finally:
+        spark.stop()
+
+
+def _figures(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
+    if not wanted.isdisjoint(NAMES[: -len(LATENCIES)]):
+        yield from _rates(bench, wanted)
+    if not wanted.isdisjoint(LATENCIES):
+        yield from stream_latency(bench.spark, bench.server, bench.folder / "checkpoint")
+
+
+def _rates(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
+    """Rows a second of each, in turns, after one turn that is not counted."""
+    _fill(bench.server)
+    bench.read().write.parquet(bench.parquet)
+    _check_same(bench.read(), bench.spark.read.parquet(bench.parquet))
+    works = {name: work for name, work in _works(bench).items() if _origin(name) in wanted}
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(_ROUNDS + 1):
+        for name, work in works.items():
+            began = time.perf_counter()
+            rows = work()
+            if number:
+                found[name].append(rows / (time.perf_counter() - began))
+    for name, rates in found.items():
+        beside = PARQUET.get(name)
+        if beside is None:
+            yield Figure(name, median(rates), "rows/s")
+            continue
+        ratios = [ours / theirs for ours, theirs in zip(rates, found[beside], strict=True)]
+        yield Figure(name, median(rates), "rows/s", beside, median(ratios))
+
+
+def _origin(name: str) -> str:
+    """The figure that another one stands beside, or itself."""
+    return next((ours for ours, beside in PARQUET.items() if beside == name), name)
+
+
+def _works(bench: Bench) -> dict[str, Callable[[], int]]:
+    """Each does what its figure is of, and says how many rows that was."""
+    rows = _PARTITIONS * _ROWS
+    tenth = {
+        "startingTimestamp": _FIRST_MS + _ROWS // 2,
+        "endingTimestamp": _FIRST_MS + _ROWS // 2 + _ROWS // 10,
+    }
+    parquet = bench.spark.read.parquet(bench.parquet)
+    return {
+        "spark_read_all": lambda: _drop(bench.read(), rows),
+        "parquet_read_all": lambda: _drop(parquet, rows),
+        "spark_read_timestamp": lambda: _drop(bench.read("timestamp timestamp"), rows),
+        "parquet_read_timestamp": lambda: _drop(parquet.select("timestamp"), rows),
+        "spark_read_range": lambda: _drop(bench.read(options=tenth), rows // 10),
+        "spark_write": _Writing(bench).write,
+    }
+
+
+def _drop(read: DataFrame, rows: int) -> int:
+    """Have Spark make every row, with all of its columns, and throw it away."""
+    read.write.format("noop").mode("overwrite").save()
+    return rows
+
+
+def _check_same(ours: DataFrame, theirs: DataFrame) -> None:
+    """Raise `Refused` unless both have all rows, the same ones."""
+    hashes = f"sum(CAST(xxhash64({', '.join(ours.columns)}) AS decimal(38)))"
+    found = [some.selectExpr("count(*)", hashes).head() for some in (ours, theirs)]
+    if found[0] != found[1] or found[0] is None or found[0][0] != _PARTITIONS * _ROWS:
+        raise Refused(f"rows and hashes of the topic and of its Parquet files: {found}")
+
+
+def _fill(server: str) -> None:
+    """A topic of random values, one message a millisecond in each partition."""
+    with blocking.Admin(server) as admin:
+        settings = {"retention.ms": "-1"}
+        admin.create_topic("bench", partitions=_PARTITIONS, settings=settings)
+    with blocking.Producer(server) as producer:
+        for first in range(0, _ROWS, _BATCH):
+            times_ms = range(_FIRST_MS + first, _FIRST_MS + first + _BATCH)
+            for partition in range(_PARTITIONS):
+                data = os.urandom(_BATCH * _VALUE_BYTES)
+                values = [data[at : at + _VALUE_BYTES] for at in range(0, len(data), _VALUE_BYTES)]
+                producer.send_batch("bench", values, timestamps_ms=times_ms, partition=partition)
+
+
+class _Writing:
+    """Writes of rows that Spark has in memory, into a topic at its retention limit."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._server = bench.server
+        self._total = 0
+        settings = {name.replace("_", "."): str(value) for name, value in RETENTION_LIMIT.items()}
+        with blocking.Admin(self._server) as admin:
+            admin.create_topic("written", partitions=_PARTITIONS, settings=settings)
+        few = bench.read("value binary, timestamp timestamp").limit(_WRITTEN)
+        self._rows = few.repartition(2).cache()
+        if self._rows.count() != _WRITTEN:
+            raise Refused(f"fewer than {_WRITTEN} rows to write")
+
+    def write(self) -> int:
+        """All rows once."""
+        written = self._rows.write.format("horolog").mode("append").option("topic", "written")
+        written.option("bootstrap.servers", self._server).save()
+        self._total += _WRITTEN
+        with blocking.Admin(self._server) as admin:
+            asked = [admin.list_offsets("written", each, [LATEST]) for each in range(_PARTITIONS)]
+        ends = [found.offset or 0 for (found,) in asked]
+        if sum(ends) != self._total:
+            raise Refused(f"written ends at {ends}, although {self._total} rows were written")
+        return _WRITTEN
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
