@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from ..clock import Clock, SystemClock
 from ..protocol.api.fetch import FetchPartitionResult
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.lag import Lag
+from ..protocol.records.columns import CONTENT, Content, check_content
 from .assigned import Assigned
 from .client import DEFAULT_ADDRESS, Client
 from .fetch_sources import fetches_of
@@ -246,9 +247,13 @@ class Consumer(Client):
             self._assigned[record.topic, record.partition].given_out(record)
         return batch
 
-    async def fetch_columns(self, *, max_wait_ms: int | None = None) -> list[ColumnBatch]:
+    async def fetch_columns(
+        self, *, max_wait_ms: int | None = None, columns: Collection[Content] = CONTENT
+    ) -> list[ColumnBatch]:
         """As `fetch`, with the messages in columns instead of one object for each: for reading
-        millions a second, or into a table. A compressed set is a batch of its own."""
+        millions a second, or into a table. A compressed set is a batch of its own. Keys, values and
+        headers that are not among `columns` come as nulls, uncopied."""
+        check_content(columns)
         async with self._filling:
             self._ready.clear()  # they come again, in columns
             found = await self._fetch_once(
@@ -256,7 +261,7 @@ class Consumer(Client):
             )
             batches: list[ColumnBatch] = []
             for assigned, offset, result in found:
-                read = self._options.columns(assigned.topic, result, offset)
+                read = self._options.columns(assigned.topic, result, offset, columns)
                 if not read and result.records:
                     assigned.position = next_offset(result, offset)
                 elif read:

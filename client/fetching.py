@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ from ..protocol.api.fetch import (
     FetchTopic,
 )
 from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
-from ..protocol.records.columns import BinaryColumn, Columns, read_columns
+from ..protocol.records.columns import CONTENT, BinaryColumn, Columns, Content, read_columns
 from ..protocol.records.kernel import walk
 from ..protocol.records.layout import NO_TIMESTAMP, Buffer, TimestampType
 from .committed import without_aborted
@@ -83,8 +83,14 @@ class FetchOptions:
         )
         return [record for run in runs for record in run]
 
-    def columns(self, topic: str, result: FetchPartitionResult, offset: int) -> list[ColumnBatch]:
-        """As `records`, in columns."""
+    def columns(
+        self,
+        topic: str,
+        result: FetchPartitionResult,
+        offset: int,
+        content: Collection[Content] = CONTENT,
+    ) -> list[ColumnBatch]:
+        """As `records`, in columns. What is not in `content` comes as nulls."""
         append_times = _AppendTimes(result.append_times) if self.append_times else None
         return self._sound(
             (
@@ -100,14 +106,19 @@ class FetchOptions:
                     None if append_times is None else append_times.column(offsets),
                     columns.headers,
                 )
-                for columns in self._columns(result, offset)
+                for columns in self._columns(result, offset, content)
             ),
             topic,
             result,
             offset,
         )
 
-    def _columns(self, result: FetchPartitionResult, offset: int) -> Iterator[Columns]:
+    def _columns(
+        self,
+        result: FetchPartitionResult,
+        offset: int,
+        content: Collection[Content] = CONTENT,
+    ) -> Iterator[Columns]:
         records: Buffer = result.records or b""
         if self.read_committed:
             records = without_aborted(records, result.aborted_transactions)
@@ -115,6 +126,7 @@ class FetchOptions:
             records,
             max_decompressed_bytes=self.max_decompressed_bytes,
             from_offset=offset,
+            content=content,
         )
 
     def _sound(

@@ -13,7 +13,7 @@ from ..protocol.errors import OffsetOutOfRange
 from .options import Broker, ReadOptions
 from .planning import DataLoss, Span
 from .questions import questions
-from .row_batches import in_range, joined, record_batch, times_of
+from .row_batches import content_of, in_range, joined, record_batch, times_of
 
 _MIB: Final = 1024 * 1024
 _FETCH_BYTES: Final = 4 * _MIB
@@ -67,10 +67,11 @@ def _read(
     options: ReadOptions,
     time_filter: tuple[int, int] | None,
 ) -> Iterator[pa.RecordBatch]:
+    content = content_of(schema)
     position = span.start
     while position < span.end:
         try:
-            found = consumer.fetch_columns()
+            found = consumer.fetch_columns(columns=content)
         except OffsetOutOfRange as error:
             position = _go_on(consumer, span, position, options, error)
             continue

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client.results import ColumnBatch
-from ..protocol.records.columns import BinaryColumn
+from ..protocol.records.columns import BinaryColumn, Content
 from .option_values import OptionError
 
 SPARK_ROWS: Final = 32_768
@@ -32,6 +32,11 @@ def record_batch(batch: ColumnBatch, schema: pa.Schema, *, end: int) -> pa.Recor
         else:
             high = middle
     return found.slice(0, low)
+
+
+def content_of(schema: pa.Schema) -> frozenset[Content]:
+    """What has to be read of messages for the columns of `schema`."""
+    return frozenset(_CONTENT[name] for name in schema.names if name in _CONTENT)
 
 
 def in_range(batch: pa.RecordBatch, times_ms: pa.Array, start: int, end: int) -> pa.RecordBatch:
@@ -102,6 +107,8 @@ def _headers(batch: ColumnBatch) -> pa.Array:
     found = [[{"key": key, "value": value} for key, value in one] or None for one in batch.headers]
     return pa.array(found, kind)
 
+
+_CONTENT: Final[dict[str, Content]] = {"key": "keys", "value": "values", "headers": "headers"}
 
 _COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
     "key": lambda batch: _binary(batch.keys, batch.count),

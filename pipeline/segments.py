@@ -7,20 +7,21 @@ read is planned; one that retention removes afterwards ends the read with an err
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from ..client.results import ColumnBatch
-from ..protocol.records.columns import Columns, read_columns
+from ..protocol.records.columns import Columns, Content, read_columns
 from ..protocol.records.kernel import walk
 from ..storage.files import SystemFiles
 from ..storage.index_reader import TIME_ENTRY, entries_end, index_entries
 from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
-from .row_batches import in_range, joined, record_batch, times_of
+from .row_batches import content_of, in_range, joined, record_batch, times_of
 
 _WINDOW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
@@ -87,13 +88,14 @@ def _batches(
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
             memoryview(mapped) as log,
         ):
-            for columns in _columns(log):
+            for columns in _columns(log, content_of(schema)):
                 batch = _column_batch(segment, columns)
                 rows = record_batch(batch, schema, end=_FURTHEST_OFFSET)
                 yield rows if time_filter is None else in_range(rows, times_of(batch), *time_filter)
 
 
-def _columns(log: memoryview) -> Iterator[Columns]:
+def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:
+    reading = partial(read_columns, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES, content=content)
     position, size = 0, _WINDOW_BYTES
     while position < len(log):
         with log[position : position + size] as window:
@@ -103,10 +105,10 @@ def _columns(log: memoryview) -> Iterator[Columns]:
                 continue
             if not end:
                 # What is left is no whole entry; it is told why, if it is damaged.
-                yield from read_columns(window, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+                yield from reading(window)
                 return
             with window[:end] as whole:
-                yield from read_columns(whole, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+                yield from reading(whole)
         position, size = position + end, _WINDOW_BYTES
 
 

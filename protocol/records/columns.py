@@ -4,8 +4,9 @@ The buffers are laid out as Apache Arrow lays out such columns, so that a reader
 they are, for example with `pyarrow.Array.from_buffers`. Integers are in this machine's byte order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 from ..errors import CorruptMessage
 from .batch import batch_content, read_header
@@ -16,6 +17,18 @@ from .message import entries, open_set
 from .packing import OWN_TYPE, Gathered, gather
 from .problems import problem_error
 from .record_gathering import RecordHeaders, gather_records
+
+Content = Literal["keys", "values", "headers"]
+"""What of a message is copied into columns only where it is wanted."""
+
+CONTENT: Final[frozenset[Content]] = frozenset(get_args(Content))
+"""All of it."""
+
+
+def check_content(wanted: Collection[str]) -> None:
+    """Raise `ValueError` for what there is not."""
+    if isinstance(wanted, str) or not CONTENT.issuperset(wanted):
+        raise ValueError(f"columns {wanted!r}: it must be some of {', '.join(sorted(CONTENT))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +61,25 @@ class Columns:
 
 
 def read_columns(
-    buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
+    buffer: Buffer,
+    *,
+    max_decompressed_bytes: int,
+    from_offset: int = 0,
+    content: Collection[Content] = CONTENT,
 ) -> Iterator[Columns]:
     """The messages of a set that `message.records` would give, in columns.
 
-    Each stretch of plain messages, each wrapper and each batch is one. Raises what `records`
+    Each stretch of plain messages, each wrapper and each batch is one. Keys and values that are not
+    in `content` come as nulls, headers as `None`: nothing of them is copied. Raises what `records`
     raises, after what comes before the broken entry, and `CorruptMessage` for offsets that are near
     2**63.
     """
     walked = walk(buffer, 0, len(buffer))
     for start, end, codec in runs(buffer, 0, walked.end):
-        columns = _read_run(buffer, start, end, codec, max_decompressed_bytes, from_offset)
+        whole = walked.count if end - start == walked.end else None
+        columns = _read_run(
+            buffer, start, end, codec, max_decompressed_bytes, from_offset, content, whole
+        )
         if columns is not None and columns.count:
             yield columns
     if walked.problem not in (Problem.NONE, Problem.PARTIAL):
@@ -72,9 +93,11 @@ def _read_run(
     codec: Codec | None,
     max_decompressed_bytes: int,
     from_offset: int,
+    content: Collection[Content],
+    count: int | None,
 ) -> Columns | None:
     if codec is None:
-        return _read_batch(buffer, start, max_decompressed_bytes, from_offset)
+        return _read_batch(buffer, start, max_decompressed_bytes, from_offset, content)
     shift, kind, timestamp_ms = 0, OWN_TYPE, -1
     if codec is not Codec.NONE:
         (wrapper,) = entries(buffer, start, end, verify_crc=False)
@@ -84,7 +107,7 @@ def _read_run(
         start, end, count = 0, inner.end, inner.count
         shift = wrapper.offset - inner.last_offset if wrapper.magic else 0
         kind, timestamp_ms = int(wrapper.is_append_time), wrapper.timestamp_ms
-    else:
+    elif count is None:
         count = walk(buffer, start, end, check_crc=False).count
     try:
         found = gather(
@@ -96,6 +119,8 @@ def _read_run(
             from_offset=from_offset,
             timestamp_type=kind,
             timestamp_ms=timestamp_ms,
+            with_keys="keys" in content,
+            with_values="values" in content,
         )
     except ValueError as error:
         raise CorruptMessage(str(error)) from None
@@ -103,19 +128,26 @@ def _read_run(
 
 
 def _read_batch(
-    buffer: Buffer, position: int, max_decompressed_bytes: int, from_offset: int
+    buffer: Buffer,
+    position: int,
+    max_decompressed_bytes: int,
+    from_offset: int,
+    content: Collection[Content],
 ) -> Columns | None:
     header = read_header(buffer, position)
     if header.is_control or header.last_offset < from_offset:
         return None
-    content = batch_content(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+    records = batch_content(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
     try:
         found, headers = gather_records(
-            content,
+            records,
             base_offset=header.base_offset,
             base_timestamp_ms=header.base_timestamp_ms,
             append_time_ms=header.max_timestamp_ms if header.is_append_time else -1,
             from_offset=from_offset,
+            with_keys="keys" in content,
+            with_values="values" in content,
+            with_headers="headers" in content,
         )
     except ValueError as error:
         raise CorruptMessage(f"the batch at byte {position}: {error}") from None

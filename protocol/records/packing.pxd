@@ -77,5 +77,6 @@ cdef class Gathered:
 )
 cdef Gathered _gather(
     object view, long long start, long long end, long long count, long long offset_shift,
-    long long from_offset, int timestamp_type, long long timestamp_ms,
+    long long from_offset, int timestamp_type, long long timestamp_ms, bint with_keys,
+    bint with_values,
 )

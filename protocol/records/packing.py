@@ -261,12 +261,15 @@ def gather(
     from_offset: int = 0,
     timestamp_type: int = OWN_TYPE,
     timestamp_ms: int = -1,
+    with_keys: bool = True,
+    with_values: bool = True,
 ) -> Gathered:
     """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
 
     A walk must have found them good; `ValueError` if they cannot be. `offset_shift` is added to
     their offsets, and those below `from_offset` are left out. `timestamp_type` 0 says that all
-    times are their producers', 1 that all v1 messages have the append time `timestamp_ms`.
+    times are their producers', 1 that all v1 messages have the append time `timestamp_ms`. Keys and
+    values that are not asked for are all null: nothing of them is copied.
     """
     return _gather(
         memoryview(buffer),
@@ -277,6 +280,8 @@ def gather(
         from_offset,
         timestamp_type,
         timestamp_ms,
+        with_keys,
+        with_values,
     )
 
 
@@ -289,6 +294,8 @@ def _gather(
     from_offset: int,
     timestamp_type: int,
     timestamp_ms: int,
+    with_keys: bool,
+    with_values: bool,
 ) -> Gathered:
     data = bytes_of(view)
     room = end - start - count * (_OVERHEAD + _V0_OVERHEAD)
@@ -304,8 +311,8 @@ def _gather(
     found.value_offsets = bytearray(4 * count + 4)
     found.key_valid = bytearray((count + 7) // 8)
     found.value_valid = bytearray((count + 7) // 8)
-    found.key_data = bytearray(room)
-    found.value_data = bytearray(room)
+    found.key_data = bytearray(room if with_keys else 0)
+    found.value_data = bytearray(room if with_values else 0)
     offsets, timestamps = int64s(found.offsets), int64s(found.timestamps)
     types = writable(found.timestamp_types)
     key_ends, value_ends = int32s(found.key_offsets), int32s(found.value_offsets)
@@ -349,13 +356,13 @@ def _gather(
                     types[row] = 0
                     if timestamp_type == _OWN_TYPE:
                         types[row] = (data[position + _ATTRIBUTES] & _APPEND_TIME) != 0
-            if key_bytes < 0:
+            if key_bytes < 0 or not with_keys:
                 key_nulls += 1
             else:
                 key_valid[row >> 3] |= 1 << (row & 7)
                 copy_bytes(key_data, key_at, data, key_start, key_bytes)
                 key_at += key_bytes
-            if value_bytes < 0:
+            if value_bytes < 0 or not with_values:
                 value_nulls += 1
             else:
                 value_valid[row >> 3] |= 1 << (row & 7)

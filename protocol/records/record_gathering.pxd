@@ -45,5 +45,5 @@ cdef long long _LARGEST_INT32
 )
 cdef tuple _gather(
     object view, long long base_offset, long long base_timestamp_ms, long long append_time_ms,
-    long long from_offset,
+    long long from_offset, bint with_keys, bint with_values, bint with_headers,
 )

@@ -33,13 +33,26 @@ def gather_records(
     base_timestamp_ms: int,
     append_time_ms: int = -1,
     from_offset: int = 0,
+    with_keys: bool = True,
+    with_values: bool = True,
+    with_headers: bool = True,
 ) -> tuple[Gathered, list[RecordHeaders] | None]:
     """The uncompressed records that `buffer` holds, in columns, but for offsets too low.
 
     The headers of each come beside them, `None` when none has any. `append_time_ms` >= 0 is the
-    time of all. `ValueError` for records that are not good.
+    time of all. Keys and values that are not asked for are all null, and headers `None`: nothing
+    of them is copied. `ValueError` for records that are not good.
     """
-    return _gather(memoryview(buffer), base_offset, base_timestamp_ms, append_time_ms, from_offset)
+    return _gather(
+        memoryview(buffer),
+        base_offset,
+        base_timestamp_ms,
+        append_time_ms,
+        from_offset,
+        with_keys,
+        with_values,
+        with_headers,
+    )
 
 
 def _gather(
@@ -48,6 +61,9 @@ def _gather(
     base_timestamp_ms: int,
     append_time_ms: int,
     from_offset: int,
+    with_keys: bool,
+    with_values: bool,
+    with_headers: bool,
 ) -> tuple[Gathered, list[RecordHeaders] | None]:
     data = bytes_of(view)
     room = len(view)
@@ -67,8 +83,8 @@ def _gather(
     found.value_offsets = bytearray(4 * count + 4)
     found.key_valid = bytearray((count + 7) // 8)
     found.value_valid = bytearray((count + 7) // 8)
-    found.key_data = bytearray(room)
-    found.value_data = bytearray(room)
+    found.key_data = bytearray(room if with_keys else 0)
+    found.value_data = bytearray(room if with_values else 0)
     offsets, timestamps = int64s(found.offsets), int64s(found.timestamps)
     types = writable(found.timestamp_types)
     key_ends, value_ends = int32s(found.key_offsets), int32s(found.value_offsets)
@@ -89,20 +105,20 @@ def _gather(
             timestamps[row] = base_timestamp_ms + cursor.timestamp_delta_ms
             types[row] = 0
         length = cursor.key_bytes
-        if length < 0:
+        if length < 0 or not with_keys:
             key_nulls += 1
         else:
             key_valid[row >> 3] |= 1 << (row & 7)
             copy_bytes(key_data, key_at, data, cursor.key_at, length)
             key_at += length
         length = cursor.value_bytes
-        if length < 0:
+        if length < 0 or not with_values:
             value_nulls += 1
         else:
             value_valid[row >> 3] |= 1 << (row & 7)
             copy_bytes(value_data, value_at, data, cursor.value_at, length)
             value_at += length
-        if cursor.header_count and headers is None:
+        if cursor.header_count and headers is None and with_headers:
             headers = [()] * row
         if headers is not None:
             headers.append(cursor.headers())

@@ -131,6 +131,24 @@ async def test_they_can_be_taken_as_they_are(address: str) -> None:
     assert batch.append_times_ms is None
 
 
+async def test_columns_that_are_not_wanted_are_null(address: str) -> None:
+    async with Producer(address) as producer:
+        await producer.send_batch("t", [b"a", b"b"], keys=[b"k", None], timestamps_ms=T0)
+    async with Consumer(address) as consumer:
+        consumer.assign("t")
+        (batch,) = await consumer.fetch_columns(columns=["keys"])
+        assert strings(batch.keys) == [b"k", None]
+        assert strings(batch.values) == [None, None]
+        assert not batch.values.data
+        assert batch.timestamps_ms.tolist() == [T0, T0]
+        consumer.seek("t", 0, 1)
+        (batch,) = await consumer.fetch_columns(columns=())
+        assert (batch.offsets.tolist(), batch.keys.nulls) == ([1], 1)
+        for wrong in ("keys", ["keys", "key"]):
+            with pytest.raises(ValueError, match="some of headers, keys, values"):
+                await consumer.fetch_columns(columns=wrong)  # type: ignore[arg-type]
+
+
 async def test_what_was_fetched_as_records_comes_again_as_columns(address: str) -> None:
     async with Producer(address) as producer:
         await producer.send_batch("t", [b"%d" % n for n in range(10)])

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 )
 
 from horolog import NewRecord, blocking
+from horolog.client.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import UnknownTopicOrPartition
@@ -75,6 +76,25 @@ def test_a_schema_is_a_projection(
     assert read(source(broker.address, subscribe=topic), wanted) == [
         {"timestamp": at(T0_MS), "value": b"v"}
     ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"message.format.version": "0.11.0"}])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_each_column_by_itself_is_what_it_is_among_all(
+    broker: BrokerThread, make_topic: MakeTopic, settings: dict[str, str], codec: Compression
+) -> None:
+    topic = make_topic(settings=settings)
+    with blocking.Producer(broker.address, check_units=False, compression=codec) as producer:
+        values = [b"v%d" % n if n % 3 else None for n in range(50)]
+        keys = [b"k%d" % n if n % 5 else None for n in range(50)]
+        times_ms = [T0_MS + 7 * n for n in range(50)]
+        producer.send_batch(topic, values, keys=keys, timestamps_ms=times_ms)
+    made = source(broker.address, subscribe=topic, includeAppendTime=True)
+    rows = read(made)
+    assert [(row["key"], row["value"]) for row in rows] == list(zip(keys, values, strict=True))
+    for field in made.schema().fields:
+        alone = read(made, StructType([field]))
+        assert alone == [{field.name: row[field.name]} for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ that can be compiled must say what the slow one says, and none may raise anythin
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import pack, unpack
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -343,12 +344,20 @@ def test_what_is_not_good_becomes_no_message(data: bytes, magic: int, stamp_ms: 
     data=record_bytes(),
     from_offset=st.integers(0, 4),
     append_time_ms=st.sampled_from([-1, 77]),
+    wanted=st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
 def test_columns_hold_what_the_slow_decoder_reads(
-    data: bytes, from_offset: int, append_time_ms: int
+    data: bytes, from_offset: int, append_time_ms: int, wanted: tuple[bool, bool, bool]
 ) -> None:
     records, end = slow_records(data)
-    options = {"base_timestamp_ms": 0, "append_time_ms": append_time_ms, "from_offset": from_offset}
+    options: dict[str, Any] = {
+        "base_timestamp_ms": 0,
+        "append_time_ms": append_time_ms,
+        "from_offset": from_offset,
+        "with_keys": wanted[0],
+        "with_values": wanted[1],
+        "with_headers": wanted[2],
+    }
     if end != len(data):
         with pytest.raises(ValueError, match="is not good"):
             gather_records(data, base_offset=0, **options)
@@ -366,14 +375,14 @@ def test_columns_hold_what_the_slow_decoder_reads(
             found.key_offsets,
             found.key_nulls,
             found.key_valid,
-            [r.key for r in kept],
+            [r.key if wanted[0] else None for r in kept],
         ),
         (
             found.value_data,
             found.value_offsets,
             found.value_nulls,
             found.value_valid,
-            [r.value for r in kept],
+            [r.value if wanted[1] else None for r in kept],
         ),
     ):
         ends = unpack(f"={len(kept) + 1}i", offsets)
@@ -383,7 +392,7 @@ def test_columns_hold_what_the_slow_decoder_reads(
         assert [bool(valid[row >> 3] & 1 << (row & 7)) for row in range(len(values))] == [
             value is not None for value in values
         ]
-    if any(record.headers for record in kept):
+    if wanted[2] and any(record.headers for record in kept):
         assert headers is not None
         assert [len(row) for row in headers] == [len(record.headers) for record in kept]
     else:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from itertools import pairwise
 from struct import pack
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
-from horolog.protocol.records.columns import BinaryColumn, Columns, read_columns
+from horolog.protocol.records.columns import CONTENT, BinaryColumn, Columns, Content, read_columns
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
 from horolog.protocol.records.message import entries, records
 from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather, stamp
@@ -187,6 +188,37 @@ def test_columns_hold_what_records_give(data: st.DataObject) -> None:
     assert [row for piece in pieces for row in rows(piece)] == of_records(stored, from_offset)
 
 
+@settings(deadline=None)
+@given(
+    sent=st.lists(messages, min_size=1, max_size=9),
+    magic=st.integers(0, 2),
+    codec=st.sampled_from(MESSAGE_CODECS),
+    content=st.sets(st.sampled_from(sorted(CONTENT))),
+)
+def test_columns_left_out_are_null_and_the_others_as_they_were(
+    sent: list[Any], magic: int, codec: Codec, content: set[Content]
+) -> None:
+    headers = (("h", b"1"),) if magic == 2 else ()
+    new = [NewRecord(v, k, t if magic else -1, headers) for v, k, t in sent]
+    data = build_set(new, magic=magic, codec=codec, base_offset=0)
+    full = list(read_columns(data, max_decompressed_bytes=MIB))
+    some = list(read_columns(data, max_decompressed_bytes=MIB, content=content))
+    assert [piece.count for piece in some] == [piece.count for piece in full]
+    for whole, part in zip(full, some, strict=True):
+        for name in ("offsets", "timestamps", "timestamp_types"):
+            assert getattr(part, name) == getattr(whole, name)
+        for name, found, wanted in (
+            ("keys", part.keys, whole.keys),
+            ("values", part.values, whole.values),
+        ):
+            if name in content:
+                assert found == wanted
+            else:
+                assert strings(found.offsets, found.data, found.valid) == [None] * part.count
+                assert (found.nulls, len(found.data)) == (part.count, 0)
+        assert part.headers == (whole.headers if "headers" in content else None)
+
+
 def test_the_times_of_a_stamped_wrapper_are_its_own() -> None:
     inner = build_set([NewRecord(b"a", None, 5), NewRecord(b"b", b"k", 6)])
     wrapper = build_wrapper(
@@ -216,11 +248,24 @@ def test_columns_stop_where_records_do() -> None:
 
 
 def outcome(
-    gathering: object, data: bytes, start: int, end: int, count: int
+    gathering: object,
+    data: bytes,
+    start: int,
+    end: int,
+    count: int,
+    wanted: tuple[bool, bool] = (True, True),
 ) -> dict[str, object] | str:
     assert callable(gathering)
     try:
-        found = gathering(data, start, end, count, from_offset=-INT64_MAX)
+        found = gathering(
+            data,
+            start,
+            end,
+            count,
+            from_offset=-INT64_MAX,
+            with_keys=wanted[0],
+            with_values=wanted[1],
+        )
     except ValueError as error:
         return str(error)
     return {name: getattr(found, name) for name in dir(Gathered) if not name.startswith("_")}
@@ -232,12 +277,14 @@ def outcome(
     spoiled=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 127, 128, 255]))),
     window=st.tuples(st.integers(-2, 60), st.integers(-2, 300), st.integers(-1, 6)),
     whole=st.booleans(),
+    wanted=st.tuples(st.booleans(), st.booleans()),
 )
 def test_both_forms_make_the_same_of_any_bytes(
     sent: list[tuple[bytes | None, bytes | None, int]],
     spoiled: list[tuple[int, int]],
     window: tuple[int, int, int],
     whole: bool,
+    wanted: tuple[bool, bool],
     source_of: Callable[[str], ModuleType],
 ) -> None:
     data = build_set([NewRecord(*one) for one in sent])
@@ -246,5 +293,6 @@ def test_both_forms_make_the_same_of_any_bytes(
     if whole:
         window = (0, len(data), len(sent))
     plain = source_of("packing").gather
-    assert outcome(gather, bytes(data), *window) == outcome(plain, bytes(data), *window)
+    found = outcome(gather, bytes(data), *window, wanted)
+    assert found == outcome(plain, bytes(data), *window, wanted)
     assert OWN_TYPE == -1
