@@ -89,7 +89,9 @@ def choose(environ: Mapping[str, str]) -> None:
             return
         if wanted == "compiled":
             raise ImportError(f"{VARIABLE} is compiled, and the kernel is not: make setup does it")
-    sys.meta_path.insert(0, FromSource(root))
+    # In a zip file nothing compiled can lie beside the sources.
+    if os.path.isdir(os.path.join(root, FOLDER)):
+        sys.meta_path.insert(0, FromSource(root))
 
 
 def source_form(name: str) -> ModuleType:

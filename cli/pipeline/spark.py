@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ...pipeline.java import submitted
 from ..errors import CommandFailed
 from ..options import name_values
 from ..output import note
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Master = Annotated[
-    str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or a cluster's address.")
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark runs: local[*], or a cluster's address; in spark-submit that one's.",
+    ),
 ]
 Conf = Annotated[
     list[str] | None,
@@ -28,7 +33,8 @@ DEFAULT_MASTER: Final = "local[*]"
 def seen_by_spark(path: str, master: str) -> str:
     """A path as Spark on this machine takes it, whichever folder its Java was started in; one with
     a scheme, or for a cluster, is left as it is."""
-    return os.path.abspath(path) if master.startswith("local") and ":" not in path else path
+    here = master.startswith("local") and not submitted(os.environ)
+    return os.path.abspath(path) if here and ":" not in path else path
 
 
 @contextmanager

@@ -58,6 +58,8 @@ class Shell:
 
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 60
+    """How long one command may take."""
     _ports: dict[str, str] = field(default_factory=dict)
     """For each port that a page names the one that is used."""
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -95,7 +97,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=self.timeout_s,
         )
         return done.stdout.splitlines()
 

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def make_topic(admin: blocking.Admin) -> Callable[..., str]:
     return make
 
 
-def missing(why: str) -> None:
+def missing(why: str) -> NoReturn:
     """Skip, or fail where nothing may be skipped."""
     if os.environ.get("HOROLOG_REQUIRE") == "all":
         pytest.fail(f"{why}, and HOROLOG_REQUIRE=all asks for it")
