@@ -1,7 +1,7 @@
 """What every client of Kafka is asked to do in these tests, in one form for all of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -87,6 +87,8 @@ class Client(ABC):
     """As its makers write it."""
     unable: ClassVar[Mapping[Step, str]] = {}
     """What it cannot do itself, with any broker, and why."""
+    untried: ClassVar[Collection[Step]] = ()
+    """What is not asked of it here, because that takes too long."""
 
     def __init__(self, address: str) -> None:
         self.address = address

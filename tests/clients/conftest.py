@@ -8,6 +8,7 @@ import pytest
 
 from horolog.testing.program import ServerProcess, serving
 
+from .apache_tools import ApacheTools
 from .client import Client
 from .librdkafka import ConfluentKafka
 from .matrix import PROGRAMS
@@ -48,6 +49,7 @@ def clients() -> Iterator[dict[tuple[type[Client], str], Client]]:
 
 @pytest.fixture
 def start(
+    request: pytest.FixtureRequest,
     address: str,
     clients: dict[tuple[type[Client], str], Client],
     require_program: Callable[[str], str],
@@ -55,6 +57,8 @@ def start(
     """`start(kind)` is a client of the module's broker; it skips by name what is not installed."""
 
     def started(kind: type[Client]) -> Client:
+        if kind is ApacheTools:
+            request.getfixturevalue("require_apache_kafka")
         for program in PROGRAMS.get(kind, ()):
             require_program(program)
         if (kind, address) not in clients:

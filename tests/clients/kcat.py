@@ -1,13 +1,11 @@
 """kcat: the command-line client, over Debian's librdkafka."""
 
 import json
-import os
 import re
-import select
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, ClassVar
+from typing import ClassVar
 
 from .client import (
     PLAIN,
@@ -21,6 +19,7 @@ from .client import (
     Stored,
     Writer,
 )
+from .pipes import Lines
 from .steps import Step
 
 _KEY_MARK = "|"
@@ -126,21 +125,6 @@ class _Writer(Writer):
             raise Refused(f"exit code {code}")
 
 
-class _Lines:
-    """Whole lines of a pipe, as far as they have come."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._rest = b""
-        os.set_blocking(pipe.fileno(), False)
-
-    def take(self, wait_seconds: float) -> list[str]:
-        if select.select([self._pipe], [], [], wait_seconds)[0]:
-            self._rest += self._pipe.read(64 << 10) or b""
-        *lines, self._rest = self._rest.split(b"\n")
-        return [line.decode() for line in lines]
-
-
 class _Member(Member):
     """It commits by itself what it has written out, every tenth of a second and in the end."""
 
@@ -148,8 +132,8 @@ class _Member(Member):
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
-        self._out = _Lines(process.stdout)
-        self._errors = _Lines(process.stderr)
+        self._out = Lines(process.stdout)
+        self._errors = Lines(process.stderr)
         self._assigned: set[int] = set()
 
     def poll(self) -> Sequence[Stored]:

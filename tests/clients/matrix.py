@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from .aio_kafka import AioKafka
+from .apache_tools import ApacheTools
 from .client import Client
 from .kafka_js import KafkaJs
 from .kafka_python import KafkaPython, KafkaPythonAs010, KafkaPythonAs09
@@ -15,6 +16,9 @@ from .steps import Step
 
 CLIENTS: Final[tuple[type[Client], ...]] = (ConfluentKafka, Kcat, KafkaPython, AioKafka, KafkaJs)
 """Those of today, as they are."""
+
+SHOWN: Final[tuple[type[Client], ...]] = (*CLIENTS, ApacheTools)
+"""The columns of docs/clients.md: those, and one that starts a Java for everything it does."""
 
 OLD_CLIENTS: Final[tuple[type[Client], ...]] = (
     ConfluentKafkaAs09,
@@ -34,7 +38,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def able(step: Step) -> Sequence[type[Client]]:
     """The clients that can do a step."""
-    return [client for client in CLIENTS if step not in client.unable]
+    return [one for one in SHOWN if step not in one.unable and step not in one.untried]
 
 
 def proves(step: Step) -> Decorator:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from .apache_tools import ApacheTools, version
 from .client import Client
 from .kafka_js import SOURCES, KafkaJs
 from .kcat import Kcat
-from .matrix import CLIENTS, OLD_CLIENTS
+from .matrix import OLD_CLIENTS, SHOWN
 from .steps import Step
 
 _LOCK: Final = Path(__file__).resolve().parents[2] / "requirements" / "dev.txt"
@@ -60,15 +61,22 @@ def lines() -> Iterator[str]:
     """The page, line by line."""
     yield from _HEAD.splitlines()
     yield ""
-    yield "| | " + " | ".join(f"{kind.name} {_version(kind)}".rstrip() for kind in CLIENTS) + " |"
-    yield "|---" * (len(CLIENTS) + 1) + "|"
+    yield "| | " + " | ".join(f"{kind.name} {_version(kind)}".rstrip() for kind in SHOWN) + " |"
+    yield "|---" * (len(SHOWN) + 1) + "|"
     notes: list[str] = []
     for step in Step:
-        cells = [_cell(kind, step, notes) for kind in CLIENTS]
+        cells = [_cell(kind, step, notes) for kind in SHOWN]
         yield f"| {step.value} | " + " | ".join(cells) + " |"
     yield ""
     for number, note in enumerate(notes, start=1):
         yield f"{number}. {note}."
+    yield ""
+    yield (
+        f"A dash is what is not tried: {ApacheTools.name} are `kafka-console-producer`, "
+        "`kafka-console-consumer` and others over Kafka's Java client, and each needs seconds to "
+        "start. `kafka-topics` (create, describe, delete), `kafka-consumer-groups` and "
+        "`kafka-get-offsets` (by time) are tried apart."
+    )
     yield ""
     names = ", ".join(kind.name for kind in OLD_CLIENTS)
     yield f"The last row has three more readers and writers: {names}."
@@ -79,7 +87,7 @@ def lines() -> Iterator[str]:
 def _cell(kind: type[Client], step: Step, notes: list[str]) -> str:
     reason = kind.unable.get(step)
     if reason is None:
-        return "yes"
+        return "-" if step in kind.untried else "yes"
     note = f"{kind.name} {reason}"
     if note not in notes:
         notes.append(note)
@@ -90,6 +98,8 @@ def _version(kind: type[Client]) -> str:
     """The version that tests run with; Debian's for what comes from there."""
     if kind is Kcat:
         return "(Debian)"
+    if kind is ApacheTools:
+        return version()
     if kind is KafkaJs:
         lock = json.loads((SOURCES / "package-lock.json").read_text("utf-8"))
         return str(lock["packages"][f"node_modules/{kind.name}"]["version"])

@@ -123,9 +123,9 @@ def first_error(consumer: Consumer) -> int:
     """The code of the first error that a poll tells."""
     while True:
         one = consumer.poll(POLL_SECONDS)
-        if one is not None and one.error() is not None:
-            code: int = one.error().code()
-            return code
+        error = None if one is None else one.error()
+        if error is not None:
+            return error.code()
 
 
 def test_null_and_empty(common: dict[str, Any], topic: str, consumer: Make) -> None:

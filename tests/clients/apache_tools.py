@@ -1,0 +1,190 @@
+"""The tools that come with Apache Kafka: its Java client on the command line."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from horolog.bench.apache_kafka import POM, SMALL_JVM, class_path
+
+from .client import (
+    PLAIN,
+    POLL_SECONDS,
+    WAIT_SECONDS,
+    Client,
+    Member,
+    Message,
+    Refused,
+    Sending,
+    Stored,
+    Writer,
+)
+from .pipes import Lines
+from .steps import Step
+
+_LOGGING = Path(__file__).with_suffix(".log4j.properties").as_uri()
+"""Makes them say on standard error what was refused: their exit code does not."""
+
+_NO_TIME = "have no option for a message's time"
+_NO_ALTER = "change settings only by IncrementalAlterConfigs, which is of Kafka 2.3"
+_TRIED = {Step.NONE, Step.ZSTD, Step.HEADERS, Step.GROUP, Step.MID_BATCH}
+
+_PRODUCER = "kafka.tools.ConsoleProducer"
+_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_TOPICS = "org.apache.kafka.tools.TopicCommand"
+_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_SHOWN = ("timestamp", "partition", "offset", "headers", "key")
+"""What stands before the value in a line of the consumer, in this order."""
+
+
+class ApacheTools(Client):
+    name = "kafka-tools"
+    unable: ClassVar[Mapping[Step, str]] = {
+        Step.TIMES: _NO_TIME,
+        Step.INVALID_TIMESTAMP: _NO_TIME,
+        Step.TOPICS: _NO_ALTER,
+        Step.TIMESTAMP_SETTINGS: _NO_ALTER,
+        Step.REBALANCE: "do not tell which partitions they have",
+    }
+    untried = frozenset(Step) - _TRIED
+
+    def produce(self, topic: str, messages: Sequence[Message], sending: Sending = PLAIN) -> None:
+        properties = {"parse.key": "true", "null.marker": "null"}
+        if messages[0].headers:
+            properties["parse.headers"] = "true"
+        lines = []
+        for message in messages:
+            headers = ",".join(f"{name}:{value.decode()}" for name, value in message.headers)
+            key = "null" if message.key is None else message.key.decode()
+            lines.append("\t".join([*([headers] if headers else []), key, message.value.decode()]))
+        self._run(
+            _PRODUCER,
+            "--topic",
+            topic,
+            "--compression-codec",
+            sending.codec,
+            *_options("--property", properties),
+            *_options("--producer-property", {"linger.ms": "1000"}),
+            stdin="".join(f"{line}\n" for line in lines),
+        )
+
+    def consume(self, topic: str, count: int, offset: int = 0) -> list[Stored]:
+        said = self._run(
+            *(_CONSUMER, "--topic", topic, "--partition", "0", "--offset", str(offset)),
+            *("--max-messages", str(count), *_shown()),
+        )
+        return [_stored(line) for line in said.splitlines()]
+
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[Member]:
+        command = self._command(_CONSUMER, "--topic", topic, "--group", group, "--from-beginning")
+        settings = _options("--consumer-property", {"auto.commit.interval.ms": "100"})
+        with subprocess.Popen(
+            [*command, *settings, *_shown()], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            member = _Member(process)
+            try:
+                yield member
+            finally:
+                member.close()
+
+    def writer(self, topic: str) -> AbstractContextManager[Writer]:
+        raise NotImplementedError
+
+    def offsets_for_times(self, topic: str, times: Sequence[int]) -> list[int | None]:
+        said = [self._run(_OFFSETS, "--topic", topic, "--time", str(time)) for time in times]
+        found = [line.strip().rpartition(":")[2] for line in said]
+        return [int(offset) if offset else None for offset in found]
+
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        sizes = ("--partitions", str(partitions), "--replication-factor", "1")
+        self._run(_TOPICS, "--create", "--topic", topic, *sizes, *_options("--config", settings))
+
+    def partitions(self, topic: str) -> int:
+        # Without this option a topic that is not there is an error.
+        said = self._run(_TOPICS, "--describe", "--topic", topic, "--if-exists")
+        return len(re.findall(r"Partition: \d+", said))
+
+    def delete_topic(self, topic: str) -> None:
+        self._run(_TOPICS, "--delete", "--topic", topic)
+
+    def places(self, group: str) -> dict[tuple[str, int], tuple[int, int]]:
+        """The offset that a group has committed and that of the end, by partition."""
+        said = self._run(_GROUPS, "--describe", "--group", group)
+        rows = [line.split() for line in said.splitlines() if line.startswith(group)]
+        return {(row[1], int(row[2])): (int(row[3]), int(row[4])) for row in rows}
+
+    def _command(self, tool: str, *arguments: str) -> list[str]:
+        java = ["java", *SMALL_JVM, f"-Dlog4j.configuration={_LOGGING}", "-cp", class_path()]
+        return [*java, tool, "--bootstrap-server", self.address, *arguments]
+
+    def _run(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            self._command(tool, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+        )
+        if done.returncode != 0 or "ERROR" in done.stderr:
+            raise Refused(done.stdout + done.stderr)
+        return done.stdout
+
+
+class _Member(Member):
+    """It commits by itself, every tenth of a second and in the end."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._out = Lines(process.stdout)
+
+    def poll(self) -> Sequence[Stored]:
+        return [_stored(line) for line in self._out.take(POLL_SECONDS)]
+
+    def assigned(self) -> set[int]:
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(WAIT_SECONDS)
+
+
+def version() -> str:
+    """Of the Apache Kafka whose tools these are."""
+    found = re.search(r"<version>([\d.]+\.[\d.]+)</version>", POM.read_text("utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def _options(option: str, settings: Mapping[str, str]) -> list[str]:
+    return [text for name, value in settings.items() for text in (option, f"{name}={value}")]
+
+
+def _shown() -> list[str]:
+    return _options("--property", {f"print.{name}": "true" for name in _SHOWN})
+
+
+def _stored(line: str) -> Stored:
+    time, partition, offset, headers, key, value = line.split("\t")
+    return Stored(
+        int(partition.removeprefix("Partition:")),
+        int(offset.removeprefix("Offset:")),
+        Message(
+            value.encode(),
+            None if key == "null" else key.encode(),
+            int(time.rpartition(":")[2]),
+            tuple(_header(one) for one in headers.split(",") if headers != "NO_HEADERS"),
+        ),
+    )
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, _, value = text.partition(":")
+    return name, value.encode()
