@@ -42,6 +42,10 @@ class Row(NamedTuple):
     headers: Headers = ()
 
 
+RowTuple = tuple[str, int | None, bytes | None, bytes | None, int, Headers]
+"""A row that has not been made a `Row`, which takes as long as to encode it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What a task is to the broker: it recognises what this one has sent before."""
@@ -93,8 +97,8 @@ class Sending:
         self._under_way: set[asyncio.Task[None]] = set()
         self._buffered = 0
 
-    async def send(self, batches: Iterable[Iterator[Row]]) -> int:
-        """Send all rows; says how many. They are written on return.
+    async def send(self, batches: Iterable[Iterator[RowTuple]]) -> int:
+        """Send all rows, `Row`s or tuples like them; says how many. They are written on return.
 
         Raises what the broker reports, ConnectionFailed and RequestTimedOut.
         """
@@ -124,19 +128,17 @@ class Sending:
             await self._cluster.close()
         return rows
 
-    async def _add(self, batch: Iterator[Row]) -> int:
+    async def _add(self, batch: Iterator[RowTuple]) -> int:
         count = 0
-        lanes, counts = self._lanes, self._counts
-        for row in batch:
-            topic, partition, key, value, time_ms, headers = row
-            partitions = counts.get(topic) or await self._partitions(topic)
+        lane: _Lane | None = None
+        # Looked up again only where it can be another one: most rows follow one of their own lane.
+        lane_topic, lane_turn = "", -1
+        for topic, partition, key, value, time_ms, headers in batch:
             by_turn = partition is None and key is None
-            if partition is None:
-                partition = self._turn % partitions if key is None else _hashed(key, partitions)
-            lane = lanes.get((topic, partition))
-            if lane is None:
-                lane = lanes[topic, partition] = _Lane(topic, partition, RecordEncoder())
-            encoder = lane.encoder
+            if lane is None or not by_turn or lane_turn != self._turn or lane_topic != topic:
+                lane = await self._lane(topic, partition, key)
+                lane_topic, lane_turn = topic, self._turn if by_turn else -1
+                encoder = lane.encoder
             size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
             if headers:
                 size += _headers_bytes(headers)
@@ -149,6 +151,16 @@ class Sending:
         # What is under way gets on while the next rows are made.
         await asyncio.sleep(0)
         return count
+
+    async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> _Lane:
+        """The one that a row goes to."""
+        partitions = self._counts.get(topic) or await self._partitions(topic)
+        if partition is None:
+            partition = self._turn % partitions if key is None else _hashed(key, partitions)
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            lane = self._lanes[topic, partition] = _Lane(topic, partition, RecordEncoder())
+        return lane
 
     async def _partitions(self, topic: str) -> int:
         async def ask() -> int:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
 from .option_values import OptionError, check_names
-from .sending import NOBODY, Identity, Row, Sending, identity
+from .sending import NOBODY, Identity, RowTuple, Sending, identity
 from .write_options import WriteOptions
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
@@ -140,22 +140,23 @@ def columns(schema: StructType, options: WriteOptions) -> dict[str, str]:
 
 def _rows(
     batch: pa.RecordBatch, columns: dict[str, str], topic: str | None, now_ms: int
-) -> Iterator[Row]:
+) -> Iterator[RowTuple]:
     count = batch.num_rows
     column = partial(_column, batch, columns)
     topics = repeat(topic, count) if topic is not None else column("topic")
-    return map(
-        Row,
+    headers = map(_headers, column("headers")) if "headers" in columns else repeat((), count)
+    return zip(
         topics,
         column("partition"),
         column("key"),
         column("value"),
         _times_ms(batch, columns, now_ms),
-        map(_headers, column("headers")) if "headers" in columns else repeat(()),
+        headers,
+        strict=True,
     )
 
 
-def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> Iterator[object]:
+def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> Iterator[Any]:
     if purpose not in columns:
         return repeat(None, batch.num_rows)
     array = batch.column(columns[purpose])
