@@ -28,6 +28,7 @@ from .changes import Changes
 from .connection import ConnectionLimits
 from .connections import Connections
 from .conversions import Conversions
+from .creations import Creations
 from .dispatch import Dispatcher
 from .door import Door
 from .events import Events
@@ -275,11 +276,13 @@ class Broker:
             trusted_time=self.trusted_time,
             observe=self.observe,
         )
+        changes = Changes(self.directory, work)
         self.services = Services(
             settings=self.settings,
             directory=self.directory,
             logs=logs,
-            changes=Changes(self.directory, work),
+            changes=changes,
+            creations=Creations(self.directory, self.settings, changes),
             lags=Lags(logs, self.directory.positions, work, self.clock),
             groups=set_up_groups(
                 loop,

@@ -5,7 +5,8 @@ requests without an answer, bytes of answers it does not read, and the time that
 request or an unread answer may take.
 
     reading    frames are handled as they come
-    stuck      too much is unanswered or unread: no byte is read, no frame handled
+    stuck      too much is unanswered or unread, or a request has to be answered before others are
+               handled: no byte is read, no frame handled
     finishing  no byte is read any more; closed when the last answer is out
     broken     the same, after something that is no request: it is closed for that
 """
@@ -249,6 +250,8 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             # A late answer to a request that cannot be refused in any other way.
             self._drop("protocol", error.cause)
+        except CloseConnection as error:
+            self._drop("acks_0", str(error))
         except (FileChanged, OSError) as error:
             self._drop("file", f"an answer could not be sent to its end: {error}")
         except Exception as error:
@@ -286,6 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             or answers.waiting >= limits.max_requests_in_flight
             or answers.held_bytes >= limits.buffer_bytes
             or answers.in_parts >= MAX_IN_PARTS
+            or answers.alone > 0
         )
 
     def _write(self) -> None:

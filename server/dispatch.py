@@ -166,6 +166,7 @@ class Dispatcher:
                 response.ready,
                 lambda: self._guarded(asked, lambda: self._respond(asked, response.make())),
                 response.may_hurry,
+                response.alone,
             )
         if response is None:
             self._count(asked, NO_ERROR)

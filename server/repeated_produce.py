@@ -77,7 +77,7 @@ class RepeatedProduces:
         found: list[_Found] = []
         ends = []
         by_partition: dict[Partition, list[int]] = {}
-        split = self._split
+        split, exists = self._split, self._services.creations.exists
         for frames, most in sources:
             begin, size = len(found), 0
             for frame in frames:
@@ -87,8 +87,12 @@ class RepeatedProduces:
                 form = None if parts is None else self._forms.get(parts[0])
                 if parts is None or form is None:
                     break
-                alike = by_partition.setdefault((form.topic, form.partition), [])
-                if alike and not form.asks_as(found[alike[0]][0]):
+                alike = by_partition.get((form.topic, form.partition))
+                if alike is None:
+                    if not exists(form.topic):
+                        break  # The handler has it made.
+                    alike = by_partition[form.topic, form.partition] = []
+                elif not form.asks_as(found[alike[0]][0]):
                     break  # To be appended behind those, in order.
                 alike.append(len(found))
                 found.append((form, parts[1], parts[2]))

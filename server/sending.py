@@ -51,6 +51,8 @@ class Deferred:
     make: Callable[[], Answer]
     may_hurry: bool = False
     """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
+    alone: bool = False
+    """Whether requests behind it have to wait until it is made: they could overtake it."""
 
 
 class AnswerInParts:
@@ -84,7 +86,15 @@ class AnswerQueue:
     never calls it: the connection handles every frame of a read, then takes all answers at once.
     """
 
-    __slots__ = ("_ready", "_turn_came", "_waiting", "held_bytes", "in_files_bytes", "in_parts")
+    __slots__ = (
+        "_ready",
+        "_turn_came",
+        "_waiting",
+        "alone",
+        "held_bytes",
+        "in_files_bytes",
+        "in_parts",
+    )
 
     def __init__(self, turn_came: Callable[[], None]) -> None:
         self._turn_came = turn_came
@@ -96,6 +106,8 @@ class AnswerQueue:
         """How many of these are in files."""
         self.in_parts = 0
         """How many of these answers are in parts."""
+        self.alone = 0
+        """How many of those that are not made have to be before another request is handled."""
 
     @property
     def waiting(self) -> int:
@@ -119,6 +131,7 @@ class AnswerQueue:
         """Queue the answer of the next request."""
         if isinstance(answer, Deferred):
             self._waiting.append(answer)
+            self.alone += answer.alone
             answer.ready.add_done_callback(self._done)
             return
         if answer is not None:
@@ -155,8 +168,10 @@ class AnswerQueue:
                 if not answer.ready.done():
                     break
                 made = None if answer.ready.cancelled() else answer.make()
+                self.alone -= answer.alone
                 if isinstance(made, Deferred):
                     waiting[0] = made
+                    self.alone += made.alone
                     made.ready.add_done_callback(self._done)
                     continue
             else:
@@ -188,7 +203,7 @@ class AnswerQueue:
         waiting = list(self._waiting)
         self._waiting.clear()
         self._ready.clear()
-        self.held_bytes = self.in_files_bytes = self.in_parts = 0
+        self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = 0
         for answer in waiting:
             if isinstance(answer, Deferred):
                 answer.ready.cancel()

@@ -11,6 +11,7 @@ from ...storage.flush import GroupCommit
 from ...storage.log_directory import LogDirectory
 from ..changes import Changes
 from ..conversions import Conversions
+from ..creations import Creations
 from ..figures import Figures
 from ..groups.desk import GroupDesk
 from ..lags import Lags
@@ -32,6 +33,7 @@ class Services:
     directory: LogDirectory
     logs: Logs
     changes: Changes
+    creations: Creations
     lags: Lags
     groups: GroupDesk
     clock: Clock
@@ -69,12 +71,14 @@ class Call:
 class Later:
     """A response that `make` gives once `ready` is done; it is made when its turn has come.
 
-    `make` may give another `Later`. With `may_hurry` somebody else may end the wait.
+    `make` may give another `Later`. With `may_hurry` somebody else may end the wait. With `alone`
+    no later request of its connection is handled before it is made.
     """
 
     ready: asyncio.Future[Any]
     make: Callable[[], Any]
     may_hurry: bool = False
+    alone: bool = False
 
 
 class Handler(Protocol):

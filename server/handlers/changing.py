@@ -1,5 +1,6 @@
 """Answers of requests that change topics: a result for each topic, made when all is done."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -37,4 +38,5 @@ def answer_later(
                 result.error_code, result.error_message = services.outcomes.of(error, api=api)
         return make(results)
 
-    return Later(done, answer)
+    # A client that goes away leaves no change half done: the next one would be made upon it.
+    return Later(asyncio.shield(done), answer)

@@ -1,5 +1,7 @@
 """metadata: where the broker is, and which topics it has."""
 
+from collections.abc import Mapping
+
 from ...protocol.api.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -8,16 +10,33 @@ from ...protocol.api.metadata import (
     MetadataTopicResult,
 )
 from ...storage.topics import TopicEntry
-from .base import NODE_ID, Call, Services
+from .base import NODE_ID, Call, Later, Services
 
 
-def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse:
+def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
+    """Topics that are asked about, and that are to be made then, are made before the answer."""
+    if _names_topics(request, call) and request.allow_auto_topic_creation:
+        missing = services.creations.missing(topic.name for topic in request.topics or ())
+        if missing:
+            creating = services.creations.make(missing)
+            return Later(
+                creating.ready,
+                lambda: _answer(services, request, call, creating.failures()),
+                alone=True,
+            )
+    return _answer(services, request, call, {})
+
+
+def _answer(
+    services: Services, request: MetadataRequest, call: Call, failures: Mapping[str, Exception]
+) -> MetadataResponse:
+    """The answer; `failures` are why topics could not be made."""
     host, port = call.local_address
     if _names_topics(request, call):
         # A name given twice is answered once; the order is that of the request.
         names = dict.fromkeys(topic.name for topic in request.topics or ())
         create = request.allow_auto_topic_creation
-        topics = [_named(services, name, create) for name in names]
+        topics = [_named(services, name, create, failures.get(name)) for name in names]
     else:
         topics = [_describe(entry) for entry in services.directory.topics().values()]
     return MetadataResponse(
@@ -35,8 +54,12 @@ def _names_topics(request: MetadataRequest, call: Call) -> bool:
     return request.topics is not None
 
 
-def _named(services: Services, name: str, create: bool) -> MetadataTopicResult:
+def _named(
+    services: Services, name: str, create: bool, failure: Exception | None
+) -> MetadataTopicResult:
     try:
+        if failure is not None:
+            raise failure
         if create and name not in services.directory.topics():
             services.logs.create(name)
         entry = services.logs.topic(name)

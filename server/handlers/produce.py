@@ -1,7 +1,8 @@
 """produce: append message sets, and answer when they are as durable as was asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
@@ -38,6 +39,8 @@ from .base import Call, Later, Services
 
 NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
 """The values of `acks`."""
+
+_ACKS: Final = (NO_ANSWER, IN_THE_LOG, DURABLE)
 
 REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -92,25 +95,65 @@ def handle(
     return outcome
 
 
-def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> list[Outcome]:
+def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> Sequence[Outcome]:
     """Answer requests that arrived together, in their order: what `handle` would return or raise.
 
     What they bring for one partition is appended at once. There are no outcomes behind a
-    `CloseConnection`, because nothing is done about requests behind it.
+    `CloseConnection`, because nothing is done about requests behind it. If one of them names a
+    topic that is to be made, all wait for that.
     """
+    missing = services.creations.missing(_named_topics(services, requests))
+    if not missing:
+        return _handle_now(services, requests, {})
+    creating = services.creations.make(missing)
+    outcomes: list[Outcome] = []
+
+    def outcome(number: int) -> ProduceResponse | Later | None:
+        if not outcomes:
+            outcomes.extend(_handle_now(services, requests, creating.failures()))
+        found = outcomes[number]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return [
+        Later(creating.ready, partial(outcome, number), alone=True)
+        for number in range(len(requests))
+    ]
+
+
+def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Iterator[str]:
+    """The topics that may be made for these requests, should they not exist."""
+    first_partitions = services.creations.first_partitions()
+    for request in requests:
+        if request.transactional_id is None and request.acks in _ACKS:
+            for topic in request.topics:
+                if any(one.partition in first_partitions for one in topic.partitions):
+                    yield topic.name
+
+
+def _handle_now(
+    services: Services, requests: Sequence[ProduceRequest], failures: Mapping[str, Exception]
+) -> list[Outcome]:
+    """As `handle_many`, without waiting; `failures` are why topics could not be made."""
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
-            outcomes += _handle_alike(services, acks, list(alike))
+            outcomes += _handle_alike(services, acks, list(alike), failures)
             continue
         for request in alike:
-            outcomes += _handle_alike(services, acks, [request])
+            outcomes += _handle_alike(services, acks, [request], failures)
             if outcomes[-1] is not None:
                 return outcomes
     return outcomes
 
 
-def _handle_alike(services: Services, acks: int, requests: list[ProduceRequest]) -> list[Outcome]:
+def _handle_alike(
+    services: Services,
+    acks: int,
+    requests: list[ProduceRequest],
+    failures: Mapping[str, Exception],
+) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
     by_partition: dict[Partition, list[_Sent]] = {}
     answers = []
@@ -123,7 +166,12 @@ def _handle_alike(services: Services, acks: int, requests: list[ProduceRequest])
             else:
                 one.refuse(services, _no_transactions(request.transactional_id))
     for partition, sent in by_partition.items():
-        _append(services, acks, partition, sent)
+        failure = failures.get(partition[0])
+        if failure is None:
+            _append(services, acks, partition, sent)
+        else:
+            for one in sent:
+                one.refuse(services, failure)
     if acks == IN_THE_LOG:
         return [response for response, _ in answers]
     if acks == NO_ANSWER:
@@ -245,7 +293,7 @@ def _append_sets(
 
 
 def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
-    if acks not in (NO_ANSWER, IN_THE_LOG, DURABLE):
+    if acks not in _ACKS:
         services.logs.check_partition(topic, partition)
         raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
     return services.logs.find_or_create(topic, partition)

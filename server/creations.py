@@ -1,0 +1,80 @@
+"""Topics that are made because somebody produces to them or asks about them."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+
+from ..config.broker import BrokerSettings
+from ..storage.log_directory import LogDirectory
+from ..storage.steps import Steps
+from ..storage.topics import TopicEntry
+from .changes import Changes, TopicChange
+
+
+class Creations:
+    """Makes topics that do not exist, in their turn among the changes of topics, each once however
+    many requests wait for it."""
+
+    def __init__(self, directory: LogDirectory, settings: BrokerSettings, changes: Changes) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._changes = changes
+        self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is nothing to be made."""
+        return topic in self._directory.topics()
+
+    def missing(self, topics: Iterable[str]) -> Collection[str]:
+        """Those of `topics` that do not exist and that the settings allow to be made, each once."""
+        there = self._directory.topics()
+        missing = dict.fromkeys(topic for topic in topics if topic not in there)
+        return missing if self._settings.auto_create_topics_enable else ()
+
+    def first_partitions(self) -> range:
+        """The partitions that a topic is made with."""
+        return range(self._settings.num_partitions)
+
+    def make(self, topics: Collection[str]) -> "Creating":
+        """Have `topics` made."""
+        new = [topic for topic in topics if topic not in self._under_way]
+        if new:
+            changes, done = self._changes.make((topic, self._making(topic)) for topic in new)
+            for topic, change in zip(new, changes, strict=True):
+                self._under_way[topic] = change, done
+            done.add_done_callback(partial(self._made, new))
+        return Creating({topic: self._under_way[topic] for topic in topics})
+
+    def _making(self, topic: str) -> Steps[TopicEntry]:
+        there = self._directory.topics().get(topic)
+        if there is not None:
+            return there  # a change before this one has made it
+        changes = self._directory.changes
+        return (yield from changes.create(topic, self._settings.num_partitions, {}))
+
+    def _made(self, topics: Iterable[str], _: object) -> None:
+        for topic in topics:
+            del self._under_way[topic]
+
+
+class Creating:
+    """Topics that are being made for one request."""
+
+    def __init__(self, under_way: Mapping[str, tuple[TopicChange, asyncio.Task[None]]]) -> None:
+        self._changes = {topic: change for topic, (change, _) in under_way.items()}
+        tasks = dict.fromkeys(task for _, task in under_way.values())
+        # One who does not wait any more must not end what others wait for.
+        waits = map(asyncio.shield, tasks)
+        self.ready: asyncio.Future[list[object]] = asyncio.gather(*waits, return_exceptions=True)
+        """Done when all are made, or could not be."""
+
+    def failures(self) -> Mapping[str, Exception]:
+        """Why topics could not be made, once that is known."""
+        found = {}
+        for topic, change in self._changes.items():
+            if change.done:
+                try:
+                    change.result()
+                except Exception as error:
+                    found[topic] = error
+        return found
