@@ -10,7 +10,6 @@ from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -172,6 +171,8 @@ def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> It
     """Create times; rows without one get the time of the write."""
     if "timestamp" not in columns:
         return repeat(now_ms, batch.num_rows)
+    from pyarrow import compute as pc
+
     micros = batch.column(columns["timestamp"]).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     least = pc.min(micros).as_py()
     if least is not None and least < 0:
