@@ -15,8 +15,8 @@ TopicChange = Change[TopicEntry]
 class Changes:
     """Carries out changes of the topics of `directory`, in the order in which they are asked for.
 
-    What a producer needs is made at once; then the change that is under way here, and those of the
-    same topic, are finished before.
+    Who cannot wait for a change, as a producer to a partition that is about to be made, has it and
+    all before it finished at once (`TopicChanges.settle`).
     """
 
     def __init__(self, directory: LogDirectory, work: Work) -> None:
