@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from ..client.client import cluster_at
 from ..client.delivery import Delivery
@@ -20,7 +21,7 @@ from ..protocol.partitioner import partition_of
 from ..protocol.records.batch import finish_batch
 from ..protocol.records.layout import NO_PRODUCER_ID
 from ..protocol.records.record_packing import Headers, RecordEncoder
-from .write_options import WriteOptions
+from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, which a batch may not exceed."""
@@ -133,8 +134,9 @@ class Sending:
         lane: _Lane | None = None
         # Looked up again only where it can be another one: most rows follow one of their own lane.
         lane_topic, lane_turn = "", -1
+        by_key = self._options.partitioner is not Partitioner.NONE
         for topic, partition, key, value, time_ms, headers in batch:
-            by_turn = partition is None and key is None
+            by_turn = partition is None and (key is None or not by_key)
             if lane is None or not by_turn or lane_turn != self._turn or lane_topic != topic:
                 lane = await self._lane(topic, partition, key)
                 lane_topic, lane_turn = topic, self._turn if by_turn else -1
@@ -156,7 +158,13 @@ class Sending:
         """The one that a row goes to."""
         partitions = self._counts.get(topic) or await self._partitions(topic)
         if partition is None:
-            partition = self._turn % partitions if key is None else _hashed(key, partitions)
+            chosen = self._options.partitioner
+            if key is None or chosen is Partitioner.NONE:
+                partition = self._turn % partitions
+            elif chosen is Partitioner.CRC32:
+                partition = crc32(key) % partitions
+            else:
+                partition = _hashed(key, partitions)
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane(topic, partition, RecordEncoder())

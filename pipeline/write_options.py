@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from ..protocol.records.layout import Codec
@@ -16,6 +17,7 @@ WRITE_NAMES: Final = (
     "acks",
     "compression",
     "idempotent",
+    "partitioner",
     "jobId",
     # Spark's own, which it hands on.
     "checkpointLocation",
@@ -24,6 +26,17 @@ WRITE_NAMES: Final = (
 )
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1}
 _CODECS: Final = {codec.label: codec for codec in Codec}
+
+
+class Partitioner(StrEnum):
+    """Which partition a row without a column `partition` goes to, by its key."""
+
+    MURMUR2 = "murmur2"
+    """As Kafka's Java client chooses."""
+    CRC32 = "crc32"
+    """As librdkafka chooses when it is told nothing."""
+    NONE = "none"
+    """Keys do not matter: partitions get rows in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,7 @@ class WriteOptions:
     idempotent: bool = True
     job_id: str | None = None
     """In a batch: what makes a second run of the same job write nothing twice."""
+    partitioner: Partitioner = Partitioner.MURMUR2
 
 
 def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: bool) -> WriteOptions:
@@ -68,4 +82,5 @@ def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: boo
         _CODECS[given.choice("compression", "none", tuple(_CODECS))],
         idempotent,
         job_id,
+        Partitioner(given.choice("partitioner", "murmur2", tuple(Partitioner))),
     )

@@ -178,6 +178,27 @@ def test_rows_without_a_key_spread(broker: BrokerThread, make_topic: MakeTopic) 
     assert sorted(record.value or b"" for record in found) == [row.value for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("partitioner", "wanted"),
+    # CRC-32 of b"123456789" is 0xcbf43926, the check value of its definition.
+    [
+        ("murmur2", {partition_of(b"123456789", 5)}),
+        ("crc32", {0xCBF43926 % 5}),
+        ("none", {3}),
+    ],
+)
+def test_partitioners(
+    broker: BrokerThread, make_topic: MakeTopic, partitioner: str, wanted: set[int]
+) -> None:
+    topic = make_topic(5)
+    rows = [Row(topic, None, b"123456789", b"%d" % number, T0_MS) for number in range(10)]
+    chosen = options(broker, partitioner=partitioner)
+    assert send(chosen, [*rows, Row(topic, 4, b"123456789", b"v", T0_MS)], task=3) == 11
+    *found, last = stored(broker, topic, 5)
+    assert {record.partition for record in found} == wanted
+    assert (last.partition, last.value) == (4, b"v")
+
+
 def test_what_the_broker_refuses(broker: BrokerThread, make_topic: MakeTopic) -> None:
     topic = make_topic(settings={"max.message.time.difference.ms": "1000"})
     with pytest.raises(InvalidTimestamp):
