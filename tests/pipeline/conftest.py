@@ -61,7 +61,12 @@ def spark() -> Iterator[SparkSession]:
         find_java(os.environ)
     except NoJava as error:
         missing(str(error))
-    conf = {"spark.ui.enabled": "false", "spark.sql.streaming.pollingDelay": "50ms"}
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.sql.streaming.pollingDelay": "50ms",
+        # What these tests do is soon over: good code takes longer to make than it runs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")
     yield started

@@ -172,7 +172,7 @@ def test_a_restart_of_the_broker_under_a_stream(spark: SparkSession, tmp_path: P
     with BrokerThread(tmp_path / "data") as broker:
         with blocking.Producer(broker.address) as producer:
             producer.send_batch("t", [b"1", b"2"])
-        rows = stream(spark, broker, subscribe="t")
+        rows = stream(spark, broker, subscribe="t", retryBudgetMs=240_000)
         query = (
             rows.select("value")
             .writeStream.format("memory")
@@ -193,6 +193,6 @@ def test_a_restart_of_the_broker_under_a_stream(spark: SparkSession, tmp_path: P
 
 def wait_for(spark: SparkSession, query: StreamingQuery, count: int) -> None:
     """Until so many rows are in the table of the query."""
-    while spark.table(query.name).count() < count:
-        assert query.exception() is None
-    assert spark.table(query.name).count() == count
+    while (found := spark.table(query.name).count()) < count:
+        query.processAllAvailable()  # raises what ended the query
+    assert found == count
