@@ -36,7 +36,7 @@ _ROWS: Final = 500_000
 _BATCH: Final = 50_000
 _VALUE_BYTES: Final = 100
 _FIRST_MS: Final = 1_479_144_272_509
-_WRITTEN: Final = 500_000
+_WRITTEN: Final = 2_000_000
 _ROUNDS: Final = 5
 
 LATENCIES: Final = ("spark_latency_p50", "spark_latency_p95")
