@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "pipeline": BASE | {"blocking", "client", "storage"},
     "server": BASE | {"storage"},
     "testing": BASE | {"storage", "server", "client"},
-    "bench": BASE | {"compiled", "storage", "client", "testing", "server"},
+    "bench": BASE | {"compiled", "storage", "client", "testing", "server", "pipeline", "blocking"},
     "cli": BASE | {"storage", "client", "pipeline", "server", "testing", "bench"},
     "pyspark_horolog": {"pipeline"},
     "__init__": {"blocking", "client", "compiled", "protocol", "times"},
