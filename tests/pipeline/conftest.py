@@ -65,7 +65,8 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",
         # What these tests do is soon over: good code takes longer to make than it runs.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-Dderby.stream.error.file=/dev/null",
     }
     started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")

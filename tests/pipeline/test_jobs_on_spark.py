@@ -8,7 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
-from horolog.pipeline.jobs.bootstrap import Mapped, facts_of, load, messages, topic_ends
+from horolog.pipeline.jobs.bootstrap import (
+    Mapped,
+    facts_of,
+    load,
+    messages,
+    read_input,
+    topic_ends,
+)
 from horolog.pipeline.jobs.latency import Latencies, latency_report
 from horolog.pipeline.jobs.ranges import plan_by_append_time, plan_by_create_time
 from horolog.pipeline.jobs.replay import replay, replay_target
@@ -118,6 +125,26 @@ def test_bootstrap_keeps_times_and_partitions(spark: SparkSession, broker: Broke
         assert one.key == f"user {number % 7}".encode()
         assert one.partition == partition_of(one.key, 3)
         assert one.timestamp_ms == T + (number * 37 % 100) * 1000
+
+
+def test_bootstrap_from_a_database(
+    spark: SparkSession, broker: BrokerThread, tmp_path: Path
+) -> None:
+    table = {
+        "url": f"jdbc:derby:{tmp_path / 'database'};create=true",  # comes with Spark
+        "driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+        "dbtable": "orders",
+    }
+    made = spark.createDataFrame([("ann", T), ("bob", T + 1000)], "who string, at bigint")
+    made.selectExpr("who", "timestamp_millis(at) AS at").write.format("jdbc").options(
+        **table
+    ).save()
+    rows = read_input(spark, None, "jdbc", {**table, "numPartitions": "1"})
+    load(messages(rows, Mapped(value="who", timestamp="at"), 1), broker.address, "m", 1)
+    with blocking.Consumer(broker.address) as consumer:
+        consumer.assign("m")
+        found = [(one.value, one.timestamp_ms) for one in consumer.fetch()]
+    assert found == [(b"ann", T), (b"bob", T + 1000)]
 
 
 def test_rows_without_value_column_are_json(spark: SparkSession) -> None:
