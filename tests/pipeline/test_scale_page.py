@@ -23,9 +23,10 @@ def test_what_is_mirrored_is_there_once_with_all_it_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     (script,) = re.findall(r"<!-- mirror.py -->\n *```python\n(.*?)```", PAGE.read_text(), re.S)
+    # Java keeps the working directory that it was started in.
+    assert 'checkpointLocation="mirror"' in script
     path = tmp_path / "mirror.py"
-    path.write_text(dedent(script))
-    monkeypatch.chdir(tmp_path)
+    path.write_text(dedent(script).replace('"mirror"', f'"{tmp_path / "mirror"}"'))
     with (
         BrokerThread(tmp_path / "old", SETTINGS) as old,
         BrokerThread(tmp_path / "new", SETTINGS) as new,
