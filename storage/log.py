@@ -106,13 +106,13 @@ class Log(AppendableLog):
             return
         with self._all_or_fail("truncated"):
             end = self._list.end_before(offset)
-        self._lower_recovery_point(end)
         self._cut = offset, end
+        self._lower_recovery_point(offset, end)
         with self._all_or_fail("truncated"):
             self.producers.prepare_cut(offset)
             self._list.truncate(offset, self.settings)
             self.producers.load_again(self._list.segments)
-            self._last_stamp_ms = self._list.last_stamp_ms(self.log_start_offset)
+            self._last_stamp_ms = self._list.last_stamp_ms(0)
             self._ends_at(offset)
             if end < offset:
                 self._note_gaps()  # A wrapper went whose first messages were below `offset`.
@@ -121,15 +121,16 @@ class Log(AppendableLog):
     def _messages_end(self) -> int:
         """Where the last message ends: the log end, but after a cut into a batch before it.
 
-        What is appended next at the log end is not known to be safe by the offsets in between.
+        A start finds no more than that: a later recovery point would not be believed.
         """
         offset, end = self._cut
         return end if offset == self.log_end_offset else self.log_end_offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        """What comes in place of the messages from `offset` on is not synced."""
+    def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
+        """What comes in place of the messages from `offset` on is not synced; those that are left
+        end at `messages_end`."""
         self.recovery_point = min(self.recovery_point, offset)
-        self.safe_point = min(self.safe_point, offset)
+        self.safe_point = min(self.safe_point, messages_end)
         if self.on_cut is not None:
             self.on_cut(self)
 
@@ -148,7 +149,7 @@ class Log(AppendableLog):
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
-        self._lower_recovery_point(offset)
+        self._lower_recovery_point(offset, offset)
         with self._all_or_fail("emptied"):
             self.producers.prepare_cut(-1)
             self._list.restart_at(offset, self.settings)
@@ -177,12 +178,11 @@ class Log(AppendableLog):
             return None
 
     def _begin_flush(self) -> FlushWork | None:
-        target_offset = self._messages_end
-        nothing_new = self.recovery_point >= target_offset and not self._list.names_changed
+        nothing_new = self.recovery_point >= self.log_end_offset and not self._list.names_changed
         derived_changed = self._list.seals_changed or self.producers.to_be_written
         if self.failure is not None or (nothing_new and not derived_changed):
             return None
-        work = self._list.flush_work(self.recovery_point, target_offset)
+        work = self._list.flush_work(self.recovery_point, self.log_end_offset)
         work.snapshots = self.producers.hand_out()
         self.unflushed_since = None
         self._syncs.append(work)
@@ -224,7 +224,7 @@ class Log(AppendableLog):
         point = self.recovery_point
         if self.safe_point < point and self._list.sync_append_times(point):
             # A cut meanwhile has lowered both.
-            self.safe_point = min(point, self.recovery_point)
+            self.safe_point = min(point, self.recovery_point, self._messages_end)
 
     def flush(self) -> None:
         """Sync everything now. Raises `StorageError`."""

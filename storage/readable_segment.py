@@ -322,19 +322,30 @@ class ReadableSegment:
 
     def scan_tail(self) -> SegmentScan:
         """Read the entries from the last offset index entry on: next offset, last stamp."""
+        return self._scan(self._tail_position, self.size_bytes)
+
+    def tail_append_time_ms(self) -> int:
+        """The last stamp of what `scan_tail` reads; -1 also where the bytes are no entries."""
+        scan = self._scan_any(self._tail_position, self.size_bytes)
+        return scan.last_append_time_ms if scan.problem is Problem.NONE else NO_TIMESTAMP
+
+    @property
+    def _tail_position(self) -> int:
         count = len(self.offset_index)
-        start = self.offset_index.entry(count - 1)[1] if count else 0
-        return self._scan(start, self.size_bytes)
+        return self.offset_index.entry(count - 1)[1] if count else 0
 
     def end_before(self, offset: int) -> int:
         """The offset behind the last entry that is below `offset`. Raises `StorageError`."""
         start, end = self._known_around(offset - 1)[0], self.locate(offset)
         return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
 
-    def _scan(self, start: int, end: int) -> SegmentScan:
-        scan = scan_log_file(
+    def _scan_any(self, start: int, end: int) -> SegmentScan:
+        return scan_log_file(
             self.file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False
         )
+
+    def _scan(self, start: int, end: int) -> SegmentScan:
+        scan = self._scan_any(start, end)
         if scan.problem is not Problem.NONE or start > end:
             raise self.damage(min(scan.good_bytes, end))
         return scan

@@ -247,16 +247,16 @@ class SegmentList:
     def last_stamp_ms(self, log_start_offset: int) -> int:
         """Append time of the last message if a broker stamped it, else -1. Raises `OSError`.
 
-        A segment that ends before the log begins is not looked at: it may be in any state.
+        A segment that ends before the log begins may be in any state, which is nobody's concern.
         """
         for segment in reversed(self.segments):
-            if segment.next_offset <= log_start_offset:
-                break
             if segment.size_bytes:
                 if segment.tail_stamp_ms is not None:
                     return segment.tail_stamp_ms
                 if not segment.indexed:
                     segment.load_indexes(self._seals.get(segment.base_offset))
+                if segment.next_offset <= log_start_offset:
+                    return segment.tail_append_time_ms()
                 try:
                     return segment.scan_tail().last_append_time_ms
                 except HorologError:
