@@ -33,7 +33,7 @@ run: $(RUN_READY) $(KERNEL_READY) ## start a broker, feed it real input, show it
 	@exec $(BIN)/horolog demo
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
-	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope
+	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 check: $(DEV_READY) ## lint, formatting, types, import directions
 	@$(BIN)/ruff check .

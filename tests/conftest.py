@@ -6,12 +6,15 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import hypothesis
 import pytest
 import uvloop
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
+
+_FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -44,6 +47,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What waits longest for other programs goes first, so that no process ends long after the
+    other."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:

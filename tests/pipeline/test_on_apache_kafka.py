@@ -21,7 +21,7 @@ from horolog.testing.program import Result
 
 from .sources import T0_MS
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(600)
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -105,6 +105,7 @@ def test_a_batch_between_two_times(
     assert (bytes(row.key), row.offset, row.timestampType, row.headers) == (b"key 0", 0, 0, None)
 
 
+@pytest.mark.soak
 def test_a_stream_from_topic_to_topic_while_a_broker_is_away(
     spark: SparkSession,
     apache: ApacheKafka,
@@ -202,6 +203,7 @@ def test_latency_from_a_header(
     assert "--created-in" in run("latency", topic, code=1).err
 
 
+@pytest.mark.soak
 def test_lag_watch_and_failover_within_a_cluster(
     spark: SparkSession, cluster: str, make_topic: MakeTopic, run: Run
 ) -> None:

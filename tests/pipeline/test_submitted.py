@@ -14,7 +14,7 @@ from horolog.tests.pages.shell import Shell, blocks, comparable
 from .conftest import missing
 from .test_guide import PAGE, SUBMITTED
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]
 
 
 def python_without_us(folder: Path) -> Path:
