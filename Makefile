@@ -50,7 +50,7 @@ bench-kafka: $(DEV_READY) $(KERNEL_READY) ## measure beside a real Apache Kafka 
 bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parquet files (needs Java); writes build/bench-spark.json
 	@$(BIN)/python -m horolog.bench.spark
 
-soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests and kill rounds
+soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Spark on workers of its own
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200
 
 docs: $(DEV_READY) ## write the generated pages of docs/
