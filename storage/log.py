@@ -27,6 +27,8 @@ class Log(AppendableLog):
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
         self._cut = -1, -1
+        """Where the log was cut last, and where the messages before that end: the batch that holds
+        the offset goes as a whole."""
         self._closed = False
         self._sealed = False
         self._syncs: list[FlushWork] = []
@@ -116,15 +118,6 @@ class Log(AppendableLog):
             self._ends_at(offset)
             if end < offset:
                 self._note_gaps()  # A wrapper went whose first messages were below `offset`.
-
-    @property
-    def _messages_end(self) -> int:
-        """Where the last message ends: the log end, but after a cut into a batch before it.
-
-        A start finds no more than that: a later recovery point would not be believed.
-        """
-        offset, end = self._cut
-        return end if offset == self.log_end_offset else self.log_end_offset
 
     def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
@@ -224,7 +217,10 @@ class Log(AppendableLog):
         point = self.recovery_point
         if self.safe_point < point and self._list.sync_append_times(point):
             # A cut meanwhile has lowered both.
-            self.safe_point = min(point, self.recovery_point, self._messages_end)
+            safe_point = min(point, self.recovery_point)
+            offset, messages_end = self._cut
+            # A start finds no more than that: a later recovery point would not be believed.
+            self.safe_point = messages_end if safe_point == offset else safe_point
 
     def flush(self) -> None:
         """Sync everything now. Raises `StorageError`."""
