@@ -124,6 +124,13 @@ def _behind_nothing(span: Span, options: ReadOptions) -> int:
     return span.end
 
 
+def close_idle() -> None:
+    """Close the connections that this process keeps for the next read."""
+    for key in [key for key in _IDLE if key[0] == os.getpid()]:
+        for consumer in _IDLE.pop(key):
+            consumer.close()
+
+
 def _take(broker: Broker, append_times: bool) -> Consumer:
     idle = _IDLE.get((os.getpid(), broker, append_times))
     if idle:

@@ -108,7 +108,6 @@ class Log(AppendableLog):
             return
         with self._all_or_fail("truncated"):
             end = self._list.end_before(offset)
-        self._cut = offset, end
         self._lower_recovery_point(offset, end)
         with self._all_or_fail("truncated"):
             self.producers.prepare_cut(offset)
@@ -122,6 +121,7 @@ class Log(AppendableLog):
     def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
         end at `messages_end`."""
+        self._cut = offset, messages_end
         self.recovery_point = min(self.recovery_point, offset)
         self.safe_point = min(self.safe_point, messages_end)
         if self.on_cut is not None:

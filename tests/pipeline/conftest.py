@@ -10,10 +10,18 @@ from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.pipeline import session
+from horolog.pipeline.fetch import close_idle
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.broker_thread import BrokerThread
 
 _NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """Connections that a read in this process left to the next are closed."""
+    yield
+    close_idle()
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ class StrictFiles(FaultyFiles):
     def __init__(self, files: Files) -> None:
         super().__init__(files)
         self.unsafe: set[Path] = set()
-        """Files whose last sync failed."""
+        """Files whose last sync failed, since they were opened last."""
         self.synced_again: list[Path] = []
 
     def check(self, kind: str, path: Path) -> Fault | None:
@@ -74,6 +74,11 @@ class FailingLife(Life):
             written=failure.written,
             late=failure.late,
         )
+
+    def open(self) -> None:
+        """A restart believes what it reads: what no process remembers, none can act on."""
+        self.strict.unsafe.clear()
+        super().open()
 
     def append(
         self, topic: str, *timestamps_ms: int, partition: int = 0, value_bytes: int = 20

@@ -33,18 +33,11 @@ def test_25_a_power_cut_during_recovery(folder: Path, enumeration: Enumeration) 
             enumeration.survives(recover(path, promise, 60, 61), folder)
 
 
-@pytest.mark.parametrize("number", range(3))
+LIVES = (*range(3), *(pytest.param(number, marks=pytest.mark.soak) for number in range(3, 200)))
+
+
+@pytest.mark.parametrize("number", LIVES)
 def test_25_a_power_cut_in_a_life_at_random(
-    number: int, random: Random, folder: Path, enumeration: Enumeration
-) -> None:
-    life = Life(folder / "life")
-    at_random(life, random)
-    enumeration.survives(life, folder)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("number", range(200))
-def test_25_many_lives_at_random(
     number: int, random: Random, folder: Path, enumeration: Enumeration
 ) -> None:
     life = Life(folder / "life")
