@@ -11,8 +11,8 @@ from ..storage.files import Buffer, File, Files
 
 T = TypeVar("T")
 
-_NEVER_FAIL = ("exists", "is_directory")
-"""The operating system's answer no instead."""
+_NEVER_FAIL = ("exists", "in_memory", "is_directory")
+"""The operating system answers no instead."""
 
 _MAY_BE_LATE = (
     "make_directory",
@@ -219,6 +219,8 @@ class FaultyFile:
         )
 
     def in_memory(self, size: int, position: int) -> bool:
+        if self._files.check("in_memory", self._path) is not None:
+            return False
         return self._file.in_memory(size, position)
 
     def load(self, size: int, position: int) -> None:

@@ -5,7 +5,8 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import hypothesis
@@ -18,7 +19,7 @@ _FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile(
     "soak", deadline=None, print_blob=True, max_examples=5000, stateful_step_count=200
 )
@@ -98,14 +99,21 @@ def require_apache_kafka() -> None:
 
 
 @pytest.fixture(scope="session")
-def apache(
+def start_apache(
     require_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheKafka]:
-    """Apache Kafka, three brokers, one for all tests: each takes topics of its own."""
-    folder = tmp_path_factory.mktemp("apache-kafka")
+) -> Callable[[], AbstractContextManager[ApacheKafka]]:
+    """`with start_apache() as running` is Apache Kafka, three brokers.
+
+    It takes ten seconds to start, and a tenth of a processor while nobody uses it: a fixture
+    `apache` keeps one for a module or a package, whose tests take topics of their own.
+    """
     settings = {"default.replication.factor": "3", "auto.create.topics.enable": "true"}
-    with apache_kafka(folder, brokers=3, settings=settings) as running:
-        yield running
+
+    def start() -> AbstractContextManager[ApacheKafka]:
+        folder = tmp_path_factory.mktemp("apache-kafka")
+        return apache_kafka(folder, brokers=3, settings=settings)
+
+    return start
 
 
 @pytest.fixture

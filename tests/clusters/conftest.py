@@ -1,18 +1,26 @@
 """Topics at a Kafka cluster of three brokers, and at Kafka's port of a Horolog broker."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from horolog import Admin
+from horolog.bench.apache_kafka import ApacheKafka
 from horolog.testing.broker import running_broker
 
+StartApache = Callable[[], AbstractContextManager[ApacheKafka]]
 NewTopic = Callable[..., Awaitable[str]]
 
 _NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="package")
+def apache(start_apache: StartApache) -> Iterator[ApacheKafka]:
+    with start_apache() as running:
+        yield running
 
 
 @asynccontextmanager

@@ -1,14 +1,12 @@
 """Every way of sending, on every kind of topic: what is produced is what is read."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import hypothesis
 import pytest
-from hypothesis import Phase, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.downconversion import downconversion, run
@@ -16,6 +14,7 @@ from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import Record, entries, open_wrapper, records
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.testing.logs import LogFolder
+from horolog.tests.properties.examples import examples
 
 NOW = 1_479_144_272_509
 PLENTY = 1 << 24
@@ -27,14 +26,6 @@ contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=12), st.just(b"
 new_records = st.builds(
     NewRecord, contents, contents, st.one_of(st.just(-1), st.integers(NOW - 9, NOW + 9))
 )
-
-
-def examples(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a property `count` times, or more as the profile asks."""
-    more = max(hypothesis.settings().max_examples // 100, 1)
-    # Explaining a failure traces every line of storage and takes minutes.
-    phases = [phase for phase in Phase if phase is not Phase.explain]
-    return hypothesis.settings(max_examples=count * more, phases=phases)
 
 
 @dataclass(frozen=True)

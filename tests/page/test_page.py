@@ -387,7 +387,7 @@ def test_consumers_and_their_lag(open_page: Open) -> None:
     row = page.locator('#lags tr[data-name="billing"]')
     expect(row).to_contain_text("sensors-0")
     expect(row).to_contain_text("13 messages")
-    expect(row.locator(".behind")).to_contain_text("20 min")
+    expect(row.locator(".behind")).to_contain_text(re.compile("2[0-9] min"))
 
 
 def test_a_broker_without_topics_says_how_to_begin(browser: Browser, tmp_path: Path) -> None:

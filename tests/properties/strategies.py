@@ -1,9 +1,5 @@
 """What random tests of storage draw from: times, message sets, settings."""
 
-from collections.abc import Callable
-
-import hypothesis
-from hypothesis import Phase
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
@@ -138,12 +134,3 @@ stamping = st.fixed_dictionaries(
 )
 
 topic_settings_texts = st.builds(lambda one, other: one | other, small_segments, stamping)
-
-
-def examples(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a property `count` times; as many times more as the profile asks of all tests."""
-    profile = hypothesis.settings()
-    times_more = max(profile.max_examples // 100, 1)
-    # Explaining a failure traces every line of storage and takes minutes.
-    phases = [phase for phase in Phase if phase is not Phase.explain]
-    return hypothesis.settings(max_examples=count * times_more, phases=phases)

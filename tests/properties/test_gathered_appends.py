@@ -13,10 +13,11 @@ from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.storage.appended import Appended
 from horolog.testing.logs import LogFolder
 
+from .examples import examples
 from .index_rules import state_of
 from .logs import log_folder
 from .model import SentSet
-from .strategies import examples, sent_sets, set_lists, topic_settings_texts
+from .strategies import sent_sets, set_lists, topic_settings_texts
 
 BROKEN = [b"", b"\0" * 30, b"\0" * 11 + b"\x0d" + b"\x01" * 40]
 """Nothing, half a message, and a message that is refused."""

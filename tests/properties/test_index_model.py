@@ -16,7 +16,7 @@ from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.time_index import TimeIndex
 
-from .strategies import examples
+from .examples import examples
 
 BASE_OFFSET = 1_000
 NO_TIME = -1

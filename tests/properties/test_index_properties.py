@@ -9,6 +9,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.sets import NewRecord
 from horolog.testing.logs import LogFolder
 
+from .examples import examples
 from .filling import RESTARTS, fill, produce, read_from, search, search_largest, truncate
 from .index_rules import (
     assert_closing_entry,
@@ -21,7 +22,7 @@ from .index_rules import (
 )
 from .logs import SEGMENT_FILES, log_folder, start_after_close
 from .model import Model, Part, SentSet
-from .strategies import examples, set_lists, topic_settings_texts
+from .strategies import set_lists, topic_settings_texts
 
 
 def assert_closed_files(folder: LogFolder) -> None:

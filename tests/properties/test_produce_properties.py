@@ -17,11 +17,12 @@ from horolog.protocol.records.message import build_message, entries, open_wrappe
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
 from horolog.testing.logs import LogFolder
 
+from .examples import examples
 from .filling import MAX_DECOMPRESSED_BYTES, RESTARTS, fill, produce, read_from, truncate
 from .index_rules import state_of
 from .logs import log_folder
 from .model import LOG_APPEND_TIME, Model, Part, SentSet
-from .strategies import NOW_MS, examples, parts, set_lists, topic_settings_texts
+from .strategies import NOW_MS, parts, set_lists, topic_settings_texts
 
 STORED_CODECS = ["producer", "uncompressed", "gzip", "snappy", "lz4"]
 

@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from .examples import examples
 from .filling import fill, read_from
 from .logs import log_folder
 from .model import SentSet
 from .retention_rules import retained
-from .strategies import examples, recent_sets, sent_sets
+from .strategies import recent_sets, sent_sets
 
 limits = st.fixed_dictionaries(
     {

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from horolog.testing.logs import LogFolder
 
+from .examples import examples
 from .filling import fill, produce, read_from, search, search_largest
 from .logs import log_folder
 from .model import Model, SentSet
-from .strategies import examples, set_lists, topic_settings_texts
+from .strategies import set_lists, topic_settings_texts
 
 
 def assert_searches_agree(folder: LogFolder, model: Model) -> None:

@@ -3,7 +3,7 @@
 from struct import pack_into
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
@@ -24,6 +24,7 @@ from horolog.protocol.records.downconversion import (
 from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
 from horolog.protocol.records.message import entries, records
 from horolog.protocol.records.record import NewRecord
+from horolog.tests.properties.examples import examples
 
 MIB = 1 << 20
 new_records = st.builds(
@@ -54,7 +55,7 @@ def renewed(data: bytearray) -> bytearray:
     return data
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     st.lists(
         st.tuples(

@@ -10,7 +10,7 @@ from struct import pack, unpack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.latency import LatencyCounts, latency_bucket
@@ -22,6 +22,7 @@ from horolog.protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
 from horolog.protocol.records.record_gathering import gather_records
 from horolog.protocol.records.record_packing import RecordEncoder, varint
 from horolog.protocol.records.record_rewriting import records_to_messages
+from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_700_000_000_000
 INT64_MAX = 2**63 - 1
@@ -158,7 +159,7 @@ def record_bytes(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(deadline=None, max_examples=800)
+@examples(800)
 @given(data=record_bytes(), before=st.binary(max_size=9), behind=st.binary(max_size=9))
 def test_the_cursor_reads_what_the_slow_decoder_reads(
     data: bytes, before: bytes, behind: bytes
@@ -181,7 +182,7 @@ def test_the_cursor_reads_what_the_slow_decoder_reads(
     assert cursor.step() == last
 
 
-@settings(deadline=None, max_examples=800)
+@examples(800)
 @given(
     data=record_bytes(),
     base_ms=st.one_of(st.integers(NOW_MS - 100, NOW_MS + 100), int64s),
@@ -243,7 +244,7 @@ new_records = st.lists(
 NewRecords = list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]
 
 
-@settings(deadline=None)
+@examples(100)
 @given(new_records)
 def test_the_encoder_writes_what_the_slow_decoder_reads(sent: NewRecords) -> None:
     encoder = RecordEncoder()
@@ -272,7 +273,7 @@ def test_the_encoder_writes_what_the_slow_decoder_reads(sent: NewRecords) -> Non
     assert encoder.count == 0
 
 
-@settings(deadline=None)
+@examples(100)
 @given(sent=new_records, magic=st.sampled_from([0, 1]), base_offset=st.integers(0, 2**40))
 def test_messages_become_records_and_records_messages(
     sent: NewRecords, magic: int, base_offset: int
@@ -304,7 +305,7 @@ def test_messages_become_records_and_records_messages(
         assert back == b"before" + data
 
 
-@settings(deadline=None)
+@examples(100)
 @given(data=record_bytes(), magic=st.sampled_from([0, 1]), stamp_ms=st.sampled_from([-1, 77]))
 def test_what_is_not_good_becomes_no_message(data: bytes, magic: int, stamp_ms: int) -> None:
     records, end = slow_records(data)
@@ -339,7 +340,7 @@ def test_what_is_not_good_becomes_no_message(data: bytes, magic: int, stamp_ms: 
         assert {e.is_append_time for e in found} <= {stamp_ms >= 0}
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     data=record_bytes(),
     from_offset=st.integers(0, 4),
@@ -399,7 +400,7 @@ def test_columns_hold_what_the_slow_decoder_reads(
         assert headers is None
 
 
-@settings(deadline=None)
+@examples(100)
 @given(data=record_bytes(), target_ms=st.integers(-5, 5))
 def test_the_first_time_is_what_the_slow_decoder_finds(data: bytes, target_ms: int) -> None:
     records, end = slow_records(data)

@@ -10,7 +10,7 @@ from random import Random
 import cramjam
 import lz4.frame
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
@@ -18,6 +18,7 @@ from horolog.protocol.records import gzip_stream, lz4_frame, xerial
 from horolog.protocol.records.codecs import compress, decompress
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.xxh32 import xxh32
+from horolog.tests.properties.examples import examples
 
 KIB = 1024
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
@@ -156,7 +157,7 @@ def test_bytes_after_the_end(codec: Codec, magic: int, garbage: bytes) -> None:
 
 
 @each_codec
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(data=st.data())
 def test_any_bytes_give_content_or_an_error_of_ours(codec: Codec, data: st.DataObject) -> None:
     magic = data.draw(st.sampled_from([0, 1]))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from struct import pack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
@@ -16,6 +16,7 @@ from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.message import build_message, entries, open_wrapper, records
 from horolog.protocol.records.problems import problem_error
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_offset
+from horolog.tests.properties.examples import examples
 
 MIB = 1 << 20
 TWO = [NewRecord(b"one", b"k", 5), NewRecord(b"two", None, 7)]
@@ -102,7 +103,7 @@ def renewed_crcs(data: bytearray) -> bytearray:
     return data
 
 
-@settings(deadline=None, max_examples=500)
+@examples(500)
 @given(st.binary(max_size=300))
 def test_random_bytes(data: bytes) -> None:
     consume(data, read_records, entries, lambda data: entries(data, verify_crc=False))
@@ -122,7 +123,7 @@ good_sets = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=1000)
+@examples(1000)
 @given(
     parts=st.lists(good_sets, min_size=1, max_size=3),
     edits=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
@@ -142,7 +143,7 @@ def test_damaged_sets(
     consume(bytes(data), read_records, entries, lambda data: entries(data, verify_crc=False))
 
 
-@settings(deadline=None, max_examples=500)
+@examples(500)
 @given(
     inner=st.one_of(st.binary(max_size=200), st.lists(good_sets, max_size=3).map(b"".join)),
     edits=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),

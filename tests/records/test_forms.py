@@ -8,12 +8,13 @@ from struct import pack_into
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.kernel import Offsets, Walk, walk
 from horolog.protocol.records.scans import scan_offset, scan_timestamp
 from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.tests.properties.examples import examples
 
 pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
 
@@ -44,7 +45,7 @@ def spoiled_sets(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))])
 
 
-@settings(deadline=None, max_examples=1500)
+@examples(1500)
 @given(
     data=spoiled_sets(),
     rule=st.sampled_from(list(Offsets)),

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
@@ -25,6 +25,7 @@ from horolog.protocol.records.sets import (
     set_append_time,
     set_offset,
 )
+from horolog.tests.properties.examples import examples
 
 INT64_MAX = 2**63 - 1
 MIB = 1 << 20
@@ -41,7 +42,7 @@ def plainly(offset: int, magic: int, value: bytes | None, key: bytes | None, tim
     return pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(messages, max_size=12), st.integers(0, 1), st.integers(0, 2**62))
 def test_a_set_is_its_messages_one_after_the_other(
     sent: list[tuple[bytes | None, bytes | None, int]], magic: int, first: int
@@ -102,7 +103,7 @@ def test_columns_become_the_set_that_records_do() -> None:
 # Append times
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(messages, min_size=1, max_size=6), st.integers(0, INT64_MAX), st.data())
 def test_stamping_a_set_is_stamping_each_message(
     sent: list[tuple[bytes | None, bytes | None, int]], now_ms: int, data: st.DataObject
@@ -168,7 +169,7 @@ def of_records(data: Buffer, from_offset: int) -> list[object]:
     return [(r.offset, r.timestamp_ms, TYPES[r.timestamp_type], r.key, r.value) for r in found]
 
 
-@settings(deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_columns_hold_what_records_give(data: st.DataObject) -> None:
     stored, offset = bytearray(), 0
@@ -188,7 +189,7 @@ def test_columns_hold_what_records_give(data: st.DataObject) -> None:
     assert [row for piece in pieces for row in rows(piece)] == of_records(stored, from_offset)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     sent=st.lists(messages, min_size=1, max_size=9),
     magic=st.integers(0, 2),
@@ -271,7 +272,7 @@ def outcome(
     return {name: getattr(found, name) for name in dir(Gathered) if not name.startswith("_")}
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(
     sent=st.lists(messages, min_size=1, max_size=4),
     spoiled=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 127, 128, 255]))),

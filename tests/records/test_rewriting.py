@@ -4,13 +4,14 @@ import zlib
 from struct import pack, unpack_from
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import build_message
 from horolog.protocol.records.rewriting import OWN, plain_end, rewrite
 from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.tests.properties.examples import examples
 
 INT64_MAX = 2**63 - 1
 
@@ -51,7 +52,7 @@ def plainly(message: bytes, magic: int, stamp_ms: int) -> bytes:
     return pack(">I", zlib.crc32(body)) + body
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     st.lists(messages, max_size=12),
     st.sampled_from([OWN, 0, 1]),

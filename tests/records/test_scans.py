@@ -3,7 +3,7 @@
 from struct import pack_into
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import Codec
@@ -17,6 +17,7 @@ from horolog.protocol.records.scans import (
     scan_timestamp,
 )
 from horolog.protocol.records.sets import NewRecord, build_set, set_offset
+from horolog.tests.properties.examples import examples
 
 ENTRY_BYTES = 35
 """A v1 message with a value of one byte."""
@@ -29,7 +30,7 @@ def stored(*offsets_and_times: tuple[int, int]) -> bytearray:
     return data
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     steps=st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 9)), max_size=8),
     target=st.integers(0, 12),
@@ -67,7 +68,7 @@ def test_scans_find_the_first_that_qualifies(
         assert stopped == (heads[-1][0] + ENTRY_BYTES if heads else begin)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     counts=st.lists(st.integers(1, 3), max_size=6),
     target=st.integers(0, 20),
@@ -149,7 +150,7 @@ def test_what_of_an_entry_is_enough_for_its_offset_and_its_size() -> None:
     assert scan_timestamp(head, 0, 11, 1) == (NOT_FOUND, 0)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(-40, 40), st.data())
 def test_first_offsets_of_sets_in_a_row(counts: list[int], shift: int, data: st.DataObject) -> None:
     """One end that is moved away from between two messages spoils it."""

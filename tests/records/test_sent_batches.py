@@ -4,7 +4,7 @@ from itertools import accumulate
 from struct import pack_into
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
@@ -23,6 +23,7 @@ from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
 from horolog.protocol.records.record import NewRecord
 from horolog.protocol.records.record_packing import RecordEncoder
 from horolog.protocol.records.sent_batches import UsualBatches, check_usual, stamp_batches
+from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_700_000_000_000
 FIELDS = [name for name in dir(UsualBatches) if not name.startswith("_")]
@@ -105,7 +106,7 @@ def opened(sent: bytes) -> list[CheckedBatch] | None:
     return found
 
 
-@settings(deadline=None, max_examples=600)
+@examples(600)
 @given(set_lists)
 def test_many_are_checked_as_each_would_be(sets: list[bytes]) -> None:
     found = check_usual(b"".join(sets), list(accumulate(map(len, sets))), NOW_MS)
@@ -165,7 +166,7 @@ def test_a_size_that_leads_nowhere(size: int) -> None:
     assert data == before
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.lists(times, min_size=1, max_size=5), max_size=4), st.integers(0, 2**62))
 def test_many_are_stamped_as_each_would_be(sent: list[list[int]], stamp_ms: int) -> None:
     each = [build_batch([NewRecord(b"v", None, at) for at in one]) for one in sent]

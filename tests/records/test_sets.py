@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import MessageTooLarge
@@ -18,6 +18,7 @@ from horolog.protocol.records.sets import (
     set_offset,
     set_timestamp,
 )
+from horolog.tests.properties.examples import examples
 
 MIB = 1 << 20
 
@@ -37,7 +38,7 @@ def read(data: bytes | bytearray | memoryview, from_offset: int = 0) -> list[Rec
 
 
 @combinations
-@settings(deadline=None)
+@examples(100)
 @given(sent=st.lists(timed_records, max_size=8), base_offset=st.integers(0, 2**62))
 def test_what_goes_in_comes_out(
     magic: int, codec: Codec, sent: list[NewRecord], base_offset: int
@@ -116,7 +117,7 @@ def test_reading_a_part_of_a_buffer() -> None:
 # Changes in place
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     sent=st.lists(timed_records, min_size=1, max_size=4),
     time_ms=st.integers(-1, 2**63 - 1),

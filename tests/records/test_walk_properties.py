@@ -6,12 +6,13 @@ from struct import pack, pack_into, unpack
 from typing import Any
 
 import google_crc32c
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.kernel import Offsets, Problem, Walk, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 from horolog.protocol.records.marks import Marks
+from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_479_144_272_509
 INT32_MAX = 2**31 - 1
@@ -335,7 +336,7 @@ def message_sets(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))])
 
 
-@settings(deadline=None, max_examples=1500)
+@examples(1500)
 @given(data=message_sets(), before=st.binary(max_size=30), options=options_strategy)
 @example(data=raw_entry(0, 1, 0, INT64_MIN, [None, None]) * 2, before=b"", options=Options())
 @example(data=raw_entry(0, 1, 0, INT64_MAX, [None, b""]) * 2, before=b"", options=Options())
@@ -366,7 +367,7 @@ def test_walk_equals_the_slow_decoder(data: bytes, before: bytes, options: Optio
     assert set(expected) == {name for name in dir(Walk) if not name.startswith("_")}
 
 
-@settings(deadline=None)
+@examples(100)
 @given(data=message_sets(), base_offset=st.integers(0, 2**40))
 def test_assigning_changes_the_offsets_of_good_entries_and_nothing_else(
     data: bytes, base_offset: int
@@ -385,7 +386,7 @@ def test_assigning_changes_the_offsets_of_good_entries_and_nothing_else(
     assert walked.count == sum(entry.records for entry in found)
 
 
-@settings(deadline=None, max_examples=500)
+@examples(500)
 @given(st.binary(max_size=200), options_strategy)
 def test_no_bytes_make_the_walk_raise(data: bytes, options: Options) -> None:
     walked = walk(data, 0, len(data), check_crc=options.check_crc, now_ms=options.now_ms)
@@ -393,7 +394,7 @@ def test_no_bytes_make_the_walk_raise(data: bytes, options: Options) -> None:
     assert (walked.problem is Problem.NONE) == (walked.end == len(data))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(
     st.lists(good_entries | walkable_batches, max_size=12), st.integers(0, 12), st.integers(0, 100)
 )
