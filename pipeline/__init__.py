@@ -1,18 +1,24 @@
 """Horolog in Spark: a data source for PySpark, batch and streaming, and jobs over it.
 
 `session()` is a local Spark that knows the format `horolog`; `register(spark)` teaches it to a
-session of your own. Needs `pip install "horolog[spark]"`; nothing is imported before it is used.
+session of your own, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs
+`pip install "horolog[spark]"`; nothing is imported before it is used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .progress_listener import publish_progress
     from .spark_session import register, session
 
-__all__ = ["register", "session"]
+__all__ = ["publish_progress", "register", "session"]
 
-_HOMES = {"register": ".spark_session", "session": ".spark_session"}
+_HOMES = {
+    "publish_progress": ".progress_listener",
+    "register": ".spark_session",
+    "session": ".spark_session",
+}
 
 
 def __getattr__(name: str) -> Any:

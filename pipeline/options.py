@@ -52,6 +52,7 @@ READ_NAMES: Final = (
     "includeHeaders",
     "includeAppendTime",
     "idleWaitMs",
+    "groupId",
     "segments.path",
     # Kafka's, whose meaning retryBudgetMs has here.
     "fetchOffset.numRetries",
@@ -119,6 +120,8 @@ class ReadOptions:
     max_trigger_delay_ms: int = 900_000
     max_time_per_trigger_ms: int = 0
     idle_wait_ms: int = 100
+    group_id: str | None = None
+    """The name under which a stream's progress is stored at the broker."""
     segments_path: str | None = None
 
     @property
@@ -228,8 +231,23 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
         max_trigger_delay_ms=given.duration("maxTriggerDelay", 900_000, least=1),
         max_time_per_trigger_ms=given.duration("maxTimePerTrigger", 0, least=1),
         idle_wait_ms=given.number("idleWaitMs", 100, most=_LONGEST_IDLE_WAIT_MS),
+        group_id=group_id(given, streaming=streaming),
         segments_path=segments_path,
     )
+
+
+def group_id(given: Given, *, streaming: bool = True) -> str | None:
+    """The name that the option `groupId` gives, if it is there. Raises OptionError."""
+    name = given.text("groupId")
+    if name is None:
+        return None
+    if not streaming:
+        raise OptionError(
+            "groupId is for streams, whose progress is stored under it; leave it out of a batch"
+        )
+    if not name.strip():
+        raise OptionError(f"groupId={name!r}: it is the name that `horolog lag` is to show")
+    return name.strip()
 
 
 def _subscription(given: Given) -> Subscription:

@@ -99,6 +99,7 @@ def test_no_lengths_of_time(text: str) -> None:
         ({"timeRange": "exakt"}, "it is offsets or exact"),
         ({"maxTimePerTrigger": "an hour"}, "10 minutes"),
         ({"idleWaitMs": "501"}, "from 0 to 500"),
+        ({"groupId": "billing"}, "groupId is for streams"),
         (
             {"startingTimestamp": str(NOW_MS), "endingTimestamp": str(NOW_MS - 1)},
             "is before startingTimestamp",
@@ -117,6 +118,13 @@ def test_options_that_mean_nothing(options: dict[str, str], told: str) -> None:
 def test_what_only_a_batch_can_have(options: dict[str, str]) -> None:
     with pytest.raises(OptionError):
         parse(options, streaming=True)
+
+
+def test_the_name_of_a_stream() -> None:
+    assert parse(streaming=True).group_id is None
+    assert parse({"groupId": " billing "}, streaming=True).group_id == "billing"
+    with pytest.raises(OptionError, match="groupId=' ': it is the name"):
+        parse({"groupId": " "}, streaming=True)
 
 
 def test_every_option_is_in_the_guide() -> None:

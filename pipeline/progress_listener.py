@@ -1,0 +1,110 @@
+"""Publishing the progress of streaming queries, for those whose sources have the option `groupId`.
+
+A source hears of the end of a batch only when the next one begins, and of the last one never. A
+listener hears of each at once, but only offsets; what a source was told is in the query's plan.
+"""
+
+import json
+import logging
+from typing import Any
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from .planning import from_json
+from .progress import Publisher, publisher_of
+from .source import NAME
+
+_log = logging.getLogger(__name__)
+
+
+def publish_progress(spark: SparkSession) -> StreamingQueryListener:
+    """From now on, store at the broker how far each stream with the option `groupId` has come.
+
+    Once for a session is enough; it holds for all its streaming queries, and for those of cloned
+    sessions it has to be said again. `spark.streams.removeListener` ends it.
+    """
+    listener = ProgressListener(spark)
+    for query in spark.streams.active:
+        listener.learn(query)
+    spark.streams.addListener(listener)
+    return listener
+
+
+class ProgressListener(StreamingQueryListener):
+    """Stores the end of each batch under the name that its source was given.
+
+    Nothing here fails a query: what goes wrong is logged.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._session = spark
+        self._runs: dict[UUID, list[Publisher | None]] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Spark waits for this before the query begins, so the query is there to be asked; when
+        its progress comes it may be gone."""
+        query = self._session.streams.get(str(event.id))
+        if query is not None:
+            self.learn(query)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A batch is done: what is behind it is next."""
+        progress = event.progress
+        publishers = self._runs.get(progress.runId, [])
+        if not any(publishers):
+            return
+        if len(publishers) != len(progress.sources):
+            _log.error(
+                "query %s has %d sources in its plan and %d in its progress, so nothing is stored "
+                "under their groupId",
+                *(progress.id, len(publishers), len(progress.sources)),
+            )
+            return
+        for publisher, source in zip(publishers, progress.sources, strict=True):
+            if publisher is not None and source.endOffset:
+                publisher.publish(from_json(json.loads(source.endOffset)))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Leave the brokers alone."""
+        for publisher in self._runs.pop(event.runId, ()):
+            if publisher is not None:
+                publisher.close()
+
+    def learn(self, query: StreamingQuery) -> None:
+        """Find out under which names the progress of a query is stored."""
+        try:
+            self._runs[UUID(query.runId)] = [
+                None if options is None else publisher_of(options)
+                for options in source_options(query)
+            ]
+        except Exception:
+            _log.exception("the progress of query %s cannot be stored", query.id)
+
+
+def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:
+    """The options of each source of a query, in the order of its progress; None for one that is
+    not ours."""
+    found: list[dict[str, str] | None] = []
+    seen: list[Any] = []
+    java: Any = query._jsq
+    leaves = java.streamingQuery().analyzedPlan().collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        # One that is read twice in a query, and not copied for it, is one source.
+        if not leaf.isStreaming() or leaf in seen:
+            continue
+        seen.append(leaf)
+        ours = leaf.getClass().getSimpleName() == "StreamingRelationV2" and (
+            leaf.sourceName().lower() == NAME
+        )
+        found.append(dict(leaf.extraOptions().asCaseSensitiveMap()) if ours else None)
+    return found

@@ -1,0 +1,204 @@
+"""How far streams have come, stored at the broker."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from horolog import blocking
+from horolog.pipeline import publish_progress
+from horolog.pipeline.options import Broker
+from horolog.pipeline.progress import Publisher, publisher_of
+from horolog.testing.broker_thread import BrokerThread
+
+MakeTopic = Callable[..., str]
+
+WARNED = "the progress of billing could not be stored at {} ("
+
+
+def positions(address: str, name: str, topic: str, partitions: int = 1) -> list[int | None]:
+    """The offsets stored under a name."""
+    with blocking.Admin(address) as admin:
+        found = [admin.position(name, topic, partition) for partition in range(partitions)]
+    return [None if one is None else one.offset for one in found]
+
+
+@contextmanager
+def publishing(address: str) -> Iterator[Publisher]:
+    publisher = Publisher(Broker(address), "billing")
+    try:
+        yield publisher
+    finally:
+        publisher.close()
+
+
+def test_the_end_of_each_batch(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    topic, other = make_topic(2), make_topic()
+    with publishing(broker.address) as publisher:
+        publisher.publish({(topic, 0): 0, (topic, 1): 4})
+        assert positions(broker.address, "billing", topic, 2) == [0, 4]
+        publisher.publish({(topic, 0): 7, (topic, 1): 4, (other, 0): 1})
+        assert positions(broker.address, "billing", topic, 2) == [7, 4]
+        assert positions(broker.address, "billing", other) == [1]
+
+
+def test_what_the_broker_was_told_is_not_told_again(
+    broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with publishing(broker.address) as publisher:
+        publisher.publish({(topic, 0): 7})
+        with blocking.Admin(broker.address) as admin:
+            admin.commit_position("billing", topic, 0, 1)
+        publisher.publish({(topic, 0): 7})
+        assert positions(broker.address, "billing", topic) == [1]
+
+
+def test_at_a_kafka_cluster_they_are_offsets_of_the_group(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path / "data", {"kafka.listen": "127.0.0.1:0"}) as broker:
+        with blocking.Admin(broker.address) as admin:
+            admin.create_topic("t", partitions=2)
+        address = f"kafka://{broker.kafka_address}"
+        with publishing(address) as publisher:
+            publisher.publish({("t", 0): 3, ("t", 1): 9})
+        assert positions(address, "billing", "t", 2) == [3, 9]
+        assert positions(broker.address, "billing", "t", 2) == [3, 9]
+
+
+def test_a_broker_that_is_away_for_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerThread(tmp_path / "data") as broker:
+        with blocking.Admin(broker.address) as admin:
+            admin.create_topic("t")
+        with publishing(broker.address) as publisher, caplog.at_level(logging.WARNING):
+            publisher.publish({("t", 0): 1})
+            broker.stop()
+            publisher.publish({("t", 0): 2})
+            assert [
+                record.message.startswith(WARNED.format(broker.address))
+                for record in caplog.records
+            ] == [True]
+            publisher.publish({("t", 0): 2})
+            broker.restart()
+            assert positions(broker.address, "billing", "t") == [1]
+            publisher.publish({("t", 0): 3})
+            assert positions(broker.address, "billing", "t") == [3]
+
+
+def test_what_could_not_be_stored_is_tried_once_more_at_the_end(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path / "data") as broker:
+        with blocking.Admin(broker.address) as admin:
+            admin.create_topic("t")
+        with publishing(broker.address) as publisher:
+            broker.stop()
+            publisher.publish({("t", 0): 2})
+            broker.restart()
+        assert positions(broker.address, "billing", "t") == [2]
+
+
+def test_what_is_refused_is_logged_once(
+    broker: BrokerThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    with publishing(broker.address) as publisher, caplog.at_level(logging.WARNING):
+        for offset in (1, 2):
+            publisher.publish({("nowhere", 0): offset})
+    assert len(caplog.records) == 1
+    assert "nowhere" in caplog.records[0].message
+
+
+def test_a_source_without_a_name() -> None:
+    assert publisher_of({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}) is None
+
+
+class Ended(StreamingQueryListener):
+    """Sets `ended` when what was added before it has heard of the end of a query."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self.ended.set()
+
+
+def stream(spark: SparkSession, broker: BrokerThread, topic: str, **options: str) -> DataFrame:
+    given = {"bootstrap.servers": broker.address, "startingOffsets": "earliest", **options}
+    rows = spark.readStream.format("horolog").options(**given).load(subscribe=topic)
+    return rows.select("value")
+
+
+@contextmanager
+def published(spark: SparkSession) -> Iterator[threading.Event]:
+    """Progress is published here; the event says that the end of a query was heard of."""
+    ended = Ended()
+    listeners = [publish_progress(spark), ended]
+    spark.streams.addListener(ended)
+    try:
+        yield ended.ended
+    finally:
+        for listener in listeners:
+            spark.streams.removeListener(listener)
+
+
+@pytest.mark.timeout(300)
+def test_the_named_source_of_a_query(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    billed = make_topic(2)
+    producer.send_batch(billed, [b"x"] * 50, partition=0)
+    producer.send_batch(billed, [b"x"] * 3, partition=1)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "one").write_text("not ours")
+    files = spark.readStream.text(str(tmp_path / "files"))
+    named = stream(spark, broker, billed, groupId="Totals")
+    rows = files.selectExpr("CAST(value AS BINARY)").union(named).union(named)
+    with published(spark) as ended:
+        writer = rows.writeStream.format("noop").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.start().awaitTermination()
+        assert ended.wait(60)
+    assert positions(broker.address, "Totals", billed, 2) == [50, 3]
+    with blocking.Admin(broker.address) as admin:
+        assert [lag.topic for lag in admin.lag("Totals")] == [billed, billed]
+
+
+@pytest.mark.timeout(300)
+def test_a_query_that_had_begun_before(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    writer = stream(spark, broker, topic, groupId="Late").writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        with published(spark) as ended:
+            producer.send_batch(topic, [b"x"] * 6)
+            query.processAllAvailable()
+            query.stop()
+            assert ended.wait(60)
+    finally:
+        query.stop()
+    assert positions(broker.address, "Late", topic) == [6]
