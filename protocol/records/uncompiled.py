@@ -10,7 +10,8 @@ from typing import Final
 
 from .layout import Buffer
 
-crc32: Callable[[Buffer], int]
+crc32: Callable[..., int]
+"""zlib's CRC-32 of bytes, begun with that of others before them."""
 try:
     from isal.isal_zlib import crc32
 except ImportError:
