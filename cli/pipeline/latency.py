@@ -1,19 +1,22 @@
 """`horolog pipeline latency`: how late messages come, as figures and as a page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ...client.servers import KAFKA
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
+from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server
 from ..output import NOTHING, emit, json_line, json_time, note, shown_span, shown_time, table
 from .shown import From, To, length_ms, refusals, show_plan, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
+
+_PICTURES: Final = (".svg", ".png")
 
 
 def latency(
@@ -24,7 +27,7 @@ def latency(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a page (.html), or the picture of one topic (.svg)."
+            metavar="FILE", help="Write a page (.html), or the picture of one topic (.svg, .png)."
         ),
     ] = None,
     created_in: Annotated[
@@ -48,10 +51,8 @@ def latency(
     appended before they were created count as 0, and as skewed: a clock is wrong.
     """
     window_ms = length_ms("--by", by)
-    if out is not None and (out.suffix not in (".html", ".svg") or not out.parent.is_dir()):
-        raise WrongUsage(f"--out: {out} is not a .html or .svg file in a folder that is there")
-    if out is not None and out.suffix == ".svg" and len(topics) > 1:
-        raise WrongUsage("--out: a .svg file is the picture of one topic; .html has all")
+    if out is not None:
+        _check_out(out, len(topics))
     if created_in is None and server.startswith(KAFKA):
         raise CommandFailed(
             "a Kafka cluster keeps one time of each message, and a latency takes two: let "
@@ -73,9 +74,33 @@ def latency(
         report = latency_report(spark, plans, window_ms, created_in=created_in)
     _show(report, windows, as_json)
     if out is not None:
-        svg = out.suffix == ".svg"
-        out.write_text(report_svg(report, names[0]) if svg else report_html(report), "utf-8")
+        write_report(out, report)
     _check(report, sum(plan.rows for plan in plans))
+
+
+def _check_out(out: Path, topics: int) -> None:
+    """Refuse what could not be written in the end."""
+    if out.suffix not in (".html", *_PICTURES) or not out.parent.is_dir():
+        raise WrongUsage(
+            f"--out: {out} is not a .html, .svg or .png file in a folder that is there"
+        )
+    if out.suffix in _PICTURES and topics > 1:
+        raise WrongUsage(f"--out: a {out.suffix} file is the picture of one topic; .html has all")
+    if out.suffix == ".png":
+        try:
+            check_matplotlib()
+        except NoMatplotlib as error:
+            raise CommandFailed(f"--out: {error}") from None
+
+
+def write_report(out: Path, report: LatencyReport) -> None:
+    """Write the page of all topics, or the picture of the first, as the name of the file says."""
+    if out.suffix == ".png":
+        out.write_bytes(report_png(report, report.topics[0]))
+    elif out.suffix == ".svg":
+        out.write_text(report_svg(report, report.topics[0]), "utf-8")
+    else:
+        out.write_text(report_html(report), "utf-8")
 
 
 def _check(report: LatencyReport, rows: int) -> None:

@@ -18,14 +18,16 @@ _BARS_TOP: Final = 222
 _BARS: Final = 40
 """Height of the part with the numbers of messages."""
 
-_LINES: Final = (
+LINES: Final = (
     ("p50", "#2b7a78", "p50_ms"),
     ("p95", "#3a6ea5", "p95_ms"),
     ("p99", "#8e5ea2", "p99_ms"),
     ("max", "#c0392b", "max_ms"),
 )
-_SKEW: Final = "#e08e0b"
-_MOST_POINTS: Final = 2000
+"""Name, colour and field of each line."""
+SKEW: Final = "#e08e0b"
+BAR: Final = "#c9d3d6"
+MOST_POINTS: Final = 2000
 """Wider than the picture is in pixels; more windows than that are joined, each group as its
 worst."""
 
@@ -43,7 +45,7 @@ svg { max-width: 100%; height: auto; }
 def report_html(report: LatencyReport) -> str:
     """The whole report as one HTML document that needs nothing else."""
     worst = report.max_latency_ms
-    found = "nothing was measured" if worst is None else _span(worst)
+    found = "nothing was measured" if worst is None else span_text(worst)
     title = f"Latency of {', '.join(report.topics)}"
     skewed = ""
     if report.skewed:
@@ -64,13 +66,13 @@ def report_html(report: LatencyReport) -> str:
 
 def report_svg(report: LatencyReport, topic: str) -> str:
     """The picture of one topic, as an SVG document."""
-    rows = joined(report.select(topic, of_partition=False, of_window=True), _MOST_POINTS)
+    rows = joined(report.select(topic, of_partition=False, of_window=True), MOST_POINTS)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'width="{_WIDTH}" height="{_HEIGHT}" font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="18" font-weight="bold">{escape(topic)}: append time less create '
-        f"time, by {_span(report.window_ms)}</text>",
+        f"time, by {span_text(report.window_ms)}</text>",
     ]
     if rows:
         parts += _chart(rows, report.window_ms)
@@ -120,19 +122,19 @@ def _chart(rows: Sequence[Latencies], window_ms: int) -> Iterable[str]:
         yield (
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}" '
             f'stroke="#e4e4e4"/><text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" '
-            f'fill="#555">{_span(value)}</text>'
+            f'fill="#555">{span_text(value)}</text>'
         )
     width = max(x(first_ms + window_ms) - x(first_ms) - 1, 0.5)
     for row in rows:
         start_ms, height = row.start_ms or 0, _BARS * row.count / most
         yield (
             f'<rect x="{x(start_ms):.1f}" y="{_BARS_TOP + _BARS - height:.1f}" '
-            f'width="{width:.1f}" height="{height:.1f}" fill="#c9d3d6"/>'
+            f'width="{width:.1f}" height="{height:.1f}" fill="{BAR}"/>'
         )
         if row.skewed:
             middle = x(start_ms + window_ms / 2)
-            yield f'<circle cx="{middle:.1f}" cy="{_BARS_TOP - 8}" r="3" fill="{_SKEW}"/>'
-    for _, colour, field in reversed(_LINES):
+            yield f'<circle cx="{middle:.1f}" cy="{_BARS_TOP - 8}" r="3" fill="{SKEW}"/>'
+    for _, colour, field in reversed(LINES):
         points = [(x((row.start_ms or 0) + window_ms / 2), y(getattr(row, field))) for row in rows]
         yield _line(points, colour)
     yield from _labels(first_ms, last_ms, most, any(row.skewed for row in rows))
@@ -155,9 +157,9 @@ def _labels(first_ms: int, last_ms: int, most: int, skewed: bool) -> Iterable[st
         f'<text x="{_WIDTH - _RIGHT}" y="{base + 18}" text-anchor="end" fill="#555">'
         f"{_moment(last_ms)}</text>"
     )
-    keys = [*((name, colour) for name, colour, _ in _LINES)]
+    keys = [*((name, colour) for name, colour, _ in LINES)]
     if skewed:
-        keys.append(("created later than appended", _SKEW))
+        keys.append(("created later than appended", SKEW))
     place = float(_WIDTH - _RIGHT)
     for name, colour in reversed(keys):
         place -= 7 * len(name) + 24
@@ -187,10 +189,10 @@ def _cells(row: Latencies) -> tuple[str, ...]:
     return (
         "all" if row.partition is None else str(row.partition),
         str(row.count),
-        _span(row.p50_ms),
-        _span(row.p95_ms),
-        _span(row.p99_ms),
-        _span(row.max_ms),
+        span_text(row.p50_ms),
+        span_text(row.p95_ms),
+        span_text(row.p99_ms),
+        span_text(row.max_ms),
         str(row.skewed),
     )
 
@@ -216,7 +218,7 @@ def _round_up(ms: int) -> int:
         scale *= 10
 
 
-def _span(ms: float) -> str:
+def span_text(ms: float) -> str:
     """A latency for people: 350 ms, 4.2 s, 3.5 min, 2.1 h, 12 d."""
     for limit, unit_ms, unit in (
         (1_000, 1, "ms"),

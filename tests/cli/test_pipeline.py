@@ -136,9 +136,18 @@ def test_what_latency_refuses(broker: BrokerThread, run: Run, tmp_path: Path) ->
 
     future = ("--from", "2100-01-01T00:00:00Z")
     assert "no message was appended in these times" in refused("m", *future, code=1)
-    assert "not a .html or .svg file" in refused("m", "--out", tmp_path / "x.png", code=2)
-    assert "one topic" in refused("m", "n", "--out", tmp_path / "x.svg", code=2)
+    assert "not a .html, .svg or .png" in refused("m", "--out", tmp_path / "x.gif", code=2)
+    for name in ("x.svg", "x.png"):
+        assert "one topic" in refused("m", "n", "--out", tmp_path / name, code=2)
     assert "--by: '5'" in refused("m", "--by", "5", code=2)
+
+
+def test_a_png_without_matplotlib(
+    broker: BrokerThread, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    told = run("pipeline", "latency", "m", "--out", str(tmp_path / "x.png"), code=1).err
+    assert 'pip install "horolog[plot]"' in told
 
 
 def test_what_bootstrap_refuses(broker: BrokerThread, run: Run) -> None:
