@@ -6,6 +6,7 @@ listener hears of each at once, but only offsets; what a source was told is in t
 
 import json
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -31,9 +32,9 @@ def publish_progress(spark: SparkSession) -> StreamingQueryListener:
     Once for a session is enough; it holds for all its streaming queries, and for those of cloned
     sessions it has to be said again. `spark.streams.removeListener` ends it.
     """
-    listener = ProgressListener(spark)
+    listener = ProgressListener(spark.streams.get)
     for query in spark.streams.active:
-        listener.learn(query)
+        listener.ask(query)
     spark.streams.addListener(listener)
     return listener
 
@@ -44,17 +45,18 @@ class ProgressListener(StreamingQueryListener):
     Nothing here fails a query: what goes wrong is logged.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, find: Callable[[str], StreamingQuery | None]) -> None:
+        """`find` gives the query with an id, while it runs."""
         super().__init__()
-        self._session = spark
+        self._find = find
         self._runs: dict[UUID, list[Publisher | None]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Spark waits for this before the query begins, so the query is there to be asked; when
         its progress comes it may be gone."""
-        query = self._session.streams.get(str(event.id))
+        query = self._find(str(event.id))
         if query is not None:
-            self.learn(query)
+            self.ask(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A batch is done: what is behind it is next."""
@@ -65,13 +67,16 @@ class ProgressListener(StreamingQueryListener):
         if len(publishers) != len(progress.sources):
             _log.error(
                 "query %s has %d sources in its plan and %d in its progress, so nothing is stored "
-                "under their groupId",
+                "under a groupId",
                 *(progress.id, len(publishers), len(progress.sources)),
             )
             return
         for publisher, source in zip(publishers, progress.sources, strict=True):
-            if publisher is not None and source.endOffset:
-                publisher.publish(from_json(json.loads(source.endOffset)))
+            if publisher is None:
+                continue
+            end = json.loads(source.endOffset or "null")
+            if end is not None:
+                publisher.publish(from_json(end))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Leave the brokers alone."""
@@ -79,15 +84,18 @@ class ProgressListener(StreamingQueryListener):
             if publisher is not None:
                 publisher.close()
 
-    def learn(self, query: StreamingQuery) -> None:
+    def ask(self, query: StreamingQuery) -> None:
         """Find out under which names the progress of a query is stored."""
         try:
-            self._runs[UUID(query.runId)] = [
-                None if options is None else publisher_of(options)
-                for options in source_options(query)
-            ]
+            self.learn(UUID(query.runId), source_options(query))
         except Exception:
             _log.exception("the progress of query %s cannot be stored", query.id)
+
+    def learn(self, run_id: UUID, sources: Sequence[Mapping[str, str] | None]) -> None:
+        """The options of each source of a query that runs; None for one that is not ours."""
+        self._runs[run_id] = [
+            None if options is None else publisher_of(options) for options in sources
+        ]
 
 
 def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:

@@ -1,10 +1,12 @@
 """How far streams have come, stored at the broker."""
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +21,7 @@ from horolog import blocking
 from horolog.pipeline import publish_progress
 from horolog.pipeline.options import Broker
 from horolog.pipeline.progress import Publisher, publisher_of
+from horolog.pipeline.progress_listener import ProgressListener
 from horolog.testing.broker_thread import BrokerThread
 
 MakeTopic = Callable[..., str]
@@ -119,6 +122,74 @@ def test_what_is_refused_is_logged_once(
 
 def test_a_source_without_a_name() -> None:
     assert publisher_of({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}) is None
+
+
+def progress(run: UUID, *ends: str | None) -> QueryProgressEvent:
+    """What Spark tells of a batch whose sources ended there."""
+    sources: list[dict[str, object]] = [
+        {
+            "description": "PythonMicroBatchStream@1",
+            "startOffset": None,
+            "endOffset": end,
+            "latestOffset": end,
+            "numInputRows": 1,
+            "inputRowsPerSecond": 1.0,
+            "processedRowsPerSecond": 1.0,
+            "metrics": {},
+        }
+        for end in ends
+    ]
+    told = {
+        "id": str(run),
+        "runId": str(run),
+        "name": None,
+        "timestamp": "2016-11-14T14:00:00.000Z",
+        "batchId": 0,
+        "batchDuration": 1,
+        "durationMs": {},
+        "eventTime": {},
+        "stateOperators": [],
+        "sources": sources,
+        "sink": {"description": "noop", "numOutputRows": -1, "metrics": {}},
+        "observedMetrics": {},
+        "numInputRows": 1,
+        "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 1.0,
+    }
+    return QueryProgressEvent.fromJson({"progress": told})
+
+
+def heard(broker: BrokerThread, *names: str | None) -> tuple[ProgressListener, UUID]:
+    """A listener that knows a query whose sources have these names; None is not ours."""
+    listener, run = ProgressListener(lambda _: None), uuid4()
+    address = {"bootstrap.servers": broker.address, "subscribe": "t"}
+    listener.learn(run, [None if name is None else {**address, "groupId": name} for name in names])
+    return listener, run
+
+
+def test_what_spark_tells_of_a_batch(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    one, two = make_topic(2), make_topic()
+    listener, run = heard(broker, "first", None, "second")
+    ends = [json.dumps({one: {"0": 12, "1": 3}}), '{"logOffset": 0}', json.dumps({two: {"0": 5}})]
+    listener.onQueryProgress(progress(run, *ends))
+    assert positions(broker.address, "first", one, 2) == [12, 3]
+    assert positions(broker.address, "second", two) == [5]
+    listener.onQueryProgress(progress(run, ends[0], ends[1], None))  # nothing came of it
+    listener.onQueryProgress(progress(uuid4(), *ends))  # of a query without such sources
+    listener.onQueryTerminated(QueryTerminatedEvent(run, run, None, None))
+    assert positions(broker.address, "second", two) == [5]
+
+
+def test_a_source_that_cannot_be_told_from_others(
+    broker: BrokerThread, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic()
+    listener, run = heard(broker, "unclear")
+    with caplog.at_level(logging.ERROR):
+        listener.onQueryProgress(progress(run, None, json.dumps({topic: {"0": 5}})))
+    assert "has 1 sources in its plan and 2 in its progress" in caplog.text
+    listener.onQueryTerminated(QueryTerminatedEvent(run, run, None, None))
+    assert positions(broker.address, "unclear", topic) == [None]
 
 
 class Ended(StreamingQueryListener):
