@@ -81,8 +81,8 @@ class Publisher:
         """Log a failure, once while it stays the same."""
         if failure != self._failure:
             _log.warning(
-                "the progress of %s could not be stored at %s (%s); it is tried again with the "
-                "next batch",
+                "the progress of groupId=%s could not be stored at %s (%s); it is tried again with "
+                "the next batch",
                 self._name,
                 self._broker.address,
                 failure,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from horolog.testing.broker_thread import BrokerThread
 
 MakeTopic = Callable[..., str]
 
-WARNED = "the progress of billing could not be stored at {} ("
+WARNED = "the progress of groupId=billing could not be stored at {} ("
 
 
 def positions(address: str, name: str, topic: str, partitions: int = 1) -> list[int | None]:
@@ -108,6 +109,18 @@ def test_what_could_not_be_stored_is_tried_once_more_at_the_end(tmp_path: Path) 
             publisher.publish({("t", 0): 2})
             broker.restart()
         assert positions(broker.address, "billing", "t") == [2]
+
+
+def test_a_broker_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        publisher = Publisher(Broker(address, request_timeout_ms=50), "billing")
+        with caplog.at_level(logging.WARNING):
+            publisher.publish({("t", 0): 1})
+            publisher.close()
+    assert [record.message.startswith(WARNED.format(address)) for record in caplog.records] == [
+        True
+    ]
 
 
 def test_what_is_refused_is_logged_once(
