@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -39,6 +42,16 @@ def publish_progress(spark: SparkSession) -> StreamingQueryListener:
     return listener
 
 
+class _OneText(JStreamingQueryListener):
+    """Fetches a progress from the JVM as one text. Field by field, as Spark does it, can take
+    longer than a short batch, so that what is stored would fall ever further behind."""
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
+        told = json.loads(jevent.progress().json())
+        event = QueryProgressEvent(StreamingQueryProgress.fromJson(told))
+        self.pylistener.onQueryProgress(event)
+
+
 class ProgressListener(StreamingQueryListener):
     """Stores the end of each batch under the name that its source was given.
 
@@ -49,7 +62,16 @@ class ProgressListener(StreamingQueryListener):
         """`find` gives the query with an id, while it runs."""
         super().__init__()
         self._find = find
+        self._wrapped: Any = None
         self._runs: dict[UUID, list[Publisher | None]] = {}
+
+    @property
+    def _jlistener(self) -> Any:
+        """What the JVM calls; Spark adds and removes it."""
+        if self._wrapped is None:
+            jvm: Any = SparkContext._jvm
+            self._wrapped = jvm.PythonStreamingQueryListenerWrapper(_OneText(self))
+        return self._wrapped
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Spark waits for this before the query begins, so the query is there to be asked; when
