@@ -36,9 +36,9 @@ def publish_progress(spark: SparkSession) -> StreamingQueryListener:
     sessions it has to be said again. `spark.streams.removeListener` ends it.
     """
     listener = ProgressListener(spark.streams.get)
+    spark.streams.addListener(listener)
     for query in spark.streams.active:
         listener.ask(query)
-    spark.streams.addListener(listener)
     return listener
 
 
@@ -107,7 +107,9 @@ class ProgressListener(StreamingQueryListener):
                 publisher.close()
 
     def ask(self, query: StreamingQuery) -> None:
-        """Find out under which names the progress of a query is stored."""
+        """Find out under which names the progress of a query is stored, unless that is known."""
+        if UUID(query.runId) in self._runs:
+            return
         try:
             self.learn(UUID(query.runId), source_options(query))
         except Exception:
