@@ -27,8 +27,8 @@ class Log(AppendableLog):
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too."""
         self._cut = -1, -1
-        """Where the log was cut last, and where the messages before that end: the batch that holds
-        the offset goes as a whole."""
+        """Where the recovery point was lowered to by a cut, and where the messages before that end:
+        the batch that holds the offset goes as a whole."""
         self._closed = False
         self._sealed = False
         self._syncs: list[FlushWork] = []
@@ -121,8 +121,9 @@ class Log(AppendableLog):
     def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
         end at `messages_end`."""
-        self._cut = offset, messages_end
-        self.recovery_point = min(self.recovery_point, offset)
+        if offset <= self.recovery_point:
+            self.recovery_point = offset
+            self._cut = offset, messages_end
         self.safe_point = min(self.safe_point, messages_end)
         if self.on_cut is not None:
             self.on_cut(self)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -30,9 +31,16 @@ hypothesis.settings.load_profile("default")
 def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed of the random tests, so that a failing run can name it; let Ctrl-C work."""
     if config.getoption("--hypothesis-seed") is None:
-        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+        drawn = str(random.SystemRandom().randrange(2**32))
+        config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("seed", drawn)
     # What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All processes of a run have the seed that it names."""
+    node.workerinput["seed"] = node.config.getoption("--hypothesis-seed")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -300,8 +300,9 @@ class Life:
         first = self._first_with(offset, written[offset]) if offset in written else offset
         promise.safe = {at: m for at, m in promise.safe.items() if at < first}
         log = self.log(topic, partition)
-        left = [at + 1 for at in written if at < first]
-        promise.end_offset = min([promise.end_offset, first, *left[-1:]])
+        # A start knows where messages end, and not that the log went on at a later offset.
+        ends = [log.segments[0].base_offset, *(at + 1 for at in written if at < first)]
+        promise.end_offset = min(promise.end_offset, first, ends[-1])
         promise.start_offset = min(promise.start_offset, first)
         promise.cut_into_batch |= first < offset
         promise.was_cut = True

@@ -315,6 +315,19 @@ def cut_and_roll(life: Life) -> None:
     life.flush("t")
 
 
+def cut_twice(life: Life) -> None:
+    """A cut into a batch, and one above it before anything was synced."""
+    life.open()
+    life.create("t")
+    life.append_numbered("t", 10, 20, 30, producer_id=1)
+    life.flush("t")
+    life.checkpoint()
+    life.truncate("t", 1)
+    life.append("t", 40, 50)
+    life.append("t", 60)
+    life.truncate("t", 2)
+
+
 def cut_of_sealed(life: Life) -> None:
     """A cut in a segment whose indexes' checksums are safe, and the next one begun there."""
     life.open()
@@ -384,6 +397,7 @@ WORKLOADS = (
     truncation,
     truncation_and_rolls,
     cut_and_roll,
+    cut_twice,
     cut_of_sealed,
     cut_of_segments,
     overlapping,
