@@ -46,7 +46,9 @@ def numbered(number: int) -> list[bytes]:
     return [b"%d.%d" % (number, row) for row in range(EACH)]
 
 
-@pytest.mark.parametrize("end", [KafkaBroker.stop, KafkaBroker.kill])
+@pytest.mark.parametrize(
+    "end", [pytest.param(KafkaBroker.stop, marks=pytest.mark.soak), KafkaBroker.kill]
+)
 async def test_sets_outlive_their_leader(
     apache: ApacheKafka, cluster: str, new_topic: NewTopic, end: object
 ) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,15 +75,14 @@ async def write_until_killed(
     server: ServerProcess, topic: Topic, rng: random.Random, load: "Load"
 ) -> None:
     """Send set after set; what is not answered was not promised, and is not sent again."""
-    async with Producer(server.native, acks=topic.acks, compression=topic.compression) as producer:
-        while True:
-            records = topic.next_set(rng)
-            try:
-                answers = await producer.send_many(topic.name, records)
-            except ConnectionFailed:
-                return
-            topic.acknowledge(records, answers)
-            load.answered()
+    with suppress(ConnectionFailed):
+        async with Producer(
+            server.native, acks=topic.acks, compression=topic.compression
+        ) as producer:
+            while True:
+                records = topic.next_set(rng)
+                topic.acknowledge(records, await producer.send_many(topic.name, records))
+                load.answered()
 
 
 @dataclass

@@ -20,7 +20,7 @@ from horolog.testing.crashing import KILLED, Change, CrashingFiles, KillPoint, i
 from horolog.testing.directories import DataDirectory
 from horolog.testing.quick_files import QuickFiles
 from horolog.tests.faults.disks.life import DATA, START_MS, Life
-from horolog.tests.faults.disks.promises import Promise
+from horolog.tests.faults.disks.promises import Partition, Promise
 from horolog.tests.faults.disks.survival import check_survivor
 from horolog.tests.faults.disks.workloads import WORKLOADS
 
@@ -31,7 +31,7 @@ each_workload = pytest.mark.parametrize(
     "workload", WORKLOADS, ids=lambda workload: workload.__name__
 )
 
-TIMES_KILLED_IN_RECOVERY = 3
+TIMES_KILLED_IN_RECOVERY = 2
 """For each workload; the soak kills at every operation of the recovery of every state."""
 
 NAMED_POINTS = {
@@ -68,21 +68,26 @@ def folder() -> Iterator[Path]:
 class KilledLife(Life):
     """A life in which everything that was written counts as safe."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._cuts: dict[Partition, int] = {}
+        """From which offset on messages are being removed."""
+
     def promise(self) -> Promise:
         promise = deepcopy(self.promises.now)
         for key, log in promise.logs.items():
             log.safe = {
                 offset: message
                 for offset, message in self.written.get(key, {}).items()
-                if offset >= log.doomed_below
+                if log.doomed_below <= offset < self._cuts.get(key, offset + 1)
             }
             log.end_offset = max([log.end_offset, *(offset + 1 for offset in log.safe)])
         return promise
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
-        kept = {at: m for at, m in self.written[topic, partition].items() if at < offset}
-        self.written[topic, partition] = kept
+        self._cuts[topic, partition] = self.first_cut(topic, offset, partition)
         super().truncate(topic, offset, partition)
+        del self._cuts[topic, partition]
 
 
 def live(workload: Workload, folder: Path, point: KillPoint | None = None) -> CrashingFiles:

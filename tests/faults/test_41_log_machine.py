@@ -393,7 +393,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 @EVERY_MACHINE
 def test_the_log_behaves_like_a_list(machine: type[LogMachine]) -> None:
-    few = settings(max_examples=100, stateful_step_count=30, phases=PHASES)
+    few = settings(max_examples=60, stateful_step_count=30, phases=PHASES)
     run_state_machine_as_test(machine, settings=few)
 
 

@@ -38,7 +38,7 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
     tried = Enumeration(
         random,
         exhaustive_max=512 if long else 32,
-        samples=100 if long else 8,
+        samples=100 if long else 5,
         use_every=1 if long else 4,
     )
     yield tried

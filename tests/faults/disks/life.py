@@ -291,13 +291,18 @@ class Life:
     def _first_with(self, offset: int, message: Message) -> int:
         return self._batch_starts.get(message, offset)
 
+    def first_cut(self, topic: str, offset: int, partition: int = 0) -> int:
+        """The first offset that a cut at `offset` takes: a batch that holds it goes as a whole."""
+        message = self.written[topic, partition].get(offset)
+        return offset if message is None else self._first_with(offset, message)
+
     def remove_deleted(self) -> None:
         self.data.directory.deletions.run_all()
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
         promise = self._now.logs[topic, partition]
         written = self.written[topic, partition]
-        first = self._first_with(offset, written[offset]) if offset in written else offset
+        first = self.first_cut(topic, offset, partition)
         promise.safe = {at: m for at, m in promise.safe.items() if at < first}
         log = self.log(topic, partition)
         # A start knows where messages end, and not that the log went on at a later offset.
