@@ -16,7 +16,10 @@ def dropped(path: Path) -> SystemFile:
     assert isinstance(file, SystemFile)
     file.pwrite(bytes(4 * MIB), 0)
     file.sync()
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for _ in range(1000):  # the system need not do it at once
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if not file.in_memory(4 * MIB, 0):
+            break
     return file
 
 
