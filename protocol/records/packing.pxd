@@ -47,9 +47,6 @@ cdef class SetEncoder:
     cdef int _magic
     cdef long long _offset, _at, _room
     cdef bytearray _out
-    cdef tuple _like
-    cdef bytes _before
-    cdef unsigned int _before_crc
 
     @cython.locals(
         time_ms="long long", key_bytes="long long", value_bytes="long long",

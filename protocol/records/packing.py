@@ -83,7 +83,7 @@ class SetEncoder:
     `magic` is 0 or 1, else `ValueError`.
     """
 
-    __slots__ = ("_at", "_before", "_before_crc", "_like", "_magic", "_offset", "_out", "_room")
+    __slots__ = ("_at", "_magic", "_offset", "_out", "_room")
 
     def __init__(self, magic: int = 1, first_offset: int = 0) -> None:
         if magic not in (0, 1):
@@ -93,11 +93,6 @@ class SetEncoder:
         self._at = 0
         self._room = 0
         self._out = bytearray()
-        self._like = (_NO_TIME, -1)
-        """Time and length of the value of the last message without a key."""
-        self._before = b""
-        """What stood before that value, behind the CRC."""
-        self._before_crc = 0
 
     def add(self, value: Buffer | None, key: Buffer | None, timestamp_ms: int) -> None:
         """Add a message.
@@ -117,17 +112,7 @@ class SetEncoder:
                     raise _no_place_for(timestamp_ms)
                 body = _V0_BODY.pack(0, 0, -1 if key is None else len(key)) + _fields(key, value)
             elif key is None and value is not None:
-                # Neighbours are often alike, and then less is to be packed.
-                like = timestamp_ms, len(value)
-                if like != self._like:
-                    self._like = like
-                    self._before = before = _V1_KEYLESS.pack(1, 0, timestamp_ms, -1, len(value))
-                    self._before_crc = crc32(before)
-                size = _V1_OVERHEAD + len(value)
-                head = _HEAD.pack(self._offset, size, crc32(value, self._before_crc))
-                self._out += head + self._before + value
-                self._offset += 1
-                return
+                body = _V1_KEYLESS.pack(1, 0, timestamp_ms, -1, len(value)) + value
             else:
                 body = _V1_BODY.pack(1, 0, timestamp_ms, -1 if key is None else len(key))
                 body += _fields(key, value)

@@ -10,8 +10,7 @@ from typing import Final
 
 from .layout import Buffer
 
-crc32: Callable[..., int]
-"""zlib's CRC-32 of bytes, begun with that of others before them."""
+crc32: Callable[[Buffer], int]
 try:
     from isal.isal_zlib import crc32
 except ImportError:
