@@ -23,9 +23,8 @@ class Log(AppendableLog):
         super().__init__(parts)
         self.on_cut: Callable[[Log], None] | None = None
         """Called before the end is cut off; the recovery point has to be remembered."""
-        self.safe_point = parts.recovery_point
-        """The recovery point as it may be checkpointed: the append times below it are on stable
-        storage too."""
+        self._append_times_safe = parts.recovery_point
+        """The append times of messages below it are on stable storage."""
         self._cut = -1, -1
         """Where the recovery point was lowered to by a cut, and where the messages before that end:
         the batch that holds the offset goes as a whole."""
@@ -118,13 +117,21 @@ class Log(AppendableLog):
             if end < offset:
                 self._note_gaps()  # A wrapper went whose first messages were below `offset`.
 
+    @property
+    def safe_point(self) -> int:
+        """The recovery point as it may be checkpointed: the append times below it are on stable
+        storage too, and messages reach up to it, else a start would not believe it."""
+        offset, messages_end = self._cut
+        end = messages_end if offset == self.recovery_point else self.recovery_point
+        return min(self._append_times_safe, end)
+
     def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
         end at `messages_end`."""
         if offset <= self.recovery_point:
             self.recovery_point = offset
             self._cut = offset, messages_end
-        self.safe_point = min(self.safe_point, messages_end)
+        self._append_times_safe = min(self._append_times_safe, messages_end)
         if self.on_cut is not None:
             self.on_cut(self)
 
@@ -216,12 +223,9 @@ class Log(AppendableLog):
         long, and nobody waits for append times. May run in a thread of its own. Raises `OSError`.
         """
         point = self.recovery_point
-        if self.safe_point < point and self._list.sync_append_times(point):
+        if self._append_times_safe < point and self._list.sync_append_times(point):
             # A cut meanwhile has lowered both.
-            safe_point = min(point, self.recovery_point)
-            offset, messages_end = self._cut
-            # A start finds no more than that: a later recovery point would not be believed.
-            self.safe_point = messages_end if safe_point == offset else safe_point
+            self._append_times_safe = min(point, self.recovery_point)
 
     def flush(self) -> None:
         """Sync everything now. Raises `StorageError`."""
