@@ -7,6 +7,7 @@ from typing import Any
 
 from ..protocol.api.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
+from ..protocol.api.fetch import FETCH
 from ..protocol.api.framing import ProtocolError
 from ..protocol.api.native import Frame, RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest
@@ -19,6 +20,7 @@ from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
+from .repeated_fetch import RepeatedFetches
 from .repeated_produce import RepeatedProduces
 from .sending import Answer, AnswerInParts, Deferred
 
@@ -52,7 +54,8 @@ class Dispatcher:
         self._encoding = encoding
         self._handlers_of_many = handlers_of_many
         self._time = services.work.time
-        self._repeated = RepeatedProduces(services, encoding)
+        self._produces = RepeatedProduces(services, encoding)
+        self._fetches = RepeatedFetches(services, encoding)
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -78,7 +81,9 @@ class Dispatcher:
         def handle() -> Answer:
             asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
             if api is PRODUCE:
-                self._repeated.learn(head, request)
+                self._produces.learn(head, request)
+            elif api is FETCH:
+                self._fetches.learn(head, request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(asked, handle)
@@ -89,21 +94,26 @@ class Dispatcher:
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        answers = self._repeated.answer(frames, most, TOGETHER_BYTES)
-        if answers:
-            return answers
-        if len(frames) > 1:
-            key = self._encoding.likely_api_key(frames[0])
-            if key is not None and key in self._handlers_of_many:
-                opened = self._open_alike(APIS[key], frames, most)
-                if opened:
-                    return self._answer_alike(APIS[key], opened)
+        key = self._encoding.likely_api_key(frames[0])
+        if key == FETCH.key:
+            answer = self._fetches.answer(frames[0])
+            if answer is not None:
+                frames.popleft()
+                return (answer,)
+        elif key == PRODUCE.key:
+            answers = self._produces.answer(frames, most, TOGETHER_BYTES)
+            if answers:
+                return answers
+        if len(frames) > 1 and key is not None and key in self._handlers_of_many:
+            opened = self._open_alike(APIS[key], frames, most)
+            if opened:
+                return self._answer_alike(APIS[key], opened)
         return (self.answer_one(frames.popleft(), caller),)
 
     def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
         """Take requests off the frames of several connections whose answers cost a fraction when
         they are made together; of each connection the first ones, up to so many."""
-        return self._repeated.answer_all(sources, TOGETHER_BYTES)
+        return self._produces.answer_all(sources, TOGETHER_BYTES)
 
     def _open_alike(self, api: Api, frames: Frames, most: int) -> list[tuple[RequestHead, Any]]:
         """Take the requests of one kind off the front of `frames`."""
@@ -129,7 +139,7 @@ class Dispatcher:
         began = self._time()
         requests = [self._decoded(api, head, body) for head, body in opened]
         if api is PRODUCE and isinstance(requests[0], ProduceRequest):
-            self._repeated.learn(opened[0][0], requests[0])
+            self._produces.learn(opened[0][0], requests[0])
         outcomes = iter(self._handle_alike(api, requests))
         for (head, _), request in zip(opened, requests, strict=True):
             failed = isinstance(request, Exception)

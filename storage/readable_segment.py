@@ -156,6 +156,13 @@ class ReadableSegment:
     def locate(self, offset: int) -> int:
         """Position of the first entry whose offset is >= `offset`; the size when there is none.
 
+        Raises as `locate_entry`.
+        """
+        return self.locate_entry(offset)[0]
+
+    def locate_entry(self, offset: int) -> tuple[int, bytes]:
+        """As `locate`, with what was read of the log from there on, if that was read.
+
         Reads from the last entry on that the index or an earlier look knows, entry heads only; see
         `located` for when that may be far. Raises `StorageError` on bytes that are no entries, and
         where what is searched may be in the damaged rest of the segment.
@@ -167,8 +174,9 @@ class ReadableSegment:
             data = self.file.pread(min(wanted, end - position), position)
             found, stopped = scan_offset(data, 0, len(data), offset)
             if found >= 0:
-                self._check_located(data[found:], offset, position + found)
-                return position + found
+                data = data[found:]
+                self._check_located(data, offset, position + found)
+                return position + found, data
             if found != NOT_FOUND or not stopped:
                 raise self.damage(position + stopped)
             position += stopped
@@ -177,7 +185,7 @@ class ReadableSegment:
             wanted = min(wanted * 2, _LOCATE_BYTES_MAX)
         if position > end or self.damaged is not None:
             raise self.damage(min(position, end))
-        return position
+        return position, b""
 
     def located(self, offset: int) -> bool:
         """Look for `offset` where no index entry is near it: a bounded piece of work, after which

@@ -59,31 +59,31 @@ def read_slice(
     describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
-        start = segment.locate(offset)
+        start, data = segment.locate_entry(offset)
         end = segment.visible_end(end_offset)
         if start < end:
             magic, span_end = segment.magic_span(start)
             file = segment.file
             size = min(max_bytes, end - start, span_end - start)
             if whole_first:
-                size = max(size, _first_bytes(segment, file, start, end, size))
+                size = max(size, _first_bytes(segment, data, start, end, size))
             return Slice(segment, file, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
     return Slice(None, None, 0, 0, -1, high_watermark)
 
 
-def _first_bytes(segment: Segment, file: File, start: int, end: int, enough: int) -> int:
-    """How many bytes the entry at `start` takes.
+def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:
+    """How many bytes the entry at `start` takes, of which `data` has its head.
 
     Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
     before it is believed.
     """
-    head = file.pread(ENTRY_OVERHEAD, start)
-    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(head[SIZE_AT:], "big", signed=True)
+    head = data[SIZE_AT:ENTRY_OVERHEAD]
+    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(head, "big", signed=True)
     if entry_bytes > end - start:
         raise segment.damage(start)
     if entry_bytes > max(enough, _UNCHECKED_BYTES):
-        data = file.pread(entry_bytes, start)
+        data = segment.file.pread(entry_bytes, start)
         if walk(data, 0, entry_bytes).problem is not Problem.NONE:
             raise segment.damage(start)
     return entry_bytes

@@ -63,6 +63,7 @@ def fetch(
     min_bytes: int = 0,
     partition_max_bytes: int = 1 << 20,
     max_bytes: int = 1 << 30,
+    isolation_level: int = 0,
 ) -> FetchRequest:
     """`places` are (partition, offset)."""
     partitions = [
@@ -75,6 +76,7 @@ def fetch(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        isolation_level=isolation_level,
         topics=[FetchTopic(name=topic, partitions=partitions)],
     )
 

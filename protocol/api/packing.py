@@ -83,14 +83,16 @@ def clipped_text(value: str | None, max_bytes: int) -> bytes:
 
 def binary(value: Part | None) -> tuple[Part, ...]:
     """A `bin`, its head and the bytes themselves, or nil."""
-    if value is None:
-        return (NIL,)
-    size = len(value)
+    return (NIL,) if value is None else (binary_head(len(value)), value)
+
+
+def binary_head(size: int) -> bytes:
+    """What stands before the bytes of a `bin`."""
     if size < 0x100:
-        return bytes((0xC4, size)), value
+        return bytes((0xC4, size))
     if size < 0x1_0000:
-        return _UINT16(0xC5, size), value
-    return _UINT32(0xC6, size), value
+        return _UINT16(0xC5, size)
+    return _UINT32(0xC6, size)
 
 
 def array_head(count: int) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
+from ...config.broker import BrokerSettings
 from ...protocol.api.fetch import (
     READ_COMMITTED,
     AbortedTransaction,
@@ -51,6 +52,23 @@ def newest_format(version: int) -> int:
     if version >= FIRST_VERSION_WITH_V2:
         return 2
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
+
+
+def budget_bytes(settings: BrokerSettings, request: FetchRequest, version: int) -> int:
+    """How many bytes of messages the answer to a request may have."""
+    if version < FIRST_VERSION_WITH_MAX_BYTES:
+        return settings.max_response_bytes
+    return max(min(settings.max_response_bytes, request.max_bytes), 0)
+
+
+def records_of(found: Slice, *, may_stretch: bool = True) -> Buffer | Stretch:
+    """The bytes of a slice: read if they are few and in memory, else where they are."""
+    if found.size < STRETCH_BYTES:
+        data = found.read_now()
+        if data is not None:
+            return data
+    stretch = found.stretch() if may_stretch else None
+    return found.read() if stretch is None else stretch
 
 
 def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
@@ -265,9 +283,7 @@ class _Reading:
         figures.bytes_out += len(data)
 
     def _response(self) -> FetchResponse:
-        self.budget_bytes = self.services.settings.max_response_bytes
-        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
-            self.budget_bytes = min(self.budget_bytes, max(self.request.max_bytes, 0))
+        self.budget_bytes = budget_bytes(self.services.settings, self.request, self.version)
         return FetchResponse(
             topics=[
                 FetchTopicResult(
@@ -324,19 +340,7 @@ class _Reading:
         if found.magic > newest_format(self.version):
             self.unreadable.append(_Unreadable(topic, wanted, size_bytes, limit_bytes, result))
             return
-        records = self._records(found)
+        records = records_of(found, may_stretch=self.stretches < MAX_STRETCHES)
+        self.stretches += isinstance(records, Stretch)
         self.services.figures.topic(topic).bytes_out += len(records)
         result.records = cast(bytes, records)  # or what the encoder takes for them
-
-    def _records(self, found: Slice) -> Buffer | Stretch:
-        """The bytes of a slice: read if they are few and in memory, else where they are."""
-        if found.size < STRETCH_BYTES:
-            data = found.read_now()
-            if data is not None:
-                return data
-        if self.stretches < MAX_STRETCHES:
-            stretch = found.stretch()
-            if stretch is not None:
-                self.stretches += 1
-                return stretch
-        return found.read()

@@ -1,0 +1,175 @@
+"""Fetch requests that repeat one before them get what they would have got the long way."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api import kafka, native
+from horolog.protocol.api.fetch import FETCH, READ_COMMITTED, FetchRequest
+from horolog.protocol.records.layout import Codec
+from horolog.server.broker import Broker
+from horolog.server.dispatch import Dispatcher
+from horolog.server.door import Caller
+from horolog.server.handlers import HANDLERS
+from horolog.server.repeated_fetch import RepeatedFetches
+from horolog.server.sending import Answer, AnswerInParts
+from horolog.storage.stretch import Stretch
+from horolog.testing.clock import ManualClock
+from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.wire import Wire, wire
+
+NOW = ManualClock().now_ms()
+CALLER = Caller(("127.0.0.1", 1), "127.0.0.1")
+BOTH = pytest.mark.parametrize("encoding", [native, kafka], ids=lambda each: each.NAME)
+
+
+def frame_of(encoding: Any, version: int, request: FetchRequest, number: int = 1) -> bytes:
+    frame: bytes = encoding.encode_request(FETCH, version, number, "c", request)
+    return frame[4:]
+
+
+def learn(repeated: RepeatedFetches, encoding: Any, frame: bytes) -> None:
+    head, body = encoding.open_request(frame)
+    repeated.learn(head, encoding.decode_body(FetchRequest, head.version, body))
+
+
+def whole(answer: Answer) -> bytes:
+    """The bytes that are sent for an answer."""
+    if not isinstance(answer, AnswerInParts):
+        assert isinstance(answer, bytes)
+        return answer
+    parts = [
+        part.file.pread(len(part), part.position) if isinstance(part, Stretch) else part
+        for part in answer.parts
+    ]
+    return b"".join(parts)
+
+
+async def fill(client: Wire, topic: str, **settings: object) -> None:
+    """Sets of all sizes and forms, in several segments, and one message larger than a fetch."""
+    await client.call(create_topic(topic, segment_bytes=20_000, **settings))
+    for count in range(1, 60):
+        codec = (Codec.NONE, Codec.GZIP)[count % 2]
+        await client.call(produce(topic, message_set(*[NOW] * count, codec=codec)))
+    await client.call(produce(topic, message_set(NOW, value=b"x" * 5000)))
+
+
+def asked(end: int) -> Iterator[FetchRequest]:
+    """Requests of many kinds, for offsets from below the log to behind it."""
+    for offset in (-1, 0, 1, 2, end // 3, end // 2, end - 30, end - 1, end, end + 1):
+        for options in (
+            {},
+            {"partition_max_bytes": 700},
+            {"partition_max_bytes": 1},
+            {"partition_max_bytes": 0},
+            {"max_bytes": 300},
+            {"min_bytes": 1, "max_wait_ms": 10_000},
+            {"min_bytes": 600, "max_wait_ms": 10_000, "partition_max_bytes": 500},
+            {"isolation_level": READ_COMMITTED},
+        ):
+            yield fetch("a", (0, offset), **options)  # type: ignore[arg-type]
+
+
+@BOTH
+@pytest.mark.parametrize("magic", ["v0", "v1"])
+async def test_answers_are_those_of_the_handler(
+    broker: Broker, client: Wire, encoding: Any, magic: str
+) -> None:
+    await fill(client, "a", message_format_version=magic)
+    log = broker.directory.log("a", 0)
+    dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
+    short = 0
+    for version in FETCH.versions(native=encoding.NATIVE):
+        repeated = RepeatedFetches(broker.services, encoding)
+        for number, request in enumerate(asked(log.log_end_offset)):
+            frame = frame_of(encoding, version, request, number)
+            learn(repeated, encoding, frame)
+            counted = dict(broker.figures.requests)
+            answer = repeated.answer(frame)
+            if answer is None:
+                assert broker.figures.requests == counted
+                continue
+            short += 1
+            assert whole(answer) == whole(dispatcher.answer_one(frame, CALLER))
+    assert short >= 30 * len(FETCH.versions(native=encoding.NATIVE)[1:])
+
+
+@BOTH
+async def test_large_ones_are_sent_from_their_file(
+    broker: Broker, client: Wire, encoding: Any
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(3):
+        await client.call(produce("a", message_set(NOW, value=b"x" * 100_000)))
+    dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
+    repeated = RepeatedFetches(broker.services, encoding)
+    frame = frame_of(encoding, 4, fetch("a", (0, 1)))
+    learn(repeated, encoding, frame)
+    answer = repeated.answer(frame)
+    assert isinstance(answer, AnswerInParts)
+    assert whole(answer) == whole(dispatcher.answer_one(frame, CALLER))
+
+
+async def test_they_are_counted_as_all_others(broker: Broker, client: Wire) -> None:
+    await client.call(produce("a", message_set(NOW, NOW)))
+    for offset in (0, 1, 0):
+        assert result(await client.call(fetch("a", (0, offset)))).records
+    assert broker.figures.requests["fetch", "NONE"] == 3
+    assert sum(broker.figures.request_time("fetch").counts) == 3
+    sent = broker.figures.topic("a").bytes_out
+    await client.call(fetch("a", (0, 0)))
+    assert broker.figures.topic("a").bytes_out - sent == 2 * 39
+
+
+async def test_in_order_with_others_of_their_connection(client: Wire) -> None:
+    """Also behind one that waits, and what is behind the log's end waits as ever."""
+    first, second = message_set(NOW), message_set(NOW, NOW)
+    await client.call(produce("a", first))
+    await client.call(fetch("a", (0, 0), min_bytes=1, max_wait_ms=30_000))
+    waiting, there = (fetch("a", (0, at), min_bytes=1, max_wait_ms=30_000) for at in (1, 0))
+    numbers = client.send_together(waiting, there, produce("a", second))
+    answers = [await client.receive() for _ in range(3)]
+    assert [number for number, _ in answers] == numbers
+    assert len(result(answers[0][1]).records) == len(second)
+    assert result(answers[2][1]).base_offset == 1
+
+
+async def test_each_version_and_client_is_its_own(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a", message_format_version="v1"))
+    await client.call(produce("a", message_set(NOW)))
+    async with wire(broker.addresses.native) as other:
+        for version in (0, 1, 2, 3, 4) * 3:
+            for each in (client, other):
+                magic = result(await each.call(fetch("a", (0, 0)), version)).records[16]
+                assert magic == (0 if version < 2 else 1)
+
+
+@BOTH
+async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding: Any) -> None:
+    await client.call(produce("a", message_set(NOW)))
+    repeated = RepeatedFetches(broker.services, encoding)
+    for version, request in (
+        (0, fetch("a", (0, 0))),
+        (4, fetch("a", (0, 0), (1, 0))),
+        (4, fetch("a")),
+    ):
+        frame = frame_of(encoding, version, request)
+        learn(repeated, encoding, frame)
+        assert repeated.answer(frame) is None
+    known = frame_of(encoding, 4, fetch("a", (0, 0)))
+    assert repeated.answer(known) is None
+    learn(repeated, encoding, known)
+    assert repeated.answer(known) is not None
+
+
+async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
+    await client.call(produce("a", message_set(NOW)))
+    repeated = RepeatedFetches(broker.services, native)
+    frames = [frame_of(native, 4, fetch("a", (0, 0), max_wait_ms=n)) for n in range(257)]
+    for frame in frames[:256]:
+        learn(repeated, native, frame)
+    assert all(map(repeated.answer, frames[:256]))
+    learn(repeated, native, frames[256])
+    assert not any(map(repeated.answer, frames[:256]))
+    assert repeated.answer(frames[256])
