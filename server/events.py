@@ -36,6 +36,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "kafka_port_taken": "warning",
         "limits_lowered": "warning",
         "loop_error": "error",
+        "messages_past_retention": "warning",
         "open_transaction_aborted": "warning",
         "partition_folder_missing": "error",
         "positions_compaction_failed": "warning",

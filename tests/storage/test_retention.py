@@ -324,3 +324,55 @@ def test_a_search_after_a_deletion_starts_at_the_right_segment(folder: LogFolder
     log.maintain(NOW)
     assert folder.bases() == [1, 2, 3, 4]
     assert folder.found(15, 25, 35) == [(20, 1), (30, 2), (40, 3)]
+
+
+HOUR_MS = 3_600_000
+
+
+def tell_of_old(folder: LogFolder) -> int:
+    return len(folder.events.named("messages_past_retention"))
+
+
+@pytest.mark.parametrize(
+    "earlier", [pytest.param(0, id="one-by-one"), pytest.param(1, id="together")]
+)
+def test_messages_that_are_past_retention_are_told_of_once_an_hour(
+    folder: LogFolder, earlier: int
+) -> None:
+    log = folder.open(retention_ms=1000)
+    if earlier:
+        log.append(timed_set(NOW))
+
+    def send(timestamp_ms: int) -> None:
+        if earlier:
+            assert log.append_together([timed_set(timestamp_ms)]) is not None
+        else:
+            log.append(timed_set(timestamp_ms))
+
+    send(NOW - 1000)
+    assert not tell_of_old(folder)
+    send(NOW - 1001)
+    send(NOW - 5000)
+    (event,) = folder.events.named("messages_past_retention")
+    assert event["newest"] == "2016-11-14T17:24:31.508Z"
+    assert event["retention_ms"] == 1000
+    folder.clock.advance(HOUR_MS)
+    send(NOW)
+    assert tell_of_old(folder) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"retention_ms": -1}, id="kept-for-ever"),
+        pytest.param(
+            {"retention_ms": 1000, "message_timestamp_type": "LogAppendTime"}, id="stamped"
+        ),
+        pytest.param({"retention_ms": 1000, "message_format_version": "0.9.0"}, id="without-times"),
+    ],
+)
+def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, object]) -> None:
+    log = folder.open(**settings)
+    for _ in range(2):
+        log.append(timed_set(1))
+    assert not tell_of_old(folder)
