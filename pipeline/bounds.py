@@ -1,20 +1,22 @@
 """Bounds of a read as offsets: what the options say, with what the broker has."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-from .option_values import ByPartition, OptionError
+from .option_values import SENTINELS, ByPartition, OptionError
 from .options import Bound, ReadOptions
 from .planning import Offsets, Span, TopicPartition, capped, spans, split
 from .questions import Questions
 
 
 def resolve_start(
-    asked: Questions, partitions: list[TopicPartition], options: ReadOptions
+    asked: Questions, last: Offsets, options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    """The first offset to read of each partition; a time nobody has reached is at the end."""
-    bound = options.start
-    found, missing = _resolve(asked, partitions, bound, asked.ends)
+    """The first offset to read of each partition; a time nobody has reached is at the end.
+
+    `last` are the ends of the logs, asked for before; they say which partitions there are.
+    """
+    found, missing = _resolve(asked, last, options.start)
     if missing and options.fail_if_no_time:
         topic, partition = missing[0]
         raise OptionError(
@@ -24,28 +26,22 @@ def resolve_start(
     return found
 
 
-def resolve_end(
-    asked: Questions, partitions: list[TopicPartition], options: ReadOptions
-) -> dict[TopicPartition, int]:
-    """The offset behind the last one to read of each partition, as things are now."""
+def resolve_end(asked: Questions, last: Offsets, options: ReadOptions) -> dict[TopicPartition, int]:
+    """The offset behind the last one to read of each partition, whose logs end at `last`."""
     bound = options.end
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
-            return asked.ends(partitions)
+            return dict(last)
         bound = Bound("latest", time_ms=bound.time_ms + options.max_out_of_order_ms)
-    found, _ = _resolve(asked, partitions, bound, asked.ends)
+    found, _ = _resolve(asked, last, bound)
     return found
 
 
 def _resolve(
-    asked: Questions,
-    partitions: list[TopicPartition],
-    bound: Bound,
-    ends: Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]],
+    asked: Questions, last: Offsets, bound: Bound
 ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
     """The offsets, and the partitions in which no message is as late as was asked for."""
-    # Ends come first: what is appended meanwhile is then behind the end that is used.
-    last = ends(partitions)
+    partitions = list(last)
     if bound.time_ms is not None or bound.times_ms:
         times = _times(partitions, bound)
         at = asked.at_times(times)
@@ -53,16 +49,16 @@ def _resolve(
         default = last if bound.place == "latest" else asked.beginnings(partitions)
         found = {key: default[key] for key in partitions if key not in times}
         for key in times:
+            # What was appended since the end was asked for is behind it.
             offset = at[key]
             found[key] = last[key] if offset is None else min(offset, last[key])
         return found, missing
-    first = asked.beginnings(partitions)
-    places: Mapping[int, Offsets] = {EARLIEST: first, LATEST: last}
-    default = last if bound.place == "latest" else first
     chosen = _chosen(partitions, bound.offsets)
+    wanted = {key: chosen.get(key, SENTINELS[bound.place]) for key in partitions}
+    first = asked.beginnings(partitions) if EARLIEST in wanted.values() else {}
+    places: Mapping[int, Offsets] = {EARLIEST: first, LATEST: last}
     return {
-        key: places[wanted][key] if (wanted := chosen.get(key, default[key])) < 0 else wanted
-        for key in partitions
+        key: places[offset][key] if offset < 0 else offset for key, offset in wanted.items()
     }, []
 
 
@@ -85,10 +81,9 @@ def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[Topi
 
 def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
     """The spans that a batch read would have now, one for a partition at most."""
-    partitions = asked.partitions(options.subscription)
-    # The end first: so a start by time is never behind it.
-    end = resolve_end(asked, partitions, options)
-    start = resolve_start(asked, partitions, options)
+    last = asked.ends(asked.partitions(options.subscription))
+    end = resolve_end(asked, last, options)
+    start = resolve_start(asked, last, options)
     if options.start.offsets or options.end.offsets:
         return spans(start, end)
     return spans(capped(start, end), end)

@@ -103,8 +103,8 @@ class Questions:
         return self._run(partial(self._peek, offsets))
 
     def wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
-        """Return when there is something behind these ends, or after `wait_ms`."""
-        if ends and wait_ms:
+        """Return when there is something behind one of these ends, or after `wait_ms`."""
+        if wait_ms:
             with suppress(HorologError, *PASSING):  # who asks next is told what is wrong
                 self._run(partial(self._wait_beyond, ends, wait_ms))
 
@@ -169,6 +169,9 @@ class Questions:
         return times
 
     async def _wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
+        if not ends:
+            await asyncio.sleep(wait_ms / 1000)
+            return
         async with self._consumer(0) as consumer:
             for key, offset in ends.items():
                 consumer.assign(*key, offset=offset)

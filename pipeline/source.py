@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from ..clock import SystemClock
 from . import bounds, fetch, planning, segments
 from .options import ReadOptions, read_options
-from .planning import DataLoss, Span, TopicPartition
+from .planning import DataLoss, Offsets, Span
 from .questions import Questions, questions
 from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter
@@ -147,16 +147,15 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(schema, options)
         self._initial: Json | None = None
         self._latest: Json | None = None
-        self._target: dict[TopicPartition, int] | None = None
+        self._target: Offsets | None = None
         self._last_moved_s: float | None = None
 
     def initialOffset(self) -> Json:  # noqa: N802
         """Where a new query begins. Spark asks more than once, and the answer must not move."""
         if self._initial is None:
             asked = questions(self._options.broker)
-            partitions = asked.partitions(self._options.subscription)
-            start = bounds.resolve_start(asked, partitions, self._options)
-            self._initial = planning.to_json(start)
+            last = asked.ends(asked.partitions(self._options.subscription))
+            self._initial = planning.to_json(bounds.resolve_start(asked, last, self._options))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -170,13 +169,16 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where the batch after `start` ends; `start` when there is nothing to read yet."""
         begin = planning.from_json(start)
         asked = questions(self._options.broker)
-        end = self._kept(begin, self._ends(asked) if self._target is None else self._target)
-        if self._target is None and not planning.spans(begin, end):
-            asked.wait_beyond(end, self._options.idle_wait_ms)
-            end = self._kept(begin, self._ends(asked))
+        last, end = self._ends(asked, begin)
+        if self._target is None and not self._enough(begin, end):
+            # What is at its bound already has nothing to wait for.
+            growing = {key: offset for key, offset in last.items() if end[key] >= offset}
+            asked.wait_beyond(growing, self._options.idle_wait_ms)
+            _, end = self._ends(asked, begin)
+            if not self._enough(begin, end):
+                self._latest = planning.to_json(end)
+                return start
         self._latest = planning.to_json(end)
-        if self._target is None and self._too_few(begin, end):
-            return start
         if not isinstance(limit, ReadAllAvailable):
             end = self._limited(asked, begin, end)
         return planning.to_json(end)
@@ -187,7 +189,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends at what is there now."""
-        self._target = self._ends(questions(self._options.broker))
+        _, self._target = self._ends(questions(self._options.broker), {})
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The tasks of a batch; the same ones whenever they are asked for."""
@@ -207,42 +209,41 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def stop(self) -> None:
         """Nothing: connections belong to the process."""
 
-    def _ends(self, asked: Questions) -> dict[TopicPartition, int]:
-        partitions = asked.partitions(self._options.subscription)
-        return bounds.resolve_end(asked, partitions, self._options)
-
-    def _kept(
-        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """`end`, nowhere before `start`, and partitions that are gone as they were. Raises
-        DataLoss."""
-        bounded = self._options.end.time_ms is not None
-        lost = [] if bounded else planning.gone(start, end)
+    def _ends(self, asked: Questions, start: Offsets) -> tuple[Offsets, Offsets]:
+        """Where the logs end, and where reading does: nowhere before `start`, and partitions that
+        are gone are as they were. Raises DataLoss."""
+        last = asked.ends(asked.partitions(self._options.subscription))
+        # The logs themselves, because an end that was asked for, or fixed before `start` was
+        # looked up, may be before it with nothing lost.
+        lost = planning.gone(start, last)
         if lost and self._options.fail_on_data_loss:
             raise DataLoss("; ".join(lost))
-        known = {key: offset for key, offset in start.items() if key not in end}
-        return planning.not_before({**known, **end}, start)
+        end = self._target
+        if end is None:
+            end = bounds.resolve_end(asked, last, self._options)
+        return last, planning.not_before({**start, **end}, start)
 
-    def _too_few(self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> bool:
-        """Whether the batch is to wait for more, by `minOffsetsPerTrigger`."""
+    def _enough(self, start: Offsets, end: Offsets) -> bool:
+        """Whether there is a batch to read, by `minOffsetsPerTrigger` too."""
         now_s = SystemClock().monotonic()
-        waiting = sum(span.size for span in planning.spans(start, end))
         if self._last_moved_s is None:
             self._last_moved_s = now_s
+        waiting = sum(span.size for span in planning.spans(start, end))
         waited_ms = (now_s - self._last_moved_s) * 1000
-        few = waiting < self._options.min_offsets_per_trigger
-        if few and waited_ms < self._options.max_trigger_delay_ms:
-            return True
-        if waiting:
-            self._last_moved_s = now_s
-        return False
+        if not waiting or (
+            waiting < self._options.min_offsets_per_trigger
+            and waited_ms < self._options.max_trigger_delay_ms
+        ):
+            return False
+        self._last_moved_s = now_s
+        return True
 
     def _limited(
         self,
         asked: Questions,
-        start: dict[TopicPartition, int],
-        end: dict[TopicPartition, int],
-    ) -> dict[TopicPartition, int]:
+        start: Offsets,
+        end: Offsets,
+    ) -> Offsets:
         options = self._options
         if options.max_time_per_trigger_ms:
             waiting = {planning.span_key(span): span.start for span in planning.spans(start, end)}

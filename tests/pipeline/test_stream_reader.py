@@ -1,6 +1,7 @@
 """The offsets of streams, asked for as Spark asks, without Spark."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,19 @@ def test_what_is_available_now(
     assert [offsets[topic]["0"] for offsets in reached] == [0, 10, 20, 25]
 
 
+def test_what_is_available_now_from_the_end_of_a_topic_that_grows(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(producer, topic, 5)
+    reader = stream(broker, subscribe=topic)
+    reader.prepareForTriggerAvailableNow()
+    fill(producer, topic, 3)
+    start = reader.initialOffset()
+    fill(producer, topic, 3)
+    assert reader.latestOffset(start, ReadAllAvailable()) == start == {topic: {"0": 8}}
+
+
 def test_batches_of_the_same_stretch_of_time(
     broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
 ) -> None:
@@ -141,6 +155,27 @@ def test_a_bounded_stream(
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"endingTimestamp": T0_MS + 7}, {"minOffsetsPerTrigger": 100}],
+    ids=["at its end", "too little"],
+)
+def test_a_stream_with_nothing_to_do_waits(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    options: dict[str, Any],
+) -> None:
+    topic = make_topic()
+    producer.send_batch(topic, [b"v"] * 10, timestamps_ms=[T0_MS + number for number in range(10)])
+    start = {topic: {"0": 7}}
+    reader = stream(broker, subscribe=topic, idleWaitMs=200, **options)
+    since_s = time.monotonic()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert time.monotonic() - since_s >= 0.2
+
+
+@pytest.mark.parametrize("bounded", [{}, {"endingTimestamp": T0_MS + 10**12}], ids=["", "bounded"])
 @pytest.mark.parametrize("made_again", [False, True], ids=["gone", "made again"])
 def test_a_topic_that_is_not_what_it_was(
     broker: BrokerThread,
@@ -148,10 +183,12 @@ def test_a_topic_that_is_not_what_it_was(
     admin: blocking.Admin,
     make_topic: MakeTopic,
     made_again: bool,
+    bounded: dict[str, Any],
 ) -> None:
     topic = make_topic()
     fill(producer, topic, 10)
     options = {"subscribePattern": f"{topic}|other", "startingOffsets": "earliest", "idleWaitMs": 0}
+    options |= bounded
     reader = stream(broker, **options)
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     admin.delete_topic(topic)
