@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -371,7 +372,7 @@ def test_messages_that_are_past_retention_are_told_of_once_an_hour(
         pytest.param({"retention_ms": 1000, "message_format_version": "0.9.0"}, id="without-times"),
     ],
 )
-def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, object]) -> None:
+def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, Any]) -> None:
     log = folder.open(**settings)
     for _ in range(2):
         log.append(timed_set(1))
