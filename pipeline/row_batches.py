@@ -17,6 +17,9 @@ from .option_values import OptionError
 SPARK_ROWS: Final = 32_768
 """Small batches are joined up to this: each costs Spark a millisecond or so."""
 
+SPARK_BYTES: Final = 8 * 1024 * 1024
+"""And up to this, as Arrow counts them: Spark holds a batch, and copies of it, in memory."""
+
 
 def record_batch(batch: ColumnBatch, schema: pa.Schema, *, end: int) -> pa.RecordBatch:
     """The messages with an offset below `end`, in the columns of `schema`."""
@@ -55,19 +58,32 @@ def times_of(batch: ColumnBatch) -> pa.Array:
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows with small batches made one; empty ones are dropped."""
+    """The same rows, small batches made one and large ones cut; empty ones are dropped. A row that
+    is larger than `SPARK_BYTES` has a batch of its own."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        if rows and rows + batch.num_rows > SPARK_ROWS:
-            yield _join(waiting)
-            waiting, rows = [], 0
-        waiting.append(batch)
-        rows += batch.num_rows
+        for piece in _pieces(batch):
+            # Too much for a slice, but forty times as quick as to count what it uses.
+            piece_bytes = piece.get_total_buffer_size()
+            if rows and (rows + piece.num_rows > SPARK_ROWS or size + piece_bytes > SPARK_BYTES):
+                yield _join(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(piece)
+            rows += piece.num_rows
+            size += piece_bytes
     if waiting:
         yield _join(waiting)
+
+
+def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The rows in batches of up to `SPARK_BYTES`, uncopied."""
+    rows = batch.num_rows
+    if not rows:
+        return []
+    if rows == 1 or batch.get_total_buffer_size() <= SPARK_BYTES or batch.nbytes <= SPARK_BYTES:
+        return [batch]
+    return _pieces(batch.slice(0, rows // 2)) + _pieces(batch.slice(rows // 2))
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -250,3 +250,19 @@ def test_a_time_that_spark_cannot_hold(
     producer.send(topic, b"v", timestamp_ms=2**62)
     with pytest.raises(OptionError, match="Read without the column timestamp"):
         read(source(broker.address, subscribe=topic))
+
+
+@pytest.mark.parametrize(("compression", "of_a_set"), [("none", 2), ("gzip", 40)])
+def test_large_messages_come_in_batches_that_spark_can_hold(
+    broker: BrokerThread, make_topic: MakeTopic, compression: Compression, of_a_set: int
+) -> None:
+    topic = make_topic()
+    with blocking.Producer(broker.address, compression=compression) as sender:
+        for _ in range(40 // of_a_set):
+            sender.send_batch(topic, [bytes(450_000)] * of_a_set)
+    made = source(broker.address, subscribe=topic)
+    reader = made.reader(made.schema())
+    (partition,) = reader.partitions()
+    found = list(validated(reader, partition, made.schema(), made))
+    assert sum(batch.num_rows for batch in found) == 40
+    assert 4_000_000 < max(batch.nbytes for batch in found) <= 8 * 1024 * 1024
