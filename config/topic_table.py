@@ -248,6 +248,19 @@ _DECLARED: Final = (
         maximum=1,
         why_not="There is one broker, so there is one replica.",
     ),
+    _choice(
+        "unclean.leader.election.enable",
+        ("false",),
+        "Only false: there is one broker. It is here because Kafka's tools send it.",
+        why_not="There is one broker, so there is no election.",
+    ),
+    _choice(
+        "message.downconversion.enable",
+        ("true",),
+        "Only true: readers of older formats get messages converted. It is here because Kafka's "
+        "tools send it.",
+        why_not="Who can read only older formats is never refused.",
+    ),
 )
 
 TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
@@ -265,7 +278,6 @@ TOPIC_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "min.compaction.lag.ms": _NO_COMPACTION,
         "max.compaction.lag.ms": _NO_COMPACTION,
         "min.cleanable.dirty.ratio": _NO_COMPACTION,
-        "unclean.leader.election.enable": _NO_REPLICATION,
         "leader.replication.throttled.replicas": _NO_REPLICATION,
         "follower.replication.throttled.replicas": _NO_REPLICATION,
     }

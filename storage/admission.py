@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import CorruptMessage, InvalidRecord, InvalidRequest, MessageTooLarge
+from ..protocol.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequest,
+    MessageTooLarge,
+    UnsupportedForMessageFormat,
+)
 from ..protocol.records.codecs import decompress
 from ..protocol.records.conversion import runs
 from ..protocol.records.kernel import Offsets, Problem, Walk, walk
 from ..protocol.records.latency import LatencyCounts
-from ..protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
+from ..protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
 from ..protocol.records.message import Entry, entries
 from ..protocol.records.packing import stamp
 from ..protocol.records.problems import problem_error
@@ -76,8 +82,8 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
     """Check `record_set` and give it the form in which it is stored; `None` if it is empty.
 
     A buffer that is writable is changed in place, also when the set is refused. An incomplete
-    message at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
-    `InvalidTimestamp`, `UnsupportedForMessageFormat`.
+    message at the end is dropped, an incomplete batch is refused. Raises `CorruptMessage`,
+    `MessageTooLarge`, `InvalidTimestamp`, `UnsupportedForMessageFormat`.
     """
     data: bytearray | memoryview
     if isinstance(record_set, bytes) or memoryview(record_set).readonly:
@@ -157,6 +163,13 @@ def _rebuilt_batches(
     """Batches in another format, or compressed in another way."""
     began = target.stopwatch()
     magic = BATCH_MAGIC if settings.format_magic is None else settings.format_magic
+    if sent.numbered is not None and magic != BATCH_MAGIC:
+        raise UnsupportedForMessageFormat(
+            f"the batch has sequence numbers (producer id {sent.numbered.producer_id}), and the "
+            "topic stores messages in an older format, which has no place for them "
+            f"(message.format.version = {settings.message_format_version}): produce with "
+            "enable.idempotence=false, or set the topic's format to producer"
+        )
     form = Form(
         magic,
         _target_codec(settings, Codec(found.last_codec), magic),
@@ -166,8 +179,7 @@ def _rebuilt_batches(
     )
     stored, converted, headers = rebuild_batches([batch for _, batch in sent.batches], form)
     admitted = _finish(stored, found.count, sent.latency, settings, target)
-    if magic == BATCH_MAGIC:
-        admitted.numbered = sent.numbered
+    admitted.numbered = sent.numbered
     if converted:
         seconds = target.stopwatch() - began
         admitted.conversion = Conversion(magic, False, converted, found.end, seconds, headers)
@@ -195,6 +207,15 @@ def _check_walk(data: bytearray | memoryview, found: Walk, settings: TopicSettin
     check_entry_size(largest, settings)
     if problem not in (Problem.NONE, Problem.PARTIAL):
         raise problem_error(data, found, len(data))
+    if problem is Problem.PARTIAL and _is_batch(data, position):
+        raise CorruptMessage(
+            f"the batch at byte {position} is cut off: {len(data) - position} bytes of it are there"
+        )
+
+
+def _is_batch(data: bytearray | memoryview, position: int) -> bool:
+    """Whether what begins there is a batch, as far as there is enough of it to tell."""
+    return len(data) > position + MAGIC_AT and data[position + MAGIC_AT] == BATCH_MAGIC
 
 
 def check_entry_size(entry_bytes: int, settings: TopicSettings) -> None:

@@ -90,9 +90,9 @@ class FetchForm:
         their places: one for each that the version has."""
         specs = fields_of(FetchPartitionResult, self.version, native=self._ENCODING.NATIVE)
         told = [spec.name for spec in specs if spec.name in _STAND_INS]
-        result = FetchPartitionResult(
-            partition=self.topic.partitions[0].partition, records=b"", **_STAND_INS
-        )
+        result = FetchPartitionResult(partition=self.topic.partitions[0].partition, records=b"")
+        for name, stand_in in _STAND_INS.items():
+            setattr(result, name, stand_in)
         if self.request.isolation_level == READ_COMMITTED:
             result.aborted_transactions = []
         body = FetchResponse(topics=[FetchTopicResult(name=self.topic.name, partitions=[result])])

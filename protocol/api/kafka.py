@@ -7,11 +7,12 @@ Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message
 them, without names; native ones are not there. These are the versions before Kafka's compact ones.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
 from typing import Any, Final, TypeVar
 
-from ..errors import InvalidRequest, StorageError
+from ..errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
 from ..limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
 from .fetch import FETCH
 from .framing import ProtocolError
@@ -38,8 +39,17 @@ _NATIVE_START: Final = 0x95
 """The array that a native request is, where a Kafka request has the high byte of its api key."""
 
 NOT_LEADER: Final = 6
-_LAST_VERSIONS_WITHOUT_STORAGE_ERROR: Final = {PRODUCE.key: 3, FETCH.key: 5}
-"""Later ones know the code of a storage error, by which clients look for the leader again."""
+
+_STORAGE_ERROR: Final = {StorageError.code: NOT_LEADER}
+"""By either code clients look for the leader again."""
+_INVALID_RECORD: Final = {InvalidRecord.code: CorruptMessage.code}
+
+_REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
+    **{(PRODUCE.key, version): _STORAGE_ERROR | _INVALID_RECORD for version in range(4)},
+    **{(PRODUCE.key, version): _INVALID_RECORD for version in range(4, 8)},
+    **{(FETCH.key, version): _STORAGE_ERROR for version in range(6)},
+}
+"""By api and version: codes that are younger than it, and what is sent in their place."""
 
 
 def likely_api_key(frame: Frame) -> int | None:
@@ -165,17 +175,17 @@ def _fault(struct: type[Any], version: int, raw: PackedBody, max_values: int) ->
 
 
 def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
-    if version <= _LAST_VERSIONS_WITHOUT_STORAGE_ERROR.get(api.key, -1):
-        body = _without_storage_errors(body)
+    replaced = _REPLACED.get((api.key, version))
+    if replaced:
+        body = _with_known_codes(body, replaced)
     parts: list[Part] = [_RESPONSE_HEAD.pack(correlation_id)]
     encoder(api.response, version)(body, parts)
     return parts
 
 
-def _without_storage_errors(body: Any) -> Any:
-    """The response with a code for storage errors that old clients know."""
+def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:
+    """The response with codes that clients of its version know."""
     for topic in body.topics:
         for result in topic.partitions:
-            if result.error_code == StorageError.code:
-                result.error_code = NOT_LEADER
+            result.error_code = replaced.get(result.error_code, result.error_code)
     return body

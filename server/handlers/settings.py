@@ -119,6 +119,8 @@ def _kafka_name(name: str) -> str:
 
 
 def _describe_broker(services: Services, name: str, call: Call) -> list[DescribedConfig]:
+    if call.kafka and not name:
+        return []  # What is set for all brokers of a cluster at once: nothing.
     if name != str(NODE_ID):
         raise InvalidRequest(f"broker {name!r} does not exist; there is only broker {NODE_ID}")
     found: dict[str, list[tuple[str, str]]] = {}

@@ -43,12 +43,15 @@ _TAIL: Final = """\
   With 0.9 lz4 has a checksum of its own, for which kafka-python needs the package `xxhash`.
 - **Compression.** Every codec comes back as it was sent. Not every client has every one: kafkajs
   has only gzip, and takes snappy and lz4 from other packages. Readers of before Kafka 2.1 have no
-  zstd.
+  zstd; those that know record batches (fetch from version 4 on) get it as it is stored all the
+  same.
 - **lz4 frames** need independent blocks, as everywhere in Kafka; `lz4js` for Node.js cannot write
   them.
 - **A restart** of the broker is a pause: producers that number their batches (`enable.idempotence`)
   send again what was not acknowledged, and nothing is stored twice. Members of groups join again by
-  themselves and go on where they have committed.
+  themselves and go on where they have committed. A topic whose `message.format.version` is older
+  than 0.11 has no place for such numbers and refuses them (43), as Kafka does: its producers write
+  with `enable.idempotence=false`.
 - **Metadata** is served up to version 7: with older ones librdkafka 2.3 and later fails on several
   topics with short names.
 - **Not there**: transactions, several brokers, SASL and TLS, the group protocol of Kafka 4

@@ -1,6 +1,7 @@
 """Messages of every client: sent, stored, read again."""
 
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
@@ -148,6 +149,9 @@ def test_short_names(client: Client, start: Start) -> None:
     for number in range(5):
         assert client.consume(f"t{number}", 1)[0].offset == 0
     if isinstance(client, ConfluentKafka):
-        with client.member("short names", "^t[0-4]$") as member:
+        # With an answer of an older version librdkafka trips over more of them, some over six only.
+        for name in ascii_lowercase:
+            client.produce(name, [Message(name.encode())])
+        with client.member("short names", "^[a-z]$") as member:
             while member.assigned() != {0}:
                 member.poll()

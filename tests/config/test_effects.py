@@ -19,6 +19,8 @@ ONE_VALUE = {
     "cleanup.policy",
     "preallocate",
     "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "message.downconversion.enable",
 }
 """Settings that may be only what they are, so that there is nothing to read."""
 

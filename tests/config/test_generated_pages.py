@@ -1,10 +1,11 @@
-"""docs/settings.md, docs/errors.md and docs/metrics.md say what the tables say."""
+"""The pages of docs/ that are generated say what the code says."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from horolog.cli.reference import lines as command_lines
 from horolog.config.broker import NAMES
 from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
@@ -20,6 +21,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
         pytest.param("settings.md", setting_lines, id="settings"),
         pytest.param("errors.md", error_lines, id="errors"),
         pytest.param("metrics.md", metric_lines, id="metrics"),
+        pytest.param("cli.md", command_lines, id="cli"),
     ],
 )
 def test_the_page_is_current(page: str, lines: Callable[[], Iterator[str]]) -> None:

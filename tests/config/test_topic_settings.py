@@ -17,7 +17,12 @@ from horolog.config.topic import (
 )
 from horolog.protocol.errors import InvalidConfig
 
-WITHOUT_EFFECT = {"preallocate", "min.insync.replicas"}
+WITHOUT_EFFECT = {
+    "preallocate",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "message.downconversion.enable",
+}
 
 DEFAULTS = {
     "message.timestamp.type": "CreateTime",
@@ -44,6 +49,8 @@ DEFAULTS = {
     "acks.all.durability": "fsync",
     "preallocate": "false",
     "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "message.downconversion.enable": "true",
 }
 
 
@@ -120,6 +127,8 @@ def test_the_bounds_are_those_of_the_specification(name: str, minimum: int, maxi
         pytest.param("retention.ms", "9" * 5000, "(cut)", id="long-number"),
         pytest.param("preallocate", "true", "never preallocated", id="preallocate"),
         pytest.param("min.insync.replicas", "2", "one replica", id="replicas"),
+        pytest.param("unclean.leader.election.enable", "true", "no election", id="election"),
+        pytest.param("message.downconversion.enable", "false", "never refused", id="conversion"),
     ],
 )
 def test_a_refused_value_is_answered_with_name_value_and_range(

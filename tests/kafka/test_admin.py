@@ -114,6 +114,11 @@ async def configs(
     return {each.name: each for each in got.configs}
 
 
+async def test_settings_of_all_brokers_at_once(client: Wire) -> None:
+    """Kafka keeps such settings, and its tools ask for them under an empty name."""
+    assert await configs(client, 2, BROKER_RESOURCE, "") == {}
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_settings_of_a_topic(client: Wire, version: int) -> None:
     await client.call(create_topic("a", max_message_time_difference_ms=5))

@@ -10,10 +10,12 @@ from horolog.protocol.api import kafka
 from horolog.protocol.api.fetch import READ_COMMITTED, FetchPartitionResult
 from horolog.protocol.api.list_offsets import LATEST
 from horolog.protocol.errors import (
+    CorruptMessage,
     DuplicateSequenceNumber,
     InvalidRecord,
     OutOfOrderSequenceNumber,
     TransactionalIdAuthorizationFailed,
+    UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.batch import finish_batch, read_header
 from horolog.protocol.records.layout import Codec
@@ -21,7 +23,14 @@ from horolog.protocol.records.message import entries, records
 from horolog.protocol.records.record_packing import RecordEncoder
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.testing.broker import running_broker
-from horolog.testing.requests import fetch, list_offsets, message_set, produce, result
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    result,
+)
 from horolog.testing.wire import Wire, wire
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
@@ -99,16 +108,45 @@ async def test_a_retry_is_stored_once(client: Wire, own_client: Wire, acks: int)
     assert end.offset == 4
 
 
-async def test_what_does_not_go_on_is_refused(client: Wire) -> None:
+async def test_what_does_not_go_on_is_refused(client: Wire, own_client: Wire) -> None:
+    """Kafka's clients of these versions do not know the newer code for a bad record."""
     for number in range(7):
         await client.call(produce("a", numbered(number)), 7)
-    for sent, error in (
-        (numbered(0), DuplicateSequenceNumber),
-        (numbered(9), OutOfOrderSequenceNumber),
-        (numbered(7) + numbered(8), InvalidRecord),
+    for sent, code, own_code in (
+        (numbered(0), DuplicateSequenceNumber.code, DuplicateSequenceNumber.code),
+        (numbered(9), OutOfOrderSequenceNumber.code, OutOfOrderSequenceNumber.code),
+        (numbered(7) + numbered(8), CorruptMessage.code, InvalidRecord.code),
     ):
         got = result(await client.call(produce("a", sent), 7))
-        assert (got.error_code, got.base_offset) == (error.code, -1)
+        assert (got.error_code, got.base_offset) == (code, -1)
+        got = result(await own_client.call(produce("a", sent), 3))
+        assert (got.error_code, got.base_offset) == (own_code, -1)
+
+
+@pytest.mark.parametrize("stored", ["0.9.0", "0.10.2"])
+async def test_where_numbers_cannot_be_stored_they_are_refused(client: Wire, stored: str) -> None:
+    """Else a retry would be stored twice, and its producer believes that this cannot be."""
+    await client.call(create_topic("a", message_format_version=stored))
+    plain = bytes(build_set(SENT, magic=2))
+    assert result(await client.call(produce("a", plain), 7)).base_offset == 0
+    for _ in range(2):
+        got = result(await client.call(produce("a", numbered(0)), 7))
+        assert got.error_code == UnsupportedForMessageFormat.code
+    assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 2
+
+
+@every_codec
+async def test_a_batch_that_is_cut_off_is_refused(
+    client: Wire, own_client: Wire, codec: Codec
+) -> None:
+    """An old set may end in the middle of a message, a batch comes whole: what was dropped of it
+    would have been acknowledged."""
+    whole = bytes(build_set(SENT, magic=2, codec=codec))
+    for connected, version in ((client, 2), (client, 7), (own_client, 3)):
+        for sent in (whole[:-1], whole[:17], whole + whole[:-1]):
+            got = result(await connected.call(produce("a", sent), version))
+            assert (got.error_code, got.base_offset) == (CorruptMessage.code, -1)
+    assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 0
 
 
 async def test_requests_of_transactions_are_refused(client: Wire) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from horolog.protocol.api import kafka, native
 from horolog.protocol.api.fetch import FETCH, READ_COMMITTED, FetchRequest
+from horolog.protocol.api.packing import Elsewhere
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
@@ -39,16 +40,20 @@ def whole(answer: Answer) -> bytes:
     if not isinstance(answer, AnswerInParts):
         assert isinstance(answer, bytes)
         return answer
-    parts = [
-        part.file.pread(len(part), part.position) if isinstance(part, Stretch) else part
-        for part in answer.parts
-    ]
-    return b"".join(parts)
+    return b"".join(map(in_memory, answer.parts))
 
 
-async def fill(client: Wire, topic: str, **settings: object) -> None:
+def in_memory(part: Elsewhere | bytes) -> bytes:
+    if isinstance(part, Stretch):
+        return part.file.pread(len(part), part.position)
+    assert isinstance(part, bytes)
+    return part
+
+
+async def fill(client: Wire, topic: str, message_format: str) -> None:
     """Sets of all sizes and forms, in several segments, and one message larger than a fetch."""
-    await client.call(create_topic(topic, segment_bytes=20_000, **settings))
+    settings = {"segment_bytes": 20_000, "message_format_version": message_format}
+    await client.call(create_topic(topic, 1, **settings))
     for count in range(1, 60):
         codec = (Codec.NONE, Codec.GZIP)[count % 2]
         await client.call(produce(topic, message_set(*[NOW] * count, codec=codec)))
@@ -68,7 +73,7 @@ def asked(end: int) -> Iterator[FetchRequest]:
             {"min_bytes": 600, "max_wait_ms": 10_000, "partition_max_bytes": 500},
             {"isolation_level": READ_COMMITTED},
         ):
-            yield fetch("a", (0, offset), **options)  # type: ignore[arg-type]
+            yield fetch("a", (0, offset), **options)
 
 
 @BOTH
@@ -76,7 +81,7 @@ def asked(end: int) -> Iterator[FetchRequest]:
 async def test_answers_are_those_of_the_handler(
     broker: Broker, client: Wire, encoding: Any, magic: str
 ) -> None:
-    await fill(client, "a", message_format_version=magic)
+    await fill(client, "a", magic)
     log = broker.directory.log("a", 0)
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
     short = 0
