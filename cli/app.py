@@ -1,12 +1,14 @@
 """The commands, put together."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
 from ..protocol.records.kernel import FORM
+from .commands import BrokerCommand, with_plain_usage
 from .consume import consume
+from .demo.options import HISTORY
 from .doctor import doctor
 from .explain import explain
 from .lag import lag
@@ -15,6 +17,7 @@ from .output import emit
 from .pipeline.app import pipeline
 from .produce import produce
 from .repair import repair
+from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics
 from .trim import trim
@@ -27,6 +30,11 @@ app = typer.Typer(
 )
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_BROKER: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": _PASSED_ON,
+    "epilog": ENVIRONMENT,
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -50,7 +58,11 @@ def _root(
     pass
 
 
-@app.command("serve", add_help_option=False, context_settings=_PASSED_ON)
+class _Demo(BrokerCommand):
+    options = (*BrokerCommand.options, HISTORY)
+
+
+@app.command("serve", cls=BrokerCommand, **_BROKER)
 def _serve(context: typer.Context) -> None:
     """Run a broker until it is stopped."""
     from .serve import serve
@@ -58,7 +70,7 @@ def _serve(context: typer.Context) -> None:
     raise typer.Exit(serve(context.args))
 
 
-@app.command("demo", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("demo", cls=_Demo, **_BROKER)
 def _demo(context: typer.Context) -> None:
     """Run a broker, feed it real input, show what it does."""
     from .demo.command import demo
@@ -78,3 +90,4 @@ app.command()(dump)
 app.command()(verify)
 app.command()(repair)
 app.command()(doctor)
+with_plain_usage(app)

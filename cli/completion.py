@@ -1,6 +1,7 @@
 """What the shell offers when the user presses Tab, beyond commands and options."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -17,13 +18,29 @@ _TIMEOUT_MS: Final = 1_000
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     """The broker's topics that begin like that; none when it cannot be asked."""
+    return _that_begin_with(incomplete, _topics, context)
+
+
+def complete_position_name(context: typer.Context, incomplete: str) -> list[str]:
+    """The names that begin like that under which positions are stored; as `complete_topic`."""
+    return _that_begin_with(incomplete, Admin.position_names, context)
+
+
+def _that_begin_with(
+    incomplete: str,
+    ask: Callable[[Admin], Awaitable[Iterable[str]]],
+    context: typer.Context,
+) -> list[str]:
     server = context.params.get("server") or DEFAULT_ADDRESS
     with suppress(HorologError, ProtocolError, OSError, ValueError):
-        topics = asyncio.run(_topics(server))
-        return [topic for topic in topics if topic.startswith(incomplete)]
+        return [name for name in asyncio.run(_asked(server, ask)) if name.startswith(incomplete)]
     return []
 
 
-async def _topics(server: str) -> list[str]:
+async def _asked(server: str, ask: Callable[[Admin], Awaitable[Iterable[str]]]) -> Iterable[str]:
     async with Admin(server, request_timeout_ms=_TIMEOUT_MS) as admin:
-        return list(await admin.list_topics())
+        return await ask(admin)
+
+
+async def _topics(admin: Admin) -> Iterable[str]:
+    return await admin.list_topics()

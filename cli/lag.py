@@ -7,6 +7,7 @@ import typer
 
 from ..client.admin import Admin
 from ..client.lagging import PositionLag
+from .completion import complete_position_name
 from .errors import CommandFailed
 from .options import DEFAULT_ADDRESS, Json, Server
 from .output import NOTHING, emit, json_line, note, shown_span, table
@@ -15,7 +16,11 @@ from .output import NOTHING, emit, json_line, note, shown_span, table
 def lag(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Name of the positions; all names when not given."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Name of the positions; all names when not given.",
+            autocompletion=complete_position_name,
+        ),
     ] = None,
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,

@@ -18,7 +18,8 @@ from .progress import CountedFiles, log_bytes, progress
 
 def repair(
     directory: Annotated[
-        Path, typer.Argument(help="A data directory, or the folder of one partition.")
+        Path,
+        typer.Argument(metavar="DIR", help="A data directory, or the folder of one partition."),
     ],
     as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

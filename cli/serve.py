@@ -6,6 +6,7 @@ Parsed by argparse, which is there at once: a broker's start should not wait for
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,34 @@ _SETTING_OF: Final = {
 }
 """Options that are settings under a shorter name."""
 
+ENVIRONMENT: Final = (
+    "Every setting can also be given in the environment: data.dir as HOROLOG_DATA_DIR. The command "
+    "line wins over the environment, and the environment over the file."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOption:
+    """An option of a command that starts a broker."""
+
+    flag: str
+    metavar: str
+    help: str
+
+
+_SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
+
+BROKER_OPTIONS: Final = (
+    BrokerOption("--data-dir", "DIR", "where all data is (./horolog-data)"),
+    BrokerOption(
+        "--listen", "HOST:PORT", "native protocol (127.0.0.1:7070; port 0 takes a free one)"
+    ),
+    BrokerOption("--http-listen", "HOST:PORT", "the page and /metrics (127.0.0.1:7071), or off"),
+    BrokerOption("--kafka-listen", "HOST:PORT", "Kafka's protocol (127.0.0.1:9092), or off"),
+    BrokerOption("--config", "FILE", "settings in TOML"),
+    _SET,
+)
+
 
 def serve(arguments: Sequence[str]) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code."""
@@ -38,25 +67,21 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
     parser = ArgumentParser(
         prog=program,
         description=description,
-        epilog="Every setting can also be given in the environment: data.dir as HOROLOG_DATA_DIR. "
-        "The command line wins over the environment, and the environment over the file.",
+        epilog=ENVIRONMENT,
         allow_abbrev=False,
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="where all data is (./horolog-data)")
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="native protocol (127.0.0.1:7070; port 0: a free one)"
-    )
-    parser.add_argument("--http-listen", metavar="HOST:PORT", help="/metrics (127.0.0.1:7071), off")
-    parser.add_argument("--kafka-listen", metavar="HOST:PORT", help="Kafka's (127.0.0.1:9092), off")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        dest="settings",
-        help="any setting; may be repeated",
-    )
+    for option in BROKER_OPTIONS:
+        if option is _SET:
+            parser.add_argument(
+                option.flag,
+                metavar=option.metavar,
+                help=option.help,
+                action="append",
+                default=[],
+                dest="settings",
+            )
+        else:
+            parser.add_argument(option.flag, metavar=option.metavar, help=option.help)
     return parser
 
 
@@ -70,6 +95,7 @@ def settings_of(
         if value is not None:
             overrides.append(f"{name}={value}")
     try:
-        return load(options.config, environ, overrides)
+        config_file = None if options.config is None else Path(options.config)
+        return load(config_file, environ, overrides)
     except InvalidConfig as error:
         parser.exit(WRONG_USAGE, f"horolog: {error.message}\n")

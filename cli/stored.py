@@ -44,13 +44,17 @@ _HEADINGS: Final = {
 
 
 def dump(
-    file: Annotated[Path, typer.Argument(help="A .log, .index, .timeindex or .appendtime file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A .log, .index, .timeindex or .appendtime file."),
+    ],
     as_json: Json = False,
 ) -> None:
     """Print what is in a stored file.
 
     Needs no broker. Exit code 1 when part of the file makes no sense.
     """
+    file.stat()  # Raises OSError where there is nothing, whatever it is called.
     files = CountedFiles()
     try:
         items = dump_file(files, file)
@@ -75,7 +79,8 @@ def dump(
 
 def verify(
     directory: Annotated[
-        Path, typer.Argument(help="A data directory, or the folder of one partition.")
+        Path,
+        typer.Argument(metavar="DIR", help="A data directory, or the folder of one partition."),
     ],
     as_json: Json = False,
 ) -> None:

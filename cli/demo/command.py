@@ -10,6 +10,7 @@ from ...server.main import serve
 from ...server.ports import Addresses
 from ..serve import broker_parser, settings_of
 from .commands import program_started_as
+from .options import HISTORY
 from .tour import Tour
 
 _DESCRIPTION = (
@@ -22,13 +23,7 @@ _DESCRIPTION = (
 def demo(arguments: Sequence[str]) -> int:
     """Run the demo until SIGTERM or SIGINT; returns the exit code."""
     parser = broker_parser("horolog demo", _DESCRIPTION)
-    parser.add_argument(
-        "--history",
-        metavar="PATH",
-        type=Path,
-        help="take the history from this folder: its commits when it is a git repository with "
-        "more than 1,000 of them, else its files",
-    )
+    parser.add_argument(HISTORY.flag, metavar=HISTORY.metavar, type=Path, help=HISTORY.help)
     options = parser.parse_args(arguments)
     environ = dict(os.environ)
     if options.config is None:

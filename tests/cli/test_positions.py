@@ -4,6 +4,8 @@ import pytest
 
 from horolog.cli.errors import WrongUsage
 from horolog.cli.positions import AtOffset, AtTime, Position, parse_bounds
+from horolog.cli.reference import RANGES, REFUSED, TIMES
+from horolog.times import TimeError, parse_time
 
 NOW_MS = 1479144272509
 HOUR_MS = 3_600_000
@@ -60,3 +62,16 @@ def test_what_is_no_position_is_wrong_usage_of_the_option(
 def test_any_unit_takes_a_number_as_it_is() -> None:
     bounds = parse_bounds("5", "1479144272509000", NOW_MS, any_unit=True)
     assert bounds == (AtTime(5), AtTime(1479144272509000))
+
+
+def test_the_times_on_the_reference_page_are_what_it_says() -> None:
+    now, an_hour_ago = NOW_MS, NOW_MS - HOUR_MS
+    assert {parse_time(text, NOW_MS) for text, _ in TIMES} == {now, an_hour_ago}
+    for text in ("@-1d12h", "@-90m"):
+        parse_time(text, NOW_MS)
+    for text, _ in REFUSED:
+        with pytest.raises(TimeError):
+            parse_time(text, NOW_MS)
+    bounds = [parse_bounds(text, None, NOW_MS, False) for text, _ in RANGES]
+    assert bounds[2] == bounds[3]
+    assert [None in one for one in bounds] == [False, False, False, False, True, True]

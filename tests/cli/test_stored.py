@@ -96,7 +96,8 @@ def test_verify_names_what_is_wrong_and_fails(run: Run, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["dump", "topics.json"], 2, "topics.json is none of .log"),
+        (["dump", "notes.txt"], 2, "notes.txt is none of .log"),
+        (["dump", "nothing-here"], 1, "No such file"),
         (["dump", f"{FIRST}.log"], 1, "No such file"),
         (["verify", "."], 2, "neither a data directory nor"),
         (["verify", "nowhere"], 1, "No such file"),
@@ -105,6 +106,7 @@ def test_verify_names_what_is_wrong_and_fails(run: Run, folder: Path) -> None:
 def test_what_cannot_be_looked_at_is_named(
     tmp_path: Path, arguments: list[str], code: int, text: str
 ) -> None:
+    (tmp_path / "notes.txt").touch()
     result = Program(cwd=tmp_path)(*arguments)
     assert (result.code, result.out) == (code, "")
     assert text in result.err

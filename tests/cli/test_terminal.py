@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.directories import DataDirectory
 from horolog.testing.program import Program
@@ -25,12 +26,23 @@ def completed(words: str, server: str) -> list[str]:
 
 
 def test_commands_and_topics_are_completed(horolog_broker: BrokerThread) -> None:
-    program = Program(horolog_broker.address)
-    for topic in ("clicks", "clocks", "views"):
-        program.ok("topic", "create", topic)
+    with blocking.Admin(horolog_broker.address) as admin:
+        for topic in ("clicks", "clocks", "views"):
+            admin.create_topic(topic)
+        admin.commit_position("billing", "clicks", 0, 0)
     assert completed("horolog exp", horolog_broker.address) == ["explain"]
     assert completed("horolog consume cl", horolog_broker.address) == ["clicks", "clocks"]
     assert completed("horolog topic describe v", horolog_broker.address) == ["views"]
+    assert completed("horolog lag bi", horolog_broker.address) == ["billing"]
+
+
+def test_options_of_commands_that_start_a_broker_are_completed() -> None:
+    assert completed("horolog serve --ht", "127.0.0.1:1") == ["--http-listen"]
+    assert completed("horolog demo --hi", "127.0.0.1:1") == ["--history"]
+
+
+def test_usage_names_arguments_as_the_guides_do() -> None:
+    assert "Usage: horolog dump [OPTIONS] FILE\n" in Program().ok("dump", "--help").out
 
 
 def test_without_a_broker_nothing_is_completed() -> None:

@@ -1,0 +1,43 @@
+"""Commands as typer makes them, put right where their help and completion would mislead."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from .serve import BROKER_OPTIONS, BrokerOption
+
+
+class Command(TyperCommand):
+    """A command whose usage says `TOPIC`, not `{TOPIC}`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class BrokerCommand(Command):
+    """A command that starts a broker: what it is given is parsed elsewhere, without typer, which
+    has to know its options for completion and for the reference page."""
+
+    options: tuple[BrokerOption, ...] = BROKER_OPTIONS
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [
+            TyperOption(param_decls=[one.flag], metavar=one.metavar, help=one.help)
+            for one in self.options
+        ]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.args = list(args)
+        return args
+
+
+def with_plain_usage(app: typer.Typer) -> typer.Typer:
+    """The same, with `Command` wherever nothing else was asked for."""
+    for command in app.registered_commands:
+        if command.cls is TyperCommand:
+            command.cls = Command
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        with_plain_usage(group.typer_instance)
+    return app

@@ -1,0 +1,12 @@
+"""What the demo can be told beside what every broker can."""
+
+from typing import Final
+
+from ..serve import BrokerOption
+
+HISTORY: Final = BrokerOption(
+    "--history",
+    "PATH",
+    "take the history from this folder: its commits when it is a git repository with more than "
+    "1,000 of them, else its files",
+)

@@ -1,0 +1,178 @@
+"""Writes `docs/cli.md` from the commands: `python -m horolog.cli.reference`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from .app import app
+
+TIMES: Final = (
+    ("2016-11-14T17:24:32.509Z", "RFC 3339 with a zone, in UTC"),
+    (
+        "2016-11-14 18:24:32.509+01:00",
+        "the same moment an hour further east; a space is as good as T",
+    ),
+    ("now", "now"),
+    ("@-1h", "an hour ago; units are `w d h m s ms`, larger ones first: `@-1d12h`, `@-90m`"),
+    ("1479144272509", "milliseconds since 1970: 0, or 10^11 (1973) to 10^14 (5138)"),
+)
+"""Every way to write a time."""
+
+REFUSED: Final = (
+    ("2016-11-14", "no zone, so it could be any of a day's worth of times"),
+    ("2016-11-14T17:24:32", "no zone"),
+    ("2016-11-14T17:24Z", "no seconds"),
+    ("-1h", "a length of time; `@-1h` is a time"),
+    ("1479144272", "looks like seconds; `--any-unit` takes it as milliseconds"),
+    ("1479144272509000", "looks like microseconds; the same"),
+)
+"""What could be taken for a time, and is refused rather than guessed at."""
+
+RANGES: Final = (
+    ("@-2h:-1h", "from two hours ago to one hour ago: both sides count back from now"),
+    ("@-2h:30m", "from two hours ago on, half an hour long: `30m` counts from the first side"),
+    ("@2016-11-14T14:00:00Z:1h", "the hour from 14:00 on"),
+    ("@2016-11-14T14:00:00Z:2016-11-14T15:00:00Z", "the same"),
+    ("@-1h:", "the last hour, to the end"),
+    ("@:-1h", "from the beginning to an hour ago"),
+)
+"""Ranges, for `consume --from` alone."""
+
+_INTRODUCTION: Final = """\
+# The command line
+
+Generated from `cli/` by `make docs`. `horolog COMMAND --help` says the same of one command;
+`horolog --install-completion` makes the shell complete commands, options, topics and names.
+
+## Times
+
+A time is written in one of these ways, wherever a command takes one:
+
+"""
+
+_POSITIONS: Final = """
+`consume --from` and `--until` also take `offset:N`, and `offsets --at` also `earliest`, `latest`
+and `largest`. A time stands for an offset: that of the first message, in offset order, whose time
+is that or later.
+
+## Ranges
+
+`consume --from @A:B` sets both ends. A and B are times without `@`; the end is exclusive, as that
+of `--until` is:
+
+"""
+
+_RULES: Final = """
+The text is split at the one colon that has a time on both sides; where there is none, or more than
+one, it is refused. A second end in `--until` is refused too. Messages can be out of order: from and
+until are places in the log, so a few in between may be older or newer
+([concepts](concepts.md#times-are-not-in-order)).
+
+## Exit codes
+
+- 0: done.
+- 1: refused or failed, with the reason on standard error. `dump`, `verify`, `repair` and `doctor`
+  end so when they find something wrong, too.
+- 2: wrong usage, such as an unknown option, a time that is none, a setting that is not allowed.
+- 130: ended by Ctrl-C. `consume --follow`, `serve` and `demo` are meant to be; they give 0.
+
+Results are on standard output, everything else on standard error. With `--json` each result is an
+object on a line of its own: bytes are a string where they are UTF-8, else `{"base64": "..."}`; what
+is unknown is `null`; times are milliseconds since 1970.
+
+## Options of many commands
+
+"""
+
+_PIPELINE: Final = """
+## Jobs
+
+What these take, with examples, is on [a page of its own](pipeline.md).
+
+"""
+
+_COMMON: Final = ("server", "as_json", "any_unit")
+"""Parameters that are explained once."""
+
+
+def lines() -> Iterator[str]:
+    """The lines of the page."""
+    yield from _INTRODUCTION.splitlines()
+    yield from _rows("Time", "Means", TIMES)
+    yield from ("", "These are refused, with a hint, because their meaning would be a guess:", "")
+    yield from _rows("Not a time", "Why", REFUSED)
+    yield from _POSITIONS.splitlines()
+    yield from _rows("Range", "Means", RANGES)
+    yield from _RULES.splitlines()
+    root = typer.main.get_command(app)
+    commands = list(_commands(root, typer.Context(root, info_name="horolog")))
+    common = {param.name: param for context in commands for param in _params(context)}
+    yield from _rows("Option", "Means", (_record(common[name], commands[0]) for name in _COMMON))
+    jobs = [context for context in commands if context.parent.info_name == "pipeline"]
+    yield from ("", "## Commands")
+    for context in commands:
+        if context not in jobs:
+            yield from _command(context)
+    yield from _PIPELINE.splitlines()
+    yield from _rows("Command", "Does", ((job.command_path, _summary(job)) for job in jobs))
+
+
+def _commands(command: Any, context: Any) -> Iterator[Any]:
+    """A context for each command that does something, those of a group one after the other."""
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        inner_context = typer.Context(inner, info_name=name, parent=context)
+        if hasattr(inner, "list_commands"):
+            yield from _commands(inner, inner_context)
+        else:
+            yield inner_context
+
+
+def _params(context: Any) -> list[Any]:
+    return [param for param in context.command.get_params(context) if param.name != "help"]
+
+
+def _command(context: Any) -> Iterator[str]:
+    command = context.command
+    arguments = [
+        param.make_metavar(context, usage=True).strip("{}")
+        for param in _params(context)
+        if param.param_type_name == "argument"
+    ]
+    yield from ("", f"### `{' '.join([context.command_path, *arguments])}`", "")
+    yield from (command.help or "").splitlines()
+    if command.epilog:
+        yield from ("", command.epilog)
+    own = [param for param in _params(context) if param.name not in _COMMON]
+    if own:
+        yield ""
+        records = (_record(param, context) for param in own)
+        yield from _rows("Argument, option", "Means", records)
+    flags = [param.opts[0] for param in _params(context) if param.name in _COMMON]
+    if flags:
+        yield from ("", f"And {', '.join(f'`{flag}`' for flag in flags)}.")
+
+
+def _summary(context: Any) -> str:
+    return str(context.command.help).splitlines()[0]
+
+
+def _record(param: Any, context: Any) -> tuple[str, str]:
+    written, meaning = param.get_help_record(context)
+    return written, meaning
+
+
+def _rows(first: str, second: str, rows: Any) -> Iterator[str]:
+    yield from (f"| {first} | {second} |", "|---|---|")
+    for written, meaning in rows:
+        yield f"| `{_in_a_cell(written)}` | {_in_a_cell(meaning)} |"
+
+
+def _in_a_cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(lines()) + "\n")
