@@ -5,14 +5,16 @@ the batch that was not finished is planned anew and must be the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
-_FURTHEST_MS: Final = 2**62
+AHEAD_MS: Final = 300_000
+"""How far ahead of now a message may be dated. Its producer's clock is wrong beyond that, and its
+time says nothing about how far a partition has come."""
 
 
 class DataLoss(Exception):
@@ -127,6 +129,12 @@ def not_before(end: Offsets, start: Offsets) -> dict[TopicPartition, int]:
     return {key: max(offset, start.get(key, offset)) for key, offset in end.items()}
 
 
+def stored(found: Sequence[Span], first: Offsets) -> list[Span]:
+    """What of the spans is not before these first offsets of their logs."""
+    kept = (replace(span, start=max(span.start, first[span_key(span)])) for span in found)
+    return [span for span in kept if span.size > 0]
+
+
 def gone(start: Offsets, latest: Offsets) -> list[str]:
     """What was lost since `start`, a sentence for each partition: it is not there any more, or
     ends before."""
@@ -144,16 +152,17 @@ def time_slice(
     start: Offsets,
     end: Offsets,
     next_times_ms: Mapping[TopicPartition, int],
-    offsets_at: Callable[[int], Offsets],
+    stops_at: Callable[[int], Offsets],
     slice_ms: int,
 ) -> dict[TopicPartition, int]:
     """The part of the way from `start` to `end` up to the next time that is a multiple of
     `slice_ms` in every partition, so that no partition runs ahead of another.
 
-    `next_times_ms` has the timestamp of the message at `start` where it has one; `offsets_at` says
-    for a time the first offset with that timestamp or a later one, `end` where there is none. At
-    least one partition advances, as far as there is anything to read; stretches of time without
-    messages are passed over. Where no message has a time, all of the way is returned.
+    `next_times_ms` has the timestamp that comes next in each partition, where there is one;
+    `stops_at` says for a time the first offset from `start` on with that timestamp or a later one,
+    and nothing of partitions without one. So at least one partition advances, and stretches of
+    time without messages are passed over. Where nothing that comes has a time, all of the way is
+    returned.
     """
     times = [
         next_times_ms[span_key(span)]
@@ -162,35 +171,5 @@ def time_slice(
     ]
     if not times:
         return dict(end)
-
-    def reached(number: int) -> dict[TopicPartition, int]:
-        return _reached(start, end, offsets_at(number * slice_ms))
-
-    # No earlier cut moves anything: all that is next is later than it.
-    first = min(times) // slice_ms + 1
-    found = reached(first)
-    if _moves(start, found):
-        return found
-    # What is next is late: messages before it are of later slices. The first cut behind those.
-    step = 1
-    while not _moves(start, found := reached(first + step)):
-        if (first + step) * slice_ms > _FURTHEST_MS:
-            return dict(end)
-        step *= 2
-    low, high = first + step // 2, first + step
-    while low + 1 < high:
-        middle = (low + high) // 2
-        candidate = reached(middle)
-        if _moves(start, candidate):
-            high, found = middle, candidate
-        else:
-            low = middle
-    return found
-
-
-def _reached(start: Offsets, end: Offsets, at: Offsets) -> dict[TopicPartition, int]:
+    at = stops_at((min(times) // slice_ms + 1) * slice_ms)
     return {key: min(max(at.get(key, stop), start.get(key, 0)), stop) for key, stop in end.items()}
-
-
-def _moves(start: Offsets, end: Offsets) -> bool:
-    return any(offset > start.get(key, 0) for key, offset in end.items())

@@ -6,21 +6,21 @@ One connection for each process and broker, kept: Spark uses its Python processe
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..client.admin import Admin
 from ..client.background import BackgroundLoop
 from ..client.consumer import Consumer
 from ..client.patience import PASSING, patiently
-from ..client.results import Found
+from ..client.results import FindResult, Found
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .options import Broker, Subscription
-from .planning import Offsets, TopicPartition
+from .planning import Offsets, Span, TopicPartition
 
 T = TypeVar("T")
 
@@ -28,6 +28,20 @@ LOOP: Final = BackgroundLoop("horolog-pipeline")
 """Of this process: what has connections runs in it."""
 
 _PEEK_WAIT_MS: Final = 100
+
+
+class _Effort(NamedTuple):
+    """How far messages are looked through."""
+
+    messages: int
+    """At most so many of a partition, or as many more as come with the last of them."""
+    fetch_bytes: int
+
+
+_PEEK: Final = _Effort(100_000, 16 * 1024)
+"""Nearly always the first message will do."""
+_LOOK_THROUGH: Final = _Effort(1_000_000, 1024 * 1024)
+"""What is looked through is read afterwards."""
 
 
 class Questions:
@@ -79,34 +93,55 @@ class Questions:
         """The offsets that the next messages will get."""
         return self._offsets(partitions, LATEST)
 
-    def at_time(
-        self, partitions: Iterable[TopicPartition], time_ms: int
-    ) -> dict[TopicPartition, int | None]:
-        """The first offsets with this timestamp or a later one; None where there is none."""
-        return self.at_times(dict.fromkeys(partitions, time_ms))
-
     def at_times(self, times_ms: Offsets) -> dict[TopicPartition, int | None]:
-        """As `at_time`, with a time for each partition."""
-        keys = list(times_ms)
-        found = self._each(
-            partial(self._admin.find_offset, *key, timestamp_ms=max(times_ms[key], 0))
-            for key in keys
-        )
+        """The first offsets with this timestamp or a later one; None where there is none."""
         return {
             key: result.offset if isinstance(result, Found) else None
-            for key, result in zip(keys, found, strict=True)
+            for key, result in self._found(times_ms).items()
         }
 
-    def next_times_ms(self, offsets: Offsets) -> dict[TopicPartition, int]:
-        """Timestamps of the messages at these offsets; partitions where there is none are left
-        out, and so are messages without a time."""
-        return self._run(partial(self._peek, offsets))
+    def next_times_ms(self, spans: Sequence[Span], before_ms: int) -> dict[TopicPartition, int]:
+        """The timestamp of the first message of each span, or of the first one before `before_ms`
+        if others are first; -1 for a message without one. Spans without are left out."""
+        seen = self._run(partial(self._first_in, spans, -1, before_ms, _PEEK))
+        return {key: time_ms for key, (_, time_ms) in seen.items() if time_ms is not None}
+
+    def stops_at(
+        self, spans: Sequence[Span], time_ms: int, before_ms: int
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each span with a timestamp in [time_ms, before_ms); spans without
+        are left out. Where a search by time does not tell, messages are looked through, as many
+        as there are time for: it is then the first one that was not."""
+        found = self._found({(span.topic, span.partition): time_ms for span in spans})
+        stops, unclear = {}, []
+        for span in spans:
+            key = (span.topic, span.partition)
+            at = found[key]
+            if not isinstance(at, Found):
+                continue
+            if at.offset >= span.start and at.timestamp_ms < before_ms:
+                stops[key] = at.offset
+                continue
+            # The search began where the log does, and came to a message that was read already or
+            # is not meant. Nothing before that is as late.
+            begin = max(at.offset, span.start)
+            if begin < span.end:
+                unclear.append(Span(*key, begin, span.end))
+        seen = self._run(partial(self._first_in, unclear, time_ms, before_ms, _LOOK_THROUGH))
+        return stops | {key: offset for key, (offset, _) in seen.items()}
 
     def wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
         """Return when there is something behind one of these ends, or after `wait_ms`."""
         if wait_ms:
             with suppress(HorologError, *PASSING):  # who asks next is told what is wrong
                 self._run(partial(self._wait_beyond, ends, wait_ms))
+
+    def _found(self, times_ms: Offsets) -> dict[TopicPartition, FindResult]:
+        found = self._each(
+            partial(self._admin.find_offset, *key, timestamp_ms=max(time_ms, 0))
+            for key, time_ms in times_ms.items()
+        )
+        return dict(zip(times_ms, found, strict=True))
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], target: int
@@ -141,32 +176,46 @@ class Questions:
 
         return LOOP.run(do())
 
-    def _consumer(self, retry_timeout_ms: int) -> Consumer:
+    def _consumer(self, retry_timeout_ms: int, partition_max_bytes: int = 1) -> Consumer:
         return Consumer(
             self._broker.address,
-            partition_max_bytes=1,
+            partition_max_bytes=partition_max_bytes,
             client_id="horolog-spark",
             request_timeout_ms=self._broker.request_timeout_ms,
             retry_timeout_ms=retry_timeout_ms,
             check_units=False,
         )
 
-    async def _peek(self, offsets: Offsets) -> dict[TopicPartition, int]:
-        times: dict[TopicPartition, int] = {}
-        async with self._consumer(self._broker.retry_budget_ms) as consumer:
-            for key, offset in offsets.items():
-                consumer.assign(*key, offset=offset)
+    async def _first_in(
+        self, spans: Sequence[Span], from_ms: int, before_ms: int, effort: _Effort
+    ) -> dict[TopicPartition, tuple[int, int | None]]:
+        """Offset and timestamp of the first message of each span with one in [from_ms, before_ms).
+        Spans without are left out; where too many had to be looked at, the timestamp is None."""
+        seen: dict[TopicPartition, tuple[int, int | None]] = {}
+        if not spans:
+            return seen
+        open_spans = {(span.topic, span.partition): span for span in spans}
+        async with self._consumer(self._broker.retry_budget_ms, effort.fetch_bytes) as consumer:
+            for key, span in open_spans.items():
+                consumer.assign(*key, offset=span.start)
             while consumer.assignment:
-                found = await consumer.fetch_columns(max_wait_ms=_PEEK_WAIT_MS)
+                found = await consumer.fetch_columns(max_wait_ms=_PEEK_WAIT_MS, columns=())
                 if not found:
                     break
                 for batch in found:
                     key = (batch.topic, batch.partition)
-                    if key in consumer.assignment:
+                    if key not in consumer.assignment:
+                        continue
+                    span = open_spans[key]
+                    number = _first_number(batch.timestamps_ms, from_ms, before_ms)
+                    stop = batch.next_offset if number is None else batch.offsets[number]
+                    enough = stop - span.start >= effort.messages
+                    if number is not None or enough or stop >= span.end:
                         consumer.unassign(*key)
-                        if batch.timestamps_ms[0] >= 0:
-                            times[key] = int(batch.timestamps_ms[0])
-        return times
+                    if stop < span.end and (number is not None or enough):
+                        time_ms = None if number is None else batch.timestamps_ms[number]
+                        seen[key] = (stop, time_ms)
+        return seen
 
     async def _wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
         if not ends:
@@ -192,6 +241,12 @@ def questions(broker: Broker) -> Questions:
 
 def _all_of(names: Iterable[str], counts: dict[str, int]) -> list[TopicPartition]:
     return [(name, number) for name in sorted(names) for number in range(counts[name])]
+
+
+def _first_number(times_ms: memoryview, from_ms: int, before_ms: int) -> int | None:
+    return next(
+        (number for number, time_ms in enumerate(times_ms) if from_ms <= time_ms < before_ms), None
+    )
 
 
 def _unknown(name: str, counts: dict[str, int], address: str) -> str:

@@ -5,6 +5,7 @@ remember what it was told when it is made.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -246,16 +247,16 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     ) -> Offsets:
         options = self._options
         if options.max_time_per_trigger_ms:
-            waiting = {planning.span_key(span): span.start for span in planning.spans(start, end)}
+            waiting = planning.spans(start, end)
+            # What retention has taken is told, or passed over, by who reads.
+            first = asked.beginnings(planning.span_key(span) for span in waiting)
+            waiting = planning.stored(waiting, first)
+            before_ms = SystemClock().now_ms() + planning.AHEAD_MS
             end = planning.time_slice(
                 start,
                 end,
-                asked.next_times_ms(waiting),
-                lambda time_ms: {
-                    key: offset
-                    for key, offset in asked.at_time(waiting, time_ms).items()
-                    if offset is not None
-                },
+                asked.next_times_ms(waiting, before_ms),
+                partial(asked.stops_at, waiting, before_ms=before_ms),
                 options.max_time_per_trigger_ms,
             )
         if options.max_offsets_per_trigger:

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from ..planning import AHEAD_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_AHEAD_S: Final = 300
-"""Messages created further in the future than this are left out: the watermark follows the latest
-create time, so one wrong clock would make every other message late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,8 @@ def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
         .load()
     )
     identity = sf.expr(watch.identity) if watch.identity is not None else _identity()
-    soon = sf.current_timestamp() + sf.make_dt_interval(secs=sf.lit(_AHEAD_S))
+    # The watermark follows the latest create time: one wrong clock would make all else late.
+    soon = sf.current_timestamp() + sf.make_dt_interval(secs=sf.lit(AHEAD_MS // 1000))
     value = sf.lit(None) if watch.by is None else sf.expr(watch.by)
     return (
         rows.where(sf.col("timestamp").isNotNull() & (sf.col("timestamp") < soon))

@@ -162,7 +162,8 @@ def test_rows_without_value_column_are_json(spark: SparkSession) -> None:
 def test_watch_counts_copies_once_and_leaves_out_the_far_future(
     spark: SparkSession, broker: BrokerThread
 ) -> None:
-    send(broker, "m", [T, T + 1000, T + 1000, T + MINUTE, T + 100 * 365 * 24 * HOUR])
+    # First, so that all of its partition is behind it.
+    send(broker, "m", [T + 100 * 365 * 24 * HOUR, T, T + 1000, T + 1000, T + MINUTE])
     send(broker, "m", [T + 5, T + 10 * MINUTE], partition=1)
     seen: dict[datetime, int] = {}
 

@@ -1,7 +1,5 @@
 """Plans are pure; these hold for random logs."""
 
-from bisect import bisect_left
-from itertools import accumulate
 from random import Random
 
 import pytest
@@ -73,61 +71,93 @@ def test_a_new_partition_is_read_from_its_beginning() -> None:
     assert planning.spans({}, {("t", 0): 3}) == [Span("t", 0, 0, 3)]
 
 
+SOON_MS = 20_000
+"""Messages from then on are of clocks that are wrong."""
+
+
 class Logs:
-    """The timestamps of partitions, searched as a broker does it."""
+    """The timestamps of partitions, and what the broker tells of them."""
 
     def __init__(self, times_ms: dict[TopicPartition, list[int]]) -> None:
         self.times_ms = times_ms
         self.end = {key: len(times) for key, times in times_ms.items()}
-        self.largest = {key: list(accumulate(times, max)) for key, times in times_ms.items()}
 
-    def at(self, time_ms: int) -> dict[TopicPartition, int]:
-        found = {key: bisect_left(largest, time_ms) for key, largest in self.largest.items()}
-        return {key: offset for key, offset in found.items() if offset < self.end[key]}
+    def slice(self, start: dict[TopicPartition, int], slice_ms: int) -> dict[TopicPartition, int]:
+        def first(from_ms: int) -> dict[TopicPartition, int]:
+            return {
+                key: offset
+                for key, times in self.times_ms.items()
+                for offset in reversed(range(start[key], len(times)))
+                if from_ms <= times[offset] < SOON_MS
+            }
 
-    def next(self, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {
-            key: self.times_ms[key][offset]
-            for key, offset in start.items()
-            if offset < self.end[key]
-        }
+        nexts = {key: self.times_ms[key][offset] for key, offset in first(0).items()}
+        return planning.time_slice(start, self.end, nexts, first, slice_ms)
+
+    def between(
+        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
+    ) -> list[int]:
+        """The times that are not wrong."""
+        return [
+            time_ms
+            for key, times in self.times_ms.items()
+            for time_ms in times[start[key] : end[key]]
+            if time_ms < SOON_MS
+        ]
 
 
-LOGS = st.dictionaries(
-    KEYS, st.lists(st.integers(0, 20_000), max_size=40), min_size=1, max_size=4
-).map(Logs)
+TIMES = st.lists(st.integers(0, SOON_MS - 1), max_size=40)
+WRONG = st.lists(st.tuples(st.integers(0, 40), st.integers(SOON_MS, 2**62)), max_size=3)
 
 
-@given(LOGS, st.integers(1, 9000))
+@st.composite
+def logs_of(draw: st.DrawFn, *, ordered: bool) -> Logs:
+    """Some with messages of the future among them."""
+    times_ms = {}
+    for key in draw(st.sets(KEYS, min_size=1, max_size=4)):
+        times = draw(TIMES)
+        if ordered:
+            times.sort()
+        for place, time_ms in draw(WRONG):
+            times.insert(place, time_ms)
+        times_ms[key] = times
+    return Logs(times_ms)
+
+
+@given(logs_of(ordered=False), st.integers(1, 9000))
 def test_slices_of_time_reach_the_end_together(logs: Logs, slice_ms: int) -> None:
     start = dict.fromkeys(logs.end, 0)
     while start != logs.end:
-        end = planning.time_slice(start, logs.end, logs.next(start), logs.at, slice_ms)
+        end = logs.slice(start, slice_ms)
         assert any(end[key] > start[key] for key in end)
         assert all(start[key] <= end[key] <= logs.end[key] for key in end)
-        # No partition is left behind: what it would have had next belongs to a later slice.
-        read = [logs.largest[key][end[key] - 1] for key in end if end[key] > start[key]]
-        cut = (max(read) // slice_ms + 1) * slice_ms
+        # No partition is left behind: what it has next belongs to a later slice.
         for key in end:
             if end[key] < logs.end[key]:
-                assert logs.largest[key][end[key]] >= cut - slice_ms
-        again = planning.time_slice(start, logs.end, logs.next(start), logs.at, slice_ms)
-        assert again == end
+                next_ms = logs.times_ms[key][end[key]]
+                assert max(logs.between(start, end)) // slice_ms < next_ms // slice_ms
+        assert logs.slice(start, slice_ms) == end
         start = end
 
 
-@given(LOGS, st.integers(1, 9000))
+@given(logs_of(ordered=True), st.integers(1, 9000))
+def test_no_message_comes_later_than_a_slice(logs: Logs, slice_ms: int) -> None:
+    start = dict.fromkeys(logs.end, 0)
+    latest_ms = 0
+    while start != logs.end:
+        end = logs.slice(start, slice_ms)
+        times = logs.between(start, end)
+        assert all(time_ms >= latest_ms - slice_ms for time_ms in times)
+        latest_ms = max([latest_ms, *times])
+        start = end
+
+
+@given(logs_of(ordered=True), st.integers(1, 9000))
 def test_a_slice_of_ordered_logs_is_one_stretch_of_time(logs: Logs, slice_ms: int) -> None:
-    ordered = Logs({key: sorted(times) for key, times in logs.times_ms.items()})
-    start = dict.fromkeys(ordered.end, 0)
-    while start != ordered.end:
-        end = planning.time_slice(start, ordered.end, ordered.next(start), ordered.at, slice_ms)
-        slices = {
-            time_ms // slice_ms
-            for key in end
-            for time_ms in ordered.times_ms[key][start[key] : end[key]]
-        }
-        assert len(slices) == 1
+    start = dict.fromkeys(logs.end, 0)
+    while start != logs.end:
+        end = logs.slice(start, slice_ms)
+        assert len({time_ms // slice_ms for time_ms in logs.between(start, end)}) <= 1
         start = end
 
 

@@ -136,6 +136,56 @@ def test_batches_of_the_same_stretch_of_time(
     ]
 
 
+@pytest.mark.parametrize("place", [0, 1, 30, 60])
+def test_messages_of_the_future_hold_nobody_up(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic, place: int
+) -> None:
+    topic = make_topic(2)
+    minutes = [T0_MS // 600_000 * 600_000 + minute * 60_000 for minute in range(60)]
+    future = [T0_MS + 100 * 365 * 86_400_000] * 3
+    early = [*minutes[:place], *future, *minutes[place:]]
+    for partition, times in enumerate((early, minutes)):
+        producer.send_batch(topic, [b"v"] * len(times), timestamps_ms=times, partition=partition)
+    options = {"subscribe": topic, "maxTimePerTrigger": "10 minutes"}
+    start: Any = {topic: {"0": 0, "1": 0}}
+    for end in range(10, 70, 10):
+        # Offsets that one process left are where the next one goes on.
+        reader = stream(broker, **options)
+        reader.prepareForTriggerAvailableNow()
+        reached = reader.latestOffset(start, reader.getDefaultReadLimit())
+        passed = 3 if place <= end else 0
+        assert reached == {topic: {"0": end + passed, "1": end}}
+        start = reached
+
+
+def test_a_message_that_is_ahead_of_others_does_not_hold_up_those_behind_it(
+    broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    minutes = [T0_MS // 600_000 * 600_000 + minute * 60_000 for minute in range(60)]
+    ahead = [minutes[-1] + 600_000, *minutes]
+    for partition, times in enumerate((ahead, minutes)):
+        producer.send_batch(topic, [b"v"] * len(times), timestamps_ms=times, partition=partition)
+    reader = stream(broker, subscribe=topic, maxTimePerTrigger="10 minutes")
+    reached = reader.latestOffset({topic: {"0": 1, "1": 0}}, reader.getDefaultReadLimit())
+    assert reached == {topic: {"0": 11, "1": 10}}
+
+
+def test_a_stretch_of_time_of_which_some_was_deleted(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    admin: blocking.Admin,
+    make_topic: MakeTopic,
+) -> None:
+    topic = make_topic()
+    times = [T0_MS // 60_000 * 60_000 + second * 1000 for second in range(120)]
+    producer.send_batch(topic, [b"v"] * 120, timestamps_ms=times)
+    admin.delete_records(topic, 0, 20)
+    reader = stream(broker, subscribe=topic, maxTimePerTrigger="1 minute", failOnDataLoss=False)
+    reached = reader.latestOffset({topic: {"0": 5}}, reader.getDefaultReadLimit())
+    assert reached == {topic: {"0": 60}}
+
+
 def test_a_bounded_stream(
     broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic
 ) -> None:
