@@ -109,19 +109,23 @@ def columns(schema: StructType, options: WriteOptions) -> dict[str, str]:
 
     Raises OptionError for a column that means nothing or has a type that it cannot have.
     """
-    names = {name: name for name in schema.names}
-    if options.timestamp_column is not None:
-        if options.timestamp_column not in names:
+    # In any case, as Spark takes them.
+    lower = [name.lower() for name in schema.names]
+    names = dict(zip(lower, schema.names, strict=True))
+    for name in names:
+        if lower.count(name) > 1:
             raise OptionError(
-                f"timestampColumn={options.timestamp_column!r}: there are {', '.join(names)}"
+                f"two columns are called {name!r}, in any case: {', '.join(schema.names)}. "
+                "Rename one, or select it away"
             )
-        names.pop("timestamp", None)
-        names["timestamp"] = names.pop(options.timestamp_column)
-    check_names(
-        (name.lower() for name in names if name not in _ROW_COLUMNS),
-        _ROW_COLUMNS,
-        "a column of a write (select others away)",
-    )
+    if options.timestamp_column is not None:
+        chosen = names.pop(options.timestamp_column.lower(), None)
+        if chosen is None:
+            raise OptionError(
+                f"timestampColumn={options.timestamp_column!r}: there are {', '.join(schema.names)}"
+            )
+        names["timestamp"] = chosen
+    check_names(names, _ROW_COLUMNS, "a column of a write (select others away)")
     if "value" not in names:
         raise OptionError("a write needs a column value, binary or string")
     if options.topic is None and "topic" not in names:
@@ -184,4 +188,10 @@ def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> It
 
 
 def _headers(found: Any) -> list[tuple[str, bytes | None]]:
-    return [(one["key"], one["value"]) for one in found or ()]
+    headers = found or ()
+    if any(one is None or one["key"] is None for one in headers):
+        raise OptionError(
+            "the column headers has a header that is null, or has no key: filter such headers, or "
+            "write without them by includeHeaders=false"
+        )
+    return [(one["key"], one["value"]) for one in headers]

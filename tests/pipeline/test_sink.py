@@ -109,6 +109,43 @@ def test_a_task_without_rows(broker: BrokerThread, make_topic: MakeTopic) -> Non
     assert carried(writer.write(iter(()))).rows == 0
 
 
+@pytest.mark.parametrize("chosen", ["timestamp", "TimeStamp"])
+def test_names_of_columns_in_any_case(
+    broker: BrokerThread, make_topic: MakeTopic, chosen: str
+) -> None:
+    topic = make_topic()
+    schema = StructType(
+        [
+            StructField("VALUE", StringType()),
+            StructField("Key", StringType()),
+            StructField("Timestamp", TimestampType()),
+        ]
+    )
+    time_type = pa.timestamp("us", tz="UTC")
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["v"]), pa.array(["k"]), pa.array([T0_MS * 1000], time_type)], schema.names
+    )
+    for options in ({}, {"timestampColumn": chosen}):
+        source(broker.address, topic=topic, **options).writer(schema, False).write(iter([batch]))
+    found = [(one.key, one.value, one.timestamp_ms) for one in stored(broker, topic)]
+    assert found == [(b"k", b"v", T0_MS)] * 2
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
+def test_headers_that_are_none(
+    broker: BrokerThread, make_topic: MakeTopic, header: dict[str, Any] | None
+) -> None:
+    fields = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    schema = StructType(
+        [StructField("value", BinaryType()), StructField("headers", ArrayType(fields))]
+    )
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_arrays([pa.array([b"v"]), pa.array([[header]], kind)], schema.names)
+    writer = source(broker.address, topic=make_topic()).writer(schema, overwrite=False)
+    with pytest.raises(OptionError, match="includeHeaders=false"):
+        writer.write(iter([batch]))
+
+
 @pytest.mark.parametrize("stopped_after", [0, 1, 7_000, 39_999, 40_000])
 def test_a_second_attempt_writes_what_the_first_did_not(
     broker: BrokerThread, make_topic: MakeTopic, stopped_after: int
@@ -214,6 +251,7 @@ def test_what_the_broker_refuses(broker: BrokerThread, make_topic: MakeTopic) ->
         ({"value": BinaryType(), "timestamp": DateType()}, {"topic": "t"}, "'timestamp' is date"),
         ({"value": BinaryType(), "valeu": BinaryType()}, {"topic": "t"}, "did you mean 'value'"),
         ({"value": BinaryType()}, {"topic": "t", "timestampColumn": "x"}, "there are value"),
+        ({"value": BinaryType(), "VALUE": BinaryType()}, {"topic": "t"}, "two columns are called"),
         ({"value": BinaryType()}, {"topic": " "}, "topic is empty"),
         ({"value": BinaryType()}, {"topics": "t"}, "did you mean 'topic'"),
         ({"value": BinaryType()}, {"topic": "t", "acks": "0"}, "it is all or -1 or 1"),
