@@ -1,12 +1,15 @@
 """Bounds of a read as offsets: what the options say, with what the broker has."""
 
+import logging
 from collections.abc import Mapping
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from .option_values import SENTINELS, ByPartition, OptionError
 from .options import Bound, ReadOptions
-from .planning import Offsets, Span, TopicPartition, capped, spans, split
+from .planning import DataLoss, Offsets, Span, TopicPartition, beyond_end, capped, spans, split
 from .questions import Questions
+
+_log = logging.getLogger(__name__)
 
 
 def resolve_start(
@@ -80,12 +83,17 @@ def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[Topi
 
 
 def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
-    """The spans that a batch read would have now, one for a partition at most."""
+    """The spans that a batch read would have now, one for a partition at most; none where it would
+    end before it starts. Raises DataLoss for an offset behind the end of its log."""
     last = asked.ends(asked.partitions(options.subscription))
     end = resolve_end(asked, last, options)
     start = resolve_start(asked, last, options)
-    if options.start.offsets or options.end.offsets:
-        return spans(start, end)
+    lost = [beyond_end(*key, start[key], stop) for key, stop in last.items() if start[key] > stop]
+    if lost:
+        text = f"{'; '.join(lost)}. failOnDataLoss=false reads nothing of it"
+        if options.fail_on_data_loss:
+            raise DataLoss(text)
+        _log.warning("%s", text)
     return spans(capped(start, end), end)
 
 

@@ -324,6 +324,14 @@ def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
     starts_at_end = SENTINELS["latest"] in _all(start.offsets)
     if starts_at_end or (start == Bound("latest")):
         raise OptionError("startingOffsets=latest would read nothing in a batch: use earliest")
+    for topic, partitions in start.offsets.items():
+        for partition, first in partitions.items():
+            stop = end.offsets.get(topic, {}).get(partition, SENTINELS["latest"])
+            if 0 <= stop < first:
+                raise OptionError(
+                    f"endingOffsets of {topic}-{partition} ({stop}) is before its startingOffsets "
+                    f"({first}): the end is the offset behind the last one read"
+                )
     if SENTINELS["earliest"] in _all(end.offsets):
         raise OptionError("endingOffsets with -2 (earliest) would read nothing")
 

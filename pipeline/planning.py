@@ -61,18 +61,24 @@ def spans(start: Offsets, end: Offsets) -> list[Span]:
     for (topic, partition), stop in sorted(end.items()):
         begin = start.get((topic, partition), 0)
         if stop < begin:
-            raise DataLoss(backwards(topic, partition, begin, stop))
+            raise DataLoss(_backwards(topic, partition, begin, stop))
         if stop > begin:
             found.append(Span(topic, partition, begin, stop))
     return found
 
 
-def backwards(topic: str, partition: int, start: int, end: int) -> str:
-    """Why a log that ends before where reading stopped cannot be read on."""
+def beyond_end(topic: str, partition: int, start: int, end: int) -> str:
+    """Why a log that ends before where reading goes on cannot be read."""
     return (
-        f"{topic}-{partition} was read up to offset {start}, and its log ends at {end}: it was "
-        "deleted and made again, or data was lost. With failOnDataLoss=false it is read on when it "
-        "has grown that long again; a new checkpoint starts anew"
+        f"{topic}-{partition} was to be read from offset {start} on, and its log ends at {end}: it "
+        "was deleted and made again, or data was lost"
+    )
+
+
+def _backwards(topic: str, partition: int, start: int, end: int) -> str:
+    return (
+        f"{beyond_end(topic, partition, start, end)}. With failOnDataLoss=false it is read on when "
+        "it has grown that long again; a new checkpoint starts anew"
     )
 
 
@@ -142,9 +148,11 @@ def gone(start: Offsets, latest: Offsets) -> list[str]:
     for (topic, partition), offset in sorted(start.items()):
         end = latest.get((topic, partition))
         if end is None:
-            lost.append(f"{topic}-{partition} was read up to offset {offset}, and is not there")
+            lost.append(
+                f"{topic}-{partition} was to be read from offset {offset} on, and is not there"
+            )
         elif end < offset:
-            lost.append(backwards(topic, partition, offset, end))
+            lost.append(_backwards(topic, partition, offset, end))
     return lost
 
 

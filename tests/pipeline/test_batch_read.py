@@ -1,7 +1,9 @@
 """Batch reads, checked as Spark checks them, without Spark."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -250,6 +252,47 @@ def test_a_time_that_spark_cannot_hold(
     producer.send(topic, b"v", timestamp_ms=2**62)
     with pytest.raises(OptionError, match="Read without the column timestamp"):
         read(source(broker.address, subscribe=topic))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"startingTimestamp": T0_MS + 3, "endingOffsets": 1},
+        {"startingOffsets": 3, "endingTimestamp": T0_MS + 1},
+        {"startingOffsets": 4},
+    ],
+    ids=["by time and offset", "by offset and time", "at the end"],
+)
+def test_bounds_that_leave_nothing(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    bounds: dict[str, Any],
+) -> None:
+    topic = make_topic()
+    producer.send_batch(topic, [b"v"] * 4, timestamps_ms=[T0_MS + number for number in range(4)])
+    given = {
+        name: json.dumps({topic: {"0": value}}) if "Offsets" in name else value
+        for name, value in bounds.items()
+    }
+    assert read(source(broker.address, subscribe=topic, **given)) == []
+
+
+@pytest.mark.parametrize("end", [{}, {"endingOffsets": 20}], ids=["open", "further"])
+def test_a_start_behind_the_end_of_the_log(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    end: dict[str, int],
+) -> None:
+    topic = make_topic()
+    producer.send_batch(topic, [b"v"] * 4)
+    bounds = {"startingOffsets": 17, **end}
+    given = {name: json.dumps({topic: {"0": offset}}) for name, offset in bounds.items()}
+    with pytest.raises(DataLoss, match=f"{topic}-0 was to be read from offset 17 on.* ends at 4"):
+        read(source(broker.address, subscribe=topic, **given))
+    lenient = source(broker.address, subscribe=topic, failOnDataLoss=False, **given)
+    assert read(lenient) == []
 
 
 @pytest.mark.parametrize(("compression", "of_a_set"), [("none", 2), ("gzip", 40)])

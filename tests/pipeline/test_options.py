@@ -92,6 +92,10 @@ def test_no_lengths_of_time(text: str) -> None:
         ({"startingOffsets": '{"t"'}, "it is JSON"),
         ({"startingOffsets": "latest"}, "would read nothing in a batch"),
         ({"endingOffsets": "earliest"}, "would read nothing"),
+        (
+            {"startingOffsets": '{"t": {"1": 3}}', "endingOffsets": '{"t": {"1": 1}}'},
+            "endingOffsets of t-1 (1) is before its startingOffsets (3)",
+        ),
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': it is true or false"),
         ({"minPartitions": "0"}, "from 1 to"),
         ({"maxOutOfOrderness": "1 h"}, "needs timeRange=exact"),

@@ -61,7 +61,9 @@ def test_a_rate_limit_advances_every_partition(ranges: Ranges, most: int) -> Non
 
 
 def test_a_partition_that_runs_backwards_is_a_loss() -> None:
-    with pytest.raises(DataLoss, match="t-0 was read up to offset 5, and its log ends at 3"):
+    with pytest.raises(
+        DataLoss, match="t-0 was to be read from offset 5 on, and its log ends at 3"
+    ):
         planning.spans({("t", 0): 5}, {("t", 0): 3})
     lost = planning.gone({("t", 0): 5, ("t", 1): 2}, {("t", 0): 3})
     assert [text.partition(" was")[0] for text in lost] == ["t-0", "t-1"]

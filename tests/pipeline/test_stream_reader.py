@@ -245,7 +245,7 @@ def test_a_topic_that_is_not_what_it_was(
     if made_again:
         admin.create_topic(topic)
         fill(producer, topic, 3)
-    with pytest.raises(DataLoss, match=f"{topic}-0 was read up to offset 10"):
+    with pytest.raises(DataLoss, match=f"{topic}-0 was to be read from offset 10 on"):
         reader.latestOffset(start, ReadAllAvailable())
     lenient = stream(broker, **options, failOnDataLoss=False)
     assert lenient.latestOffset(start, ReadAllAvailable()) == start
