@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"the connection was lost: {exc}" if exc else "the broker closed it")
+        self._fail(f"the connection was lost: {exc}" if exc else "the broker closed the connection")
         self._lost.set()
 
     # The rest.
@@ -264,7 +264,8 @@ async def connect(
         if connection is not None:
             connection.abort()
         if isinstance(error, ConnectionFailed):
-            raise
+            # It takes connections, and ended this one before it answered anything.
+            raise ConnectionFailed(f"{error}; {_other_port(encoding)}") from None
         if isinstance(error, TimeoutError | RequestTimedOut):
             text = f"{address}: no answer within {request_timeout_ms} ms"
             raise ConnectionFailed(text) from None
@@ -272,3 +273,16 @@ async def connect(
             raise ConnectionFailed(f"cannot connect to {address}: {error}") from error
         raise
     return connection
+
+
+def _other_port(encoding: Encoding) -> str:
+    """What to look at where somebody listens who does not speak the protocol."""
+    if encoding.NATIVE:
+        return (
+            "is this the port of Horolog's own protocol? A port of Kafka's protocol is written "
+            "kafka://HOST:PORT"
+        )
+    return (
+        "is this a port of Kafka's protocol? The one of Horolog's own is written HOST:PORT, "
+        "without kafka://"
+    )

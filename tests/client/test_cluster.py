@@ -1,6 +1,7 @@
 """Connections come when they are needed, and again when they broke."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from horolog import (
 from horolog.protocol.api.metadata import MetadataResponse, MetadataTopicResult
 from horolog.protocol.api.native import RequestHead
 from horolog.server.broker import Broker
+from horolog.testing.broker import running_broker
 
 
 async def topics(*_: Any) -> MetadataResponse:
@@ -91,3 +93,14 @@ async def test_a_client_outlives_a_restart_of_its_broker(
         async with running_broker(tmp_path, listen=address, http_listen="off"):
             sent = await producer.send("clicks", b"after")
             assert sent.offset == 1
+
+
+async def test_the_port_of_the_other_protocol_is_told_from_a_lost_connection(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path, http_listen="off", kafka_listen="127.0.0.1:0") as broker:
+        native, kafka = broker.addresses.native, broker.addresses.kafka
+        with pytest.raises(ConnectionFailed, match="Kafka's protocol is written kafka://HOST:PORT"):
+            await Admin(str(kafka)).__aenter__()
+        with pytest.raises(ConnectionFailed, match="is written HOST:PORT, without kafka://"):
+            await Admin(f"kafka://{native}").__aenter__()
