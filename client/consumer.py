@@ -164,7 +164,7 @@ class Consumer(Client):
             raise ValueError(f"margin_ms is an integer from 0 on, not {margin_ms!r}")
         target_ms = max(target_ms - margin_ms, 0)
         results: dict[TopicPartition, FindResult] = {}
-        for assigned in list(self._assigned.values()):
+        for assigned in self._all():
             found = await self._ask(
                 partial(find_offset, self._questions, *assigned.key, target_ms, by=by)
             )
@@ -179,7 +179,7 @@ class Consumer(Client):
         of the consumer; durable on return."""
         positions = [
             Position(*assigned.key, assigned.position, assigned.timestamp_ms)
-            for assigned in self._assigned.values()
+            for assigned in self._all()
             if assigned.position is not None
         ]
         if positions:
@@ -190,9 +190,8 @@ class Consumer(Client):
     ) -> dict[TopicPartition, CommittedPosition | None]:
         """Go to the positions stored under `name`; says which there were. A partition that has
         none stays where it is."""
-        found = await self._ask(
-            partial(committed, self._questions, self._named(name), self.assignment)
-        )
+        keys = [assigned.key for assigned in self._all()]
+        found = await self._ask(partial(committed, self._questions, self._named(name), keys))
         for key, position in found.items():
             assigned = self._assigned.get(key)
             if position is not None and assigned is not None:
@@ -213,8 +212,6 @@ class Consumer(Client):
         await self._find_beginnings()
         offsets = {key: assigned.position or 0 for key, assigned in self._assigned.items()}
         lags: dict[TopicPartition, Lag] = {}
-        if not offsets:
-            return lags
         ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
         for found in await self._ask(ask):
             if found.error is not None or found.lag is None:
@@ -317,6 +314,11 @@ class Consumer(Client):
             raise ValueError(f"{topic}-{partition} is not assigned; call assign() first")
         return assigned
 
+    def _all(self) -> list[Assigned]:
+        if not self._assigned:
+            raise ValueError("nothing is assigned; call assign() first")
+        return list(self._assigned.values())
+
     def _move(self, assigned: Assigned, offset: int) -> None:
         assigned.move(offset)
         self._drop_ready(assigned.key)
@@ -331,12 +333,12 @@ class Consumer(Client):
         )
 
     async def _seek_to(self, sentinel: int) -> None:
-        for assigned in list(self._assigned.values()):
+        for assigned in self._all():
             found = await self._ask(partial(offsets_at, self._questions, *assigned.key, [sentinel]))
             self._move(assigned, found[0].offset or 0)
 
     async def _find_beginnings(self) -> None:
-        for assigned in list(self._assigned.values()):
+        for assigned in self._all():
             if assigned.position is None:
                 found = await self._ask(
                     partial(offsets_at, self._questions, *assigned.key, [EARLIEST])
@@ -349,8 +351,6 @@ class Consumer(Client):
     ) -> list[tuple[Assigned, int, FetchPartitionResult]]:
         """The answer to one fetch, for the partitions that are still where they were, and the
         offset that was asked for."""
-        if not self._assigned:
-            raise ValueError("nothing is assigned; call assign() first")
         await self._find_beginnings()
         self._changed.clear()
         asked = self._wanted()

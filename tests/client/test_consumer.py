@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -230,8 +231,18 @@ async def test_an_unknown_topic(address: str) -> None:
 
 async def test_misuse_is_told(address: str) -> None:
     async with Consumer(address) as consumer:
-        with pytest.raises(ValueError, match="nothing is assigned"):
-            await consumer.fetch()
+        for ask in (
+            consumer.fetch,
+            consumer.lag,
+            consumer.catch_up_s,
+            consumer.seek_to_beginning,
+            consumer.seek_to_end,
+            partial(consumer.seek_to_time, timestamp_ms=0),
+            partial(consumer.seek_to_committed, "name"),
+            partial(consumer.commit, "name"),
+        ):
+            with pytest.raises(ValueError, match=r"nothing is assigned; call assign\(\) first"):
+                await ask()
         with pytest.raises(ValueError, match="t-0 is not assigned"):
             consumer.seek("t", 0, 1)
         consumer.assign("t")

@@ -150,8 +150,6 @@ async def test_seed_002_use_case_4_lag_in_messages_and_seconds(
         await consumer.seek_to_end()
         assert await consumer.lag() == {("t", 0): Lag(0, 0.0, False, 0.0)}
         assert await consumer.catch_up_s() == 0.0
-        consumer.unassign("t")
-        assert await consumer.lag() == {}
 
 
 def forget_append_times(data_dir: Path) -> None:
