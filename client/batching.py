@@ -15,6 +15,8 @@ from .instants import epoch_ms
 RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
 """Bytes of a stored message beside its key and value."""
 
+_TIMES = "timestamps_ms is milliseconds since 1970, an int or a sequence of ints"
+
 _BYTES_OR_NONE = {bytes, type(None)}
 
 Times = int | Sequence[int] | None
@@ -60,10 +62,12 @@ def checked_columns(
         times_ms = [timestamps_ms] * len(values)
     else:
         times_ms = timestamps_ms
+        _check_column(times_ms, _TIMES)
         _check_length("timestamps_ms", times_ms, len(values))
         _check_times(times_ms, check_units)
     if headers is None:
         return Columns(values, keys, times_ms)
+    _check_column(headers, "headers is a sequence with one of headers, or None, for each message")
     _check_length("headers", headers, len(values))
     return Columns(values, keys, times_ms, [checked_headers(one or ()) for one in headers])
 
@@ -71,9 +75,16 @@ def checked_columns(
 def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
     if isinstance(column, bytes | str):
         raise TypeError(f"{name}s is a sequence of bytes, not one {type(column).__name__}")
+    _check_column(column, f"{name}s is a sequence of bytes or None, such as a list")
     wrong = set(map(type, column)) - _BYTES_OR_NONE
     if wrong:
         raise TypeError(f"a {name} is bytes or None, not {wrong.pop().__name__}")
+
+
+def _check_column(column: object, what_it_is: str) -> None:
+    """Its length is asked for, and parts of it: a generator has neither."""
+    if not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
+        raise TypeError(f"{what_it_is}, not {type(column).__name__}")
 
 
 def _check_length(name: str, column: Sequence[object], wanted: int) -> None:
@@ -89,6 +100,8 @@ def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
     ):
         return
     for time_ms in times_ms:
+        if not isinstance(time_ms, int):
+            raise TypeError(f"{_TIMES}, not {type(time_ms).__name__}")
         epoch_ms(None, time_ms, check_units=check_units)
 
 

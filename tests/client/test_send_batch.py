@@ -2,6 +2,7 @@
 
 import asyncio
 from array import array
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -199,6 +200,15 @@ async def test_arguments_of_the_wrong_kind() -> None:
     await refused(TimeError, "looks like seconds", [b""], timestamps_ms=1_479_144_272)
     await refused(TimeError, "looks like micro", [b"", b""], timestamps_ms=[T0, T0 * 1000])
     await refused(TypeError, "not float", [b""], timestamps_ms=[float(T0)])
+    when = datetime.fromtimestamp(0, UTC)
+    for wrong in (when, [when]):
+        told = "timestamps_ms is milliseconds .* a sequence of ints, not datetime"
+        await refused(TypeError, told, [b""], timestamps_ms=wrong)
+    for wrong in ((value for value in [b""]), None, {b""}):
+        kind = type(wrong).__name__
+        await refused(TypeError, f"values is a sequence of bytes or None.*, not {kind}", wrong)
+    await refused(TypeError, "keys is a sequence", [b""], keys=iter([b""]))
+    await refused(TypeError, "headers is a sequence", [b""], headers=iter([None]))
     await producer.close()
     with pytest.raises(ClientClosed):
         await producer.send_batch("t", [b"a"])
