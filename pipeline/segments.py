@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
 
 from ..client.results import ColumnBatch
 from ..protocol.records.columns import Columns, Content, read_columns
 from ..protocol.records.kernel import walk
-from ..storage.files import SystemFiles
-from ..storage.index_reader import TIME_ENTRY, entries_end, index_entries
+from ..storage.index_checksums import FILE_NAME, Seal, parse_seals
+from ..storage.index_reader import TIME_ENTRY
 from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
@@ -52,10 +53,11 @@ def plan(text: str, start_ms: int | None) -> list[ClosedSegment]:
             )
         logs = sorted(folder.glob("*.log"), key=lambda path: path.name)
         own = [path for path in logs if parse_segment_file(path) is not None]
+        seals = {} if start_ms is None else _seals(folder)
         found += [
             ClosedSegment(*place, str(path))
             for path in own[:-1]
-            if start_ms is None or _may_reach(path, start_ms)
+            if start_ms is None or _may_reach(path, seals.get(int(path.stem)), start_ms)
         ]
     return found
 
@@ -127,16 +129,24 @@ def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:
     )
 
 
-def _may_reach(log: Path, start_ms: int) -> bool:
+def _may_reach(log: Path, seal: Seal | None, start_ms: int) -> bool:
     """Whether the segment may have a message from `start_ms` on, by its time index: the last
-    entry has its largest timestamp."""
-    path = log.with_suffix(".timeindex")
-    if not path.exists():
-        return True
-    file = SystemFiles().open(path, read_only=True)
+    entry has its largest timestamp. An index that does not fit the segment's line in
+    `index-checksums` tells nothing."""
     try:
-        end = entries_end(file, TIME_ENTRY, path.stat().st_size)
-        last = list(index_entries(file, TIME_ENTRY, end))[-1:]
-    finally:
-        file.close()
-    return not last or last[0][1] >= start_ms
+        data = log.with_suffix(".timeindex").read_bytes()
+        known = (log.stat().st_size, (len(data), crc32(data)))
+    except FileNotFoundError:
+        return True
+    if seal is None or known != (seal.log_bytes, seal.time_index):
+        return True
+    entries = data.rstrip(b"\0")
+    last = TIME_ENTRY.size * (-(-len(entries) // TIME_ENTRY.size) - 1)
+    return last < 0 or TIME_ENTRY.unpack_from(data, last)[0] >= start_ms
+
+
+def _seals(folder: Path) -> dict[int, Seal]:
+    try:
+        return parse_seals((folder / FILE_NAME).read_bytes())
+    except FileNotFoundError:
+        return {}

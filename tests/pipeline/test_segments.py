@@ -9,6 +9,7 @@ from horolog.client.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage
+from horolog.storage.index_reader import TIME_ENTRY
 from horolog.testing.broker_thread import BrokerThread
 
 from .sources import T0_MS, read, rows, source
@@ -51,6 +52,28 @@ def test_a_time_range_is_exact_and_leaves_out_files(folder: Path) -> None:
     made = source(None, segments_path=folder, startingTimestamp=T0_MS + 50)
     planned = made.reader(made.schema()).partitions()
     assert 0 < len(planned) < len(list(folder.glob("*.log"))) - 1
+
+
+@pytest.mark.parametrize("what", ["short", "other", "gone", "longer log", "no checksums"])
+def test_an_index_that_may_be_wrong_leaves_out_nothing(folder: Path, what: str) -> None:
+    bounds = {"startingTimestamp": T0_MS + 50, "endingTimestamp": T0_MS + 52}
+    for index in folder.glob("*.timeindex"):
+        log = index.with_suffix(".log")
+        if what == "short":
+            index.write_bytes(index.read_bytes()[:12])
+        elif what == "other":
+            index.write_bytes(TIME_ENTRY.pack(1, 1) * (index.stat().st_size // TIME_ENTRY.size))
+        elif what == "gone":
+            index.unlink()
+        elif what == "longer log":
+            log.write_bytes(log.read_bytes() + bytes(1))
+    if what == "no checksums":
+        (folder / "index-checksums").unlink()
+    made = source(None, segments_path=folder, **bounds)
+    planned = made.reader(made.schema()).partitions()
+    assert len(planned) == len(list(folder.glob("*.log"))) - 1
+    if what != "longer log":  # which ends in no entry
+        assert offsets(segments_path=folder, **bounds) == [100, 101, 102, 103]
 
 
 def test_a_file_that_is_gone_or_damaged(folder: Path) -> None:
