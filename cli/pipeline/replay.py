@@ -85,8 +85,8 @@ def _check_whole(plan: ReadPlan, what_is_left: bool) -> None:
     first = plan.cut_off[0]
     raise CommandFailed(
         f"{plan.topic}-{first.partition} begins at offset {first.log_start_offset} by now, so "
-        "messages of these times may be deleted already, and whole hours would be replaced by "
-        "parts; --what-is-left goes on all the same"
+        "messages of these times may be deleted already, and what was written of them before would "
+        "be replaced by a part; --what-is-left goes on all the same"
     )
 
 

@@ -25,8 +25,9 @@ class PartitionRange:
     log_start_offset: int
     """The first offset stored when the range was resolved."""
     cut_off: bool = False
-    """Whether messages of the range may have been deleted: the range begins with the log, and the
-    log no longer begins with its first message."""
+    """Whether messages of the range may have been deleted: the log no longer begins with its first
+    message, and what it begins with is of the range, or as much before it as messages may be out
+    of order."""
 
     @property
     def rows(self) -> int:
@@ -94,8 +95,9 @@ def plan_by_create_time(
     stop_ms = None
     if to_ms is not None and max_out_of_order_ms is not None:
         stop_ms = to_ms + max_out_of_order_ms
+    slack_ms = max_out_of_order_ms or 0
     with Admin(server) as admin:
-        ranges = _ranges(admin, topic, from_ms, stop_ms, _BY_TIMESTAMP)
+        ranges = _ranges(admin, topic, from_ms, stop_ms, _BY_TIMESTAMP, slack_ms)
     return ReadPlan(server, topic, from_ms, to_ms, ranges)
 
 
@@ -126,25 +128,40 @@ def _check_order(from_ms: int | None, to_ms: int | None) -> None:
 
 
 def _ranges(
-    admin: Admin, topic: str, from_ms: int | None, stop_ms: int | None, by: By
+    admin: Admin,
+    topic: str,
+    from_ms: int | None,
+    stop_ms: int | None,
+    by: By,
+    slack_ms: int = 0,
 ) -> tuple[PartitionRange, ...]:
     partitions = admin.describe_topic(topic).partitions
-    return tuple(_range(admin, topic, one, from_ms, stop_ms, by) for one in range(partitions))
+    return tuple(
+        _range(admin, topic, one, from_ms, stop_ms, by, slack_ms) for one in range(partitions)
+    )
 
 
 def _range(
-    admin: Admin, topic: str, partition: int, from_ms: int | None, stop_ms: int | None, by: By
+    admin: Admin,
+    topic: str,
+    partition: int,
+    from_ms: int | None,
+    stop_ms: int | None,
+    by: By,
+    slack_ms: int,
 ) -> PartitionRange:
+    def first_of(time_ms: int, end: int) -> int:
+        return _place(admin.find_offset(topic, partition, timestamp_ms=time_ms, by=by), end)
+
     earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
-    log_start, end = earliest.offset or 0, latest.offset or 0
-    start = log_start
-    if from_ms is not None:
-        start = _place(admin.find_offset(topic, partition, timestamp_ms=from_ms, by=by), end)
-    if stop_ms is not None:
-        end = _place(admin.find_offset(topic, partition, timestamp_ms=stop_ms, by=by), end)
+    log_start, last = earliest.offset or 0, latest.offset or 0
     # Appended meanwhile: what is behind the end that was asked for first is not read.
-    start, end = min(start, latest.offset or 0), min(end, latest.offset or 0)
-    cut_off = from_ms is not None and log_start > 0 and start == log_start
+    start = log_start if from_ms is None else min(first_of(from_ms, last), last)
+    end = last if stop_ms is None else min(first_of(stop_ms, last), last)
+    begins = start
+    if log_start and from_ms is not None and slack_ms:
+        begins = first_of(max(from_ms - slack_ms, 0), last)
+    cut_off = log_start > 0 and begins == log_start
     return PartitionRange(topic, partition, start, max(start, end), log_start, cut_off)
 
 

@@ -77,7 +77,26 @@ def test_messages_that_may_have_been_deleted_are_told(broker: BrokerThread) -> N
     assert plan.rows == 4
     # The first message of that time is behind the first one stored: nothing of it was before.
     assert plan_by_create_time(broker.address, "clicks", T + 4 * MINUTE, None).cut_off == ()
-    assert plan_by_create_time(broker.address, "clicks", None, None).cut_off == ()
+    # Without a start everything is of these times.
+    plan = plan_by_create_time(broker.address, "clicks", None, T + 4 * MINUTE)
+    assert [one.partition for one in plan.cut_off] == [0]
+
+
+@pytest.mark.parametrize(("late", "cut_off"), [(None, False), (5, False), (7, True)])
+def test_messages_may_have_been_before_an_earlier_one(
+    broker: BrokerThread, late: int | None, cut_off: bool
+) -> None:
+    """The log begins with that of minute 2: the one of minute 9 was before it."""
+    with blocking.Admin(broker.address) as admin:
+        admin.delete_records("clicks", 0, 3)
+    plan = plan_by_create_time(
+        broker.address,
+        "clicks",
+        T + 9 * MINUTE,
+        None,
+        max_out_of_order_ms=None if late is None else late * MINUTE,
+    )
+    assert [one.partition for one in plan.cut_off] == [0] * cut_off
 
 
 def test_what_is_refused(broker: BrokerThread) -> None:
