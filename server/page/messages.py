@@ -23,7 +23,9 @@ OPENED_BYTES: Final = 4 << 20
 """What a compressed set may open to."""
 SHOWN_CHARACTERS: Final = 2000
 SHOWN_BYTES: Final = 256
-"""Of a key or value that is no text."""
+"""Of a key, value or header that is no text."""
+SHOWN_HEADERS: Final = 20
+"""Of one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,11 @@ def show_message(log: Log, record: Record) -> dict[str, object]:
         "append_time_ms": None if append_ms < 0 else append_ms,
         "key": show_bytes(record.key),
         "value": show_bytes(record.value),
+        "headers": [
+            {"name": name[:SHOWN_CHARACTERS], "value": show_bytes(content)}
+            for name, content in record.headers[:SHOWN_HEADERS]
+        ],
+        "headers_left_out": max(len(record.headers) - SHOWN_HEADERS, 0),
     }
 
 

@@ -2,7 +2,7 @@
 
 import { ask } from "/static/api.js";
 import { byId, html, replace, setText } from "/static/dom.js";
-import { count, size, span, time } from "/static/format.js";
+import { count, several, size, span, time } from "/static/format.js";
 
 const LIMIT = 20;
 
@@ -48,6 +48,14 @@ export function valueOf(shown) {
   return html("span", {}, html("bdi", {}, shown.text), more);
 }
 
+// Below the value, a line for each: most messages have none.
+function headersOf({ headers, headers_left_out: left }) {
+  const lines = headers.map(({ name, value }) => html("div", { class: "header" },
+    html("bdi", {}, name), html("span", { class: "odd" }, " = "), valueOf(value)));
+  if (left) lines.push(html("div", { class: "header odd" }, several(left, "more header")));
+  return lines;
+}
+
 export function latencyOf(message) {
   if (message.append_time_ms === null || message.timestamp_ms === null) return "–";
   if (message.timestamp_type === "LogAppendTime") return "–";
@@ -61,7 +69,7 @@ function rowOf(message) {
     html("td", { title: `${message.timestamp_type ?? "no time"}; ${appended}` }, time(message.timestamp_ms)),
     html("td", {}, latencyOf(message)),
     html("td", {}, valueOf(message.key)),
-    html("td", {}, valueOf(message.value)));
+    html("td", {}, valueOf(message.value), headersOf(message)));
 }
 
 function render() {

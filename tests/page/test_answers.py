@@ -14,9 +14,16 @@ from horolog.protocol.api.offset_commit import (
 )
 from horolog.protocol.records.latency import latency_bucket
 from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.page.hosts import is_own_host
-from horolog.server.page.messages import LARGEST_READ_BYTES, OPENED_BYTES, show_bytes
+from horolog.server.page.messages import (
+    LARGEST_READ_BYTES,
+    OPENED_BYTES,
+    SHOWN_CHARACTERS,
+    SHOWN_HEADERS,
+    show_bytes,
+)
 from horolog.server.page.routes import ANSWERS, AT_WORK
 from horolog.storage.log import Log
 from horolog.testing.clock import ManualClock
@@ -133,12 +140,27 @@ async def test_messages_from_an_offset_and_the_latest(client: Wire, get: Get, co
         "append_time_ms": NOW,
         "key": None,
         "value": {"text": "hello", "bytes": 5, "cut": False},
+        "headers": [],
+        "headers_left_out": 0,
     }
     assert (latest["next_offset"], latest["end_offset"]) == (30, 30)
     some = (await get("/page/messages", topic="a", from_=4, limit=2)).body
     assert [one["offset"] for one in some["messages"]] == [4, 5]
     assert some["next_offset"] == 6
     assert (await get("/page/messages", topic="a", from_=10**9)).body["messages"] == []
+
+
+async def test_headers_of_messages(client: Wire, get: Get) -> None:
+    headers = [("from", b"guide"), ("from", b"\x00"), ("x" * 3000, None), *[("n", b"")] * 20]
+    record = NewRecord(b"hello", headers=tuple(headers))
+    await client.call(produce("a", bytes(build_set([record], magic=2))))
+    ((shown,),) = [(await get("/page/messages", topic="a")).body["messages"]]
+    assert shown["headers"][:3] == [
+        {"name": "from", "value": {"text": "guide", "bytes": 5, "cut": False}},
+        {"name": "from", "value": {"hex": "00", "bytes": 1, "cut": False}},
+        {"name": "x" * SHOWN_CHARACTERS, "value": None},
+    ]
+    assert (len(shown["headers"]), shown["headers_left_out"]) == (SHOWN_HEADERS, 3)
 
 
 async def test_messages_of_many_segments(client: Wire, get: Get) -> None:

@@ -53,7 +53,9 @@ async def fill(broker: BrokerThread) -> None:
             await producer.send("sensors", value, key=b"kitchen", timestamp_ms=time_ms)
             clock.step(120)
         await producer.send("sensors", SCRIPT.encode(), timestamp_ms=clock.now_ms())
-        await producer.send("sensors", BINARY, key=b"", timestamp_ms=clock.now_ms())
+        await producer.send(
+            "sensors", BINARY, key=b"", timestamp_ms=clock.now_ms(), headers=[("a", b"<b>b</b>")]
+        )
         future_ms = clock.now_ms() + 10 * 86_400_000
         await producer.send("sensors", b"early", timestamp_ms=future_ms)
         await admin.create_topic("other", partitions=2)
@@ -268,7 +270,8 @@ def test_what_messages_hold_is_never_more_than_text(open_page: Open) -> None:
     table = page.locator("#messages")
     expect(table.locator("bdi", has_text="<script>")).to_have_text(SCRIPT)
     expect(table.locator(".hex")).to_have_text(BINARY.hex(" "))
-    assert page.locator("#messages script, #messages img").count() == 0
+    expect(table.locator(".header")).to_have_text("a = <b>b</b>")
+    assert page.locator("#messages script, #messages img, #messages b").count() == 0
     assert page.title() == "sensors - Horolog"
 
 
@@ -388,6 +391,7 @@ def test_consumers_and_their_lag(open_page: Open) -> None:
     expect(row).to_contain_text("sensors-0")
     expect(row).to_contain_text("13 messages")
     expect(row.locator(".behind")).to_contain_text(re.compile("2[0-9] min"))
+    expect(row.locator("td").last).to_have_text("\N{EN DASH}")  # committed once: no pace
 
 
 def test_a_broker_without_topics_says_how_to_begin(browser: Browser, tmp_path: Path) -> None:
