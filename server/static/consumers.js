@@ -1,4 +1,7 @@
 // Named positions and their lag, in messages and in seconds.
+//
+// There is no time to catch up both where a consumer does not get closer and where its pace is not
+// known yet, as with one that committed once: a dash says as much as is known.
 
 import { ask } from "/static/api.js";
 import { byId, html, replace, setText } from "/static/dom.js";
@@ -20,7 +23,7 @@ function secondsOf({ seconds, estimated }) {
 
 function caughtUp({ messages, catch_up_seconds: seconds }) {
   if (!messages) return "at the end";
-  return seconds === null ? "not getting closer" : span(1000 * seconds);
+  return seconds === null ? "–" : span(1000 * seconds);
 }
 
 function rowOf(lag) {
