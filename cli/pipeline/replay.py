@@ -1,6 +1,7 @@
 """`horolog pipeline replay`: a stretch of a topic's time as Parquet files."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from ..errors import CommandFailed
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line
 from .shown import From, To, length_ms, refusals, show_plan, time_ms
-from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
+from .spark import DEFAULT_MASTER, Conf, Master, of_this_machine, seen_by_spark, spark_session
 
 
 def replay(
@@ -69,7 +70,7 @@ def replay(
     _check_whole(plan, what_is_left)
     if plan_only:
         return
-    if plan.rows == 0:
+    if plan.rows == 0 and of_this_machine(out, master) and not Path(target.path).exists():
         done = Replayed(0, 0, 0, 0, 0, 0)
     else:
         with spark_session(master, conf) as spark:

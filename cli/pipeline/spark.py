@@ -33,8 +33,12 @@ DEFAULT_MASTER: Final = "local[*]"
 def seen_by_spark(path: str, master: str) -> str:
     """A path as Spark on this machine takes it, whichever folder its Java was started in; one with
     a scheme, or for a cluster, is left as it is."""
-    here = master.startswith("local") and not submitted(os.environ)
-    return os.path.abspath(path) if here and ":" not in path else path
+    return os.path.abspath(path) if of_this_machine(path, master) else path
+
+
+def of_this_machine(path: str, master: str) -> bool:
+    """Whether Spark looks for a path where this process does."""
+    return master.startswith("local") and not submitted(os.environ) and ":" not in path
 
 
 @contextmanager

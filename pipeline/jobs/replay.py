@@ -107,7 +107,7 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
         .parquet(target.path)
     )
     counts = seen.get
-    stored, hours = _count(spark, plan, target) if counts["kept"] else (0, 0)
+    stored, hours = _count(spark, plan, target)
     return Replayed(
         scanned=counts["scanned"],
         kept=counts["kept"],
@@ -119,10 +119,17 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
 
 
 def _count(spark: "SparkSession", plan: ReadPlan, target: Target) -> tuple[int, int]:
-    """(messages of the range, hours with any) in the files."""
+    """(messages of the range, hours with any) in the files. There are some that this run has not
+    written where the log does not have anymore what an earlier one read."""
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
 
-    files = spark.read.parquet(f"{target.path}/topic={plan.topic}")
+    try:
+        files = spark.read.parquet(f"{target.path}/topic={plan.topic}")
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return 0, 0
     (found,) = (
         files.where(between(sf.col("timestamp"), plan.from_ms, plan.to_ms))
         .agg(sf.count(sf.lit(1)), sf.count_distinct("dt", "hour"))

@@ -76,6 +76,27 @@ def test_a_replay_of_a_part_of_an_hour_has_a_folder_of_its_own(
     assert parquet_files(tmp_path) == [
         Path("run=20161114T140100.000Z_20161114T140200.000Z/topic=m/dt=2016-11-14/hour=14")
     ]
+    # The topic is made again, and has nothing of these times.
+    with blocking.Admin(broker.address) as admin:
+        admin.delete_topic("m")
+    create(broker, "m", 2)
+    plan = plan_by_create_time(broker.address, "m", T + MINUTE, T + 2 * MINUTE)
+    empty = replay(spark, plan, replay_target(str(tmp_path), plan))
+    assert (empty.kept, empty.stored, empty.exact) == (0, 0, True)
+    assert parquet_files(tmp_path) == []
+
+
+def test_files_of_what_the_log_has_no_more_are_told(
+    spark: SparkSession, broker: BrokerThread, tmp_path: Path
+) -> None:
+    for wrong, minute in ((0, 0), (2, HOUR // MINUTE)):
+        with blocking.Admin(broker.address) as admin:
+            admin.delete_topic("m")
+        create(broker, "m", 2)
+        send(broker, "m", [T + minute * MINUTE] * 2)
+        plan = plan_by_create_time(broker.address, "m", T, T + HOUR)
+        done = replay(spark, plan, replay_target(str(tmp_path), plan))
+        assert (done.stored - done.kept, done.exact) == (wrong, not wrong)
 
 
 def test_latency_by_minute_partition_and_topic(spark: SparkSession, broker: BrokerThread) -> None:
