@@ -5,12 +5,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 
 from ..client.admin import Admin
 from ..client.consumer import Consumer
+from ..client.patience import UNREACHABLE, patiently
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.list_offsets import EARLIEST, LATEST
@@ -32,6 +34,8 @@ from .progress import Advance, progress
 
 _FOLLOW_WAIT_MS: Final = 10_000
 """How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
+
+_RETRY_TIMEOUT_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ class _Reading:
         self._append_time = append_time
         self._read_committed = read_committed
         self._advance: Advance = lambda amount: None
+        self._lost = False
+        """Whether the user was told that the connection is, and not yet that it is back."""
 
     async def run(
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
@@ -136,6 +142,7 @@ class _Reading:
                     max_wait_ms=_FOLLOW_WAIT_MS,
                     append_times=self._append_time,
                     read_committed=self._read_committed,
+                    retry_timeout_ms=0,
                 )
             )
             if partition is None:
@@ -199,13 +206,35 @@ class _Reading:
                 left[window.partition] = window
                 consumer.assign(self._topic, window.partition, offset=window.start)
         while left:
-            batch = await consumer.fetch()
+            batch = await self._fetch(consumer)
             self._advance(len(batch))
             emit(self._inside(batch, left, consumer))
             for partition, window in list(left.items()):
                 position = consumer.position(self._topic, partition)
                 if window.end is not None and position is not None and position >= window.end:
                     self._finish(partition, left, consumer)
+
+    async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
+        """The next messages. A broker that is gone is waited for; who follows a topic is told."""
+        return await patiently(
+            partial(self._try_to_fetch, consumer),
+            timeout_ms=_RETRY_TIMEOUT_MS,
+            setting="retry_timeout_ms",
+        )
+
+    async def _try_to_fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
+        try:
+            # The first answer is not to wait for messages: it tells that there is somebody.
+            batch = await consumer.fetch(max_wait_ms=0 if self._lost else None)
+        except UNREACHABLE as error:
+            if not self._lost:
+                note(f"{error}. Trying again for up to {_RETRY_TIMEOUT_MS // 1000} s")
+            self._lost = True
+            raise
+        if self._lost:
+            note("connected again")
+        self._lost = False
+        return batch
 
     def _inside(
         self, batch: Iterable[ConsumerRecord], left: dict[int, Window], consumer: Consumer

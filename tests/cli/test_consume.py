@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from horolog import blocking
+from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Process, Program, Result, ServerProcess
 
 Run = Callable[..., Result]
@@ -152,6 +154,23 @@ def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic
         assert process.wait() == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def test_follow_says_when_the_broker_is_gone_and_when_it_is_back(
+    horolog_broker: BrokerThread,
+) -> None:
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("t", b"before")
+    program = Program(horolog_broker.address)
+    with program.running("consume", "t", "--follow", "--json") as process:
+        assert receive(process)["value"] == "before"
+        horolog_broker.restart()
+        assert process.stderr is not None
+        assert "Trying again for up to 120 s" in process.stderr.readline()
+        assert "connected again" in process.stderr.readline()
+        with blocking.Producer(horolog_broker.address) as producer:
+            producer.send("t", b"after")
+        assert receive(process)["value"] == "after"
 
 
 def test_follow_until_a_time_ends_before_the_first_message_that_is_as_late(
