@@ -9,6 +9,7 @@ from ..protocol.api.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.fetch import FETCH
 from ..protocol.api.framing import ProtocolError
+from ..protocol.api.list_offsets import LIST_OFFSETS
 from ..protocol.api.native import Frame, RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest
 from ..protocol.api.registry import APIS
@@ -22,6 +23,7 @@ from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .outcomes import CloseConnection, error_name, first_error
 from .repeated_fetch import RepeatedFetches
 from .repeated_produce import RepeatedProduces
+from .repeated_search import RepeatedSearches
 from .sending import Answer, AnswerInParts, Deferred
 
 UNKNOWN_API = "unknown"
@@ -55,7 +57,8 @@ class Dispatcher:
         self._handlers_of_many = handlers_of_many
         self._time = services.work.time
         self._produces = RepeatedProduces(services, encoding)
-        self._fetches = RepeatedFetches(services, encoding)
+        self._fetches = RepeatedFetches(services, is_native=encoding.NATIVE)
+        self._searches = RepeatedSearches(services, is_native=encoding.NATIVE)
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -84,6 +87,8 @@ class Dispatcher:
                 self._produces.learn(head, request)
             elif api is FETCH:
                 self._fetches.learn(head, request)
+            elif api is LIST_OFFSETS:
+                self._searches.learn(head, request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(asked, handle)
@@ -95,15 +100,16 @@ class Dispatcher:
         of them: appends that share a write cost a fraction of themselves.
         """
         key = self._encoding.likely_api_key(frames[0])
-        if key == FETCH.key:
-            answer = self._fetches.answer(frames[0])
-            if answer is not None:
-                frames.popleft()
-                return (answer,)
-        elif key == PRODUCE.key:
+        if key == PRODUCE.key:
             answers = self._produces.answer(frames, most, TOGETHER_BYTES)
             if answers:
                 return answers
+        elif key == FETCH.key or key == LIST_OFFSETS.key:
+            repeated = self._fetches if key == FETCH.key else self._searches
+            answer = repeated.answer(frames[0])
+            if answer is not None:
+                frames.popleft()
+                return (answer,)
         if len(frames) > 1 and key is not None and key in self._handlers_of_many:
             opened = self._open_alike(APIS[key], frames, most)
             if opened:

@@ -262,7 +262,8 @@ def message(cls: type[T]) -> type[T]:
     # What tells messages apart and shows them is the same for all: written once for each of a
     # hundred classes, it would take a tenth of the broker's start.
     made = dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
-    made.__eq__, made.__repr__ = _equal, _shown  # type: ignore[assignment]
+    made.__eq__ = _equal  # type: ignore[method-assign]
+    made.__repr__ = _shown  # type: ignore[method-assign]
     made.__hash__ = None  # type: ignore[assignment]
     seen_native = False
     for spec in all_fields(made):
@@ -272,7 +273,7 @@ def message(cls: type[T]) -> type[T]:
     return made
 
 
-def _equal(message: Any, other: object) -> bool:
+def _equal(message: Any, other: Any) -> Any:
     if other.__class__ is not message.__class__:
         return NotImplemented
     names = message.__slots__

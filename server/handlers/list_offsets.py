@@ -25,6 +25,9 @@ from .base import Call, Later, Services
 CONSUMER = -1
 """`replica_id` of those who see nothing above the high watermark."""
 
+FIRST_VERSION_WITH_TIMES = 1
+"""Version 0 lists offsets that are near a time; the others give the message at or after it."""
+
 Steps = Iterator[Log | None]
 """A search in bounded pieces of work; a log that comes out has to be prepared before the next."""
 
@@ -53,32 +56,58 @@ def handle(
 def _usual_response(
     services: Services, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse | None:
-    """The response to the usual request: one search by time, which ends with its first step.
+    """The response to the usual request, a search in one partition that is `found_at_once`.
 
-    `None` for all others, and for those that are refused: they are answered from the start on.
+    `None` for all others.
     """
-    if version == 0 or len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    if version < FIRST_VERSION_WITH_TIMES or len(request.topics) != 1:
         return None
-    topic = request.topics[0]
-    wanted = topic.partitions[0]
-    if wanted.timestamp < 0 or wanted.by:
+    (topic,) = request.topics
+    if len(topic.partitions) != 1 or topic.partitions[0].by:
         return None
-    try:
-        log = services.logs.find(topic.name, wanted.partition)
-        if not log.prepared or log.settings.format_magic == 0:
-            return None
-        search = log.find_time(wanted.timestamp, to_log_end=request.replica_id != CONSUMER)
-        if not search.step():
-            return None
-    except Exception:
+    (wanted,) = topic.partitions
+    found = found_at_once(services, request, topic.name, wanted.partition, wanted.timestamp)
+    if found is None:
         return None
     result = ListOffsetsPartitionResult(partition=wanted.partition)
-    if search.result is not None:
-        result.offset = search.result.offset
-        result.timestamp = search.result.timestamp_ms
-    return ListOffsetsResponse(
-        topics=[ListOffsetsTopicResult(name=topic.name, partitions=[result])]
-    )
+    result.timestamp, result.offset = found
+    answer = ListOffsetsTopicResult(name=topic.name, partitions=[result])
+    return ListOffsetsResponse(topics=[answer])
+
+
+def found_at_once(
+    services: Services, request: ListOffsetsRequest, topic: str, partition: int, target_ms: int
+) -> tuple[int, int] | None:
+    """Timestamp and offset of what is found for a time with the first step, or of an end; -1 where
+    there is none. What else `request` says holds.
+
+    `None` for a search that takes longer, and for one that is refused: they are answered from the
+    start on.
+    """
+    try:
+        log = services.logs.find(topic, partition)
+        if target_ms in (LATEST, EARLIEST):
+            is_end = target_ms == LATEST
+            return -1, _visible_end(log, request) if is_end else log.log_start_offset
+        if target_ms < 0 or not log.prepared or log.settings.format_magic == 0:
+            return None
+        search = log.find_time(target_ms, to_log_end=request.replica_id != CONSUMER)
+        if not search.step():
+            return None
+        found = search.result
+        if found is None or found.offset >= _visible_end(log, request):
+            return -1, -1
+        return found.timestamp_ms, found.offset
+    except Exception:
+        return None
+
+
+def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
+    """The first offset that who asks does not see."""
+    if request.replica_id != CONSUMER:
+        return log.log_end_offset
+    committed = request.isolation_level == READ_COMMITTED
+    return log.last_stable_offset if committed else log.high_watermark
 
 
 async def _finish(
@@ -131,7 +160,7 @@ class _Listing:
             if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
                 log = self._services.logs.find(topic, wanted.partition)
-            if self._version == 0:
+            if self._version < FIRST_VERSION_WITH_TIMES:
                 yield from self._list(log, wanted, result)
             else:
                 yield from self._find(log, wanted, result)
@@ -144,7 +173,7 @@ class _Listing:
     ) -> Steps:
         target = wanted.timestamp
         if target == LATEST:
-            result.offset = log.log_end_offset if self._to_log_end else self._end(log)
+            result.offset = _visible_end(log, self._request)
             return
         if target == EARLIEST:
             result.offset = log.log_start_offset
@@ -165,16 +194,10 @@ class _Listing:
             search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
             yield None
-        if search.result is not None and (
-            self._to_log_end or search.result.offset < self._end(log)
-        ):
+        end = _visible_end(log, self._request)
+        if search.result is not None and search.result.offset < end:
             result.offset = search.result.offset
             result.timestamp = search.result.timestamp_ms
-
-    def _end(self, log: Log) -> int:
-        """The first offset that the consumer does not see."""
-        committed = self._request.isolation_level == READ_COMMITTED
-        return log.last_stable_offset if committed else log.high_watermark
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult

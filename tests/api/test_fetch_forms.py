@@ -17,10 +17,9 @@ from horolog.protocol.api.fetch import (
     FetchTopic,
     FetchTopicResult,
 )
-from horolog.protocol.api.fetch_forms import FetchForm, has_form
-from horolog.protocol.api.kafka_fetch_forms import KafkaFetchForm
+from horolog.protocol.api.fetch_forms import KAFKA, NATIVE, FetchForm, has_form
 
-FORMS = {native: FetchForm, kafka: KafkaFetchForm}
+WIRES = {native: NATIVE, kafka: KAFKA}
 
 encodings = st.sampled_from([native, kafka])
 names = st.one_of(
@@ -48,7 +47,7 @@ def frame_of(encoding: Any, version: int, number: int, client: str | None, sent:
 
 def form_of(encoding: Any, frame: bytes) -> FetchForm:
     head, body = encoding.open_request(frame)
-    return FORMS[encoding](head, encoding.decode_body(FetchRequest, head.version, body))
+    return FetchForm(WIRES[encoding], head, encoding.decode_body(FetchRequest, head.version, body))
 
 
 @given(encodings, st.data(), int32s, st.one_of(st.none(), names), names, int64s, st.booleans())
@@ -65,9 +64,9 @@ def test_a_request_is_split_around_its_offset(
     first = frame_of(encoding, version, 1, client_id, request(topic, 5))
     frame = frame_of(encoding, version, correlation_id, client_id, request(topic, offset))
     form = form_of(encoding, first)
-    parts = form.split(bytearray(frame) if writable else frame)
+    parts = WIRES[encoding].split(bytearray(frame) if writable else frame)
     assert parts == (form.around, correlation_id, offset)
-    assert (form.version, form.topic.name) == (version, topic)
+    assert (form.version, form.topic) == (version, topic)
 
 
 @given(encodings, st.data(), names, int32s, isolation_levels, st.lists(st.tuples(*[int64s] * 3)))
@@ -103,7 +102,7 @@ def test_answers_are_those_of_the_encoder(
 def test_other_bytes_are_split_or_not_but_never_fail(encoding: Any, data: bytes) -> None:
     begin = frame_of(encoding, 4, 1, "c", request())
     for frame in (data, begin[: len(data)], begin[:-1] + data, begin[:20] + data):
-        FORMS[encoding].split(frame)
+        WIRES[encoding].split(frame)
 
 
 @pytest.mark.parametrize("encoding", [native, kafka])
@@ -116,7 +115,7 @@ def test_what_asks_for_something_else_is_not_taken_for_it(encoding: Any) -> None
     for place in range(len(frame)):
         changed = bytearray(frame)
         changed[place] ^= 1
-        parts = form.split(changed)
+        parts = WIRES[encoding].split(changed)
         alike += parts is not None and parts[0] == form.around
     assert alike == (2 if encoding is native else 12)
 

@@ -86,7 +86,7 @@ async def test_answers_are_those_of_the_handler(
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
     short = 0
     for version in FETCH.versions(native=encoding.NATIVE):
-        repeated = RepeatedFetches(broker.services, encoding)
+        repeated = RepeatedFetches(broker.services, is_native=encoding is native)
         for number, request in enumerate(asked(log.log_end_offset)):
             frame = frame_of(encoding, version, request, number)
             learn(repeated, encoding, frame)
@@ -108,7 +108,7 @@ async def test_large_ones_are_sent_from_their_file(
     for _ in range(3):
         await client.call(produce("a", message_set(NOW, value=b"x" * 100_000)))
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
-    repeated = RepeatedFetches(broker.services, encoding)
+    repeated = RepeatedFetches(broker.services, is_native=encoding is native)
     frame = frame_of(encoding, 4, fetch("a", (0, 1)))
     learn(repeated, encoding, frame)
     answer = repeated.answer(frame)
@@ -153,7 +153,7 @@ async def test_each_version_and_client_is_its_own(broker: Broker, client: Wire) 
 @BOTH
 async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding: Any) -> None:
     await client.call(produce("a", message_set(NOW)))
-    repeated = RepeatedFetches(broker.services, encoding)
+    repeated = RepeatedFetches(broker.services, is_native=encoding is native)
     for version, request in (
         (0, fetch("a", (0, 0))),
         (4, fetch("a", (0, 0), (1, 0))),
@@ -170,7 +170,7 @@ async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding
 
 async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
     await client.call(produce("a", message_set(NOW)))
-    repeated = RepeatedFetches(broker.services, native)
+    repeated = RepeatedFetches(broker.services, is_native=True)
     frames = [frame_of(native, 4, fetch("a", (0, 0), max_wait_ms=n)) for n in range(257)]
     for frame in frames[:256]:
         learn(repeated, native, frame)

@@ -1,0 +1,97 @@
+"""Searches by time that repeat one before them get what they would have got the long way."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api import kafka, native
+from horolog.protocol.api.list_offsets import LIST_OFFSETS, ListOffsetsRequest
+from horolog.protocol.records.layout import Codec
+from horolog.server.broker import Broker
+from horolog.server.dispatch import Dispatcher
+from horolog.server.door import Caller
+from horolog.server.handlers import HANDLERS
+from horolog.server.repeated_search import RepeatedSearches
+from horolog.testing.clock import ManualClock
+from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
+from horolog.testing.wire import Wire
+
+NOW = ManualClock().now_ms()
+CALLER = Caller(("127.0.0.1", 1), "127.0.0.1")
+BOTH = pytest.mark.parametrize("encoding", [native, kafka], ids=lambda each: each.NAME)
+
+
+def frame_of(encoding: Any, version: int, request: ListOffsetsRequest, number: int = 1) -> bytes:
+    frame: bytes = encoding.encode_request(LIST_OFFSETS, version, number, "c", request)
+    return frame[4:]
+
+
+def learn(repeated: RepeatedSearches, encoding: Any, frame: bytes) -> None:
+    head, body = encoding.open_request(frame)
+    repeated.learn(head, encoding.decode_body(ListOffsetsRequest, head.version, body))
+
+
+@BOTH
+@pytest.mark.parametrize("replica_id", [-1, 0])
+async def test_answers_are_those_of_the_handler(
+    broker: Broker, client: Wire, encoding: Any, replica_id: int
+) -> None:
+    """For times out of order, in sets of all kinds, in several segments."""
+    await client.call(create_topic("a", segment_bytes=4000, retention_ms=-1))
+    random = Random(7)
+    for number in range(60):
+        times = [NOW + random.randrange(-500, 500) + 50 * number for _ in range(number % 9 + 1)]
+        codec = (Codec.NONE, Codec.GZIP)[number % 3 == 2]
+        await client.call(produce("a", message_set(*times, codec=codec)))
+    dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
+    short = 0
+    for version in LIST_OFFSETS.versions(native=encoding.NATIVE)[1:]:
+        repeated = RepeatedSearches(broker.services, is_native=encoding is native)
+        targets = [-4, -3, -2, -1, 0, NOW, NOW + 10_000]
+        targets += [NOW + random.randrange(-600, 4000) for _ in range(60)]
+        for number, target in enumerate(targets):
+            request = list_offsets("a", (0, target), replica_id=replica_id)
+            frame = frame_of(encoding, version, request, number)
+            learn(repeated, encoding, frame)
+            answer = repeated.answer(frame)
+            if answer is not None:
+                short += 1
+                assert answer == dispatcher.answer_one(frame, CALLER)
+    assert short >= 42 * (LIST_OFFSETS.last_version(native=encoding.NATIVE))
+
+
+async def test_they_see_what_was_appended_and_are_counted(broker: Broker, client: Wire) -> None:
+    for number in range(5):
+        await client.call(produce("a", message_set(NOW + number)))
+        for target, offset in ((NOW + number, number), (NOW + number + 1, -1)):
+            found = result(await client.call(list_offsets("a", (0, target))))
+            assert found.offset == offset
+    assert broker.figures.requests["list-offsets", "NONE"] == 10
+    assert sum(broker.figures.request_time("list-offsets").counts) == 10
+
+
+@BOTH
+async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding: Any) -> None:
+    await client.call(produce("a", message_set(NOW)))
+    repeated = RepeatedSearches(broker.services, is_native=encoding is native)
+    for version, request in (
+        (0, list_offsets("a", (0, NOW))),
+        (1, list_offsets("a", (0, NOW), (1, NOW))),
+        (1, list_offsets("a")),
+    ):
+        frame = frame_of(encoding, version, request)
+        learn(repeated, encoding, frame)
+        assert repeated.answer(frame) is None
+    known = frame_of(encoding, 1, list_offsets("a", (0, NOW)))
+    assert repeated.answer(known) is None
+    learn(repeated, encoding, known)
+    assert repeated.answer(known) is not None
+
+
+async def test_a_topic_that_stores_no_times_is_refused_as_ever(client: Wire) -> None:
+    await client.call(create_topic("a", message_format_version="0.9.0"))
+    first = result(await client.call(list_offsets("a", (0, NOW))))
+    again = result(await client.call(list_offsets("a", (0, NOW))))
+    assert first == again
+    assert first.error_code
