@@ -90,7 +90,8 @@ def retention(
     """Say of each segment why it is still there, and when it goes.
 
     Retention drops whole segments, the oldest first. A segment goes when its largest timestamp is
-    past retention.ms, so one message with a late time keeps it, and all behind it.
+    past retention.ms, so one message with a late time keeps it, and all behind it. With --json
+    there are the exact times, and each reason in full.
     """
     description, logs = asyncio.run(_describe(server, topic, partition))
     values = {setting.name: setting.value for setting in description.settings}
@@ -152,19 +153,18 @@ def _as_text(
     yield f"{topic}-{log.partition} at {shown_time(log.now_ms)}"
     yield from _rules(limits)
     yield ""
-    columns = ("segment", "size", "largest time", "of offset", "goes", "why")
+    columns = ("segment", "size", "largest time", "goes", "why")
     rows = [
         (
             str(outlook.segment.base_offset),
             shown_size(outlook.segment.size_bytes),
             shown_time(outlook.segment.largest_timestamp_ms),
-            _offset(outlook.segment.largest_offset),
             _goes(log, outlook),
-            outlook.segment.reason,
+            _why(log, limits, outlook),
         )
         for outlook in seen
     ]
-    yield from table(columns, rows, right=("segment", "size", "of offset"))
+    yield from table(columns, rows, right=columns[:2], whole=columns[:-1])
     yield from _warnings(seen)
     yield ""
 
@@ -209,16 +209,31 @@ def _warnings(seen: Sequence[Outlook]) -> Iterator[str]:
 
 def _goes(log: DescribeLogPartitionResult, outlook: Outlook) -> str:
     if outlook.segment.verdict == "expired":
-        return "at the next check"
+        return "next check"
     if outlook.goes_ms is None:
         return NOTHING
     if outlook.goes_ms <= log.now_ms:
-        return "at the next check"
-    return f"{shown_time(outlook.goes_ms)} (in {_span(outlook.goes_ms - log.now_ms)})"
+        return "next check"
+    return f"in {_span(outlook.goes_ms - log.now_ms)}"
 
 
-def _offset(offset: int) -> str:
-    return NOTHING if offset < 0 else str(offset)
+def _why(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) -> str:
+    """What decides, in few words: the table has to fit on 80 columns."""
+    segment = outlook.segment
+    too_old = limits.retention_ms != _OFF and segment.expires_ms <= log.now_ms
+    if segment.verdict == "expired":
+        return "too old" if too_old else "log too large"
+    if not segment.size_bytes:
+        return "active and empty"
+    if outlook.held_by is not None:
+        return f"behind {outlook.held_by}"
+    if limits.retention_ms == _OFF:
+        return "retention.ms off"
+    if too_old:
+        return segment.reason
+    if segment.largest_offset < 0:
+        return "its file's time"
+    return f"offset {segment.largest_offset}" + (": future" if outlook.ahead_ms else "")
 
 
 def _span(ms: int) -> str:

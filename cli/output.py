@@ -105,11 +105,16 @@ def shown_span(seconds: float) -> str:
 
 
 def table(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> list[str]:
-    """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers."""
+    """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers; on a
+    narrow terminal the columns in `whole` stay unbroken at the cost of the others."""
     if sys.stdout.isatty():
-        return _rich_table(headers, rows, right)
+        return _rich_table(headers, rows, right, whole)
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = []
     for row in (headers, *rows):
@@ -122,7 +127,10 @@ def table(
 
 
 def _rich_table(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[str],
+    whole: Sequence[str],
 ) -> list[str]:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -131,7 +139,12 @@ def _rich_table(
 
     made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for header in headers:
-        made.add_column(header, justify="right" if header in right else "left", overflow="fold")
+        made.add_column(
+            header,
+            justify="right" if header in right else "left",
+            overflow="fold",
+            no_wrap=header in whole,
+        )
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     console = Console(file=sys.stdout, highlight=False)

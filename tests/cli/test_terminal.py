@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,15 +78,16 @@ def test_completion_is_installed_for_a_shell_that_then_completes(
     assert shell.stdout.split() == ["clicks"], shell.stderr
 
 
-def on_terminal(*arguments: str | Path) -> tuple[str, str]:
-    """Standard output, a pipe, and what is shown on standard error, a terminal."""
+def on_terminal(*arguments: str | Path, all_of_it: bool = False) -> tuple[str, str]:
+    """Standard output, a pipe, and what is shown on standard error, a terminal of 80 columns. With
+    `all_of_it` standard output is that terminal too."""
     master, slave = pty.openpty()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "horolog", *map(str, arguments)],
-            stdout=subprocess.PIPE,
+            stdout=slave if all_of_it else subprocess.PIPE,
             stderr=slave,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
             check=True,
         )
     finally:
@@ -95,7 +97,7 @@ def on_terminal(*arguments: str | Path) -> tuple[str, str]:
             text = shown.read1(1 << 16).decode()
         except OSError:  # nothing was written
             text = ""
-    return done.stdout.decode(), text
+    return (done.stdout or b"").decode(), text
 
 
 def test_progress_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
@@ -121,3 +123,14 @@ def test_progress_of_reading(horolog_broker: BrokerThread) -> None:
     assert len(out.splitlines()) == 100
     assert "reading" in err
     assert program.ok("consume", "a").err == ""
+
+
+def test_no_time_is_broken_on_80_columns(horolog_broker: BrokerThread) -> None:
+    second_ms = horolog_broker.clock.now_ms() // 1000 * 1000
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("clicks", b"value", timestamp_ms=second_ms + 10 * 86_400_000)
+    server = ("--server", horolog_broker.address)
+    _, shown = on_terminal("explain", "retention", "clicks", *server, all_of_it=True)
+    (row,) = [line for line in shown.splitlines() if line.rstrip().endswith("future")]
+    assert re.search(r"0 +39 B +\S{20}000Z +in 1[67] d \d+ h +offset 0: future", row)
+    assert len(row.rstrip()) <= 80
