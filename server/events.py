@@ -44,6 +44,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "positions_damaged": "error",
         "segment_damaged": "error",
         "segment_set_aside": "error",
+        "segments_pinned": "warning",
         "stray_file": "warning",
         "stray_ignored": "warning",
         "sync_not_started": "error",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
+from ..times import format_time
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
 from .readable_log import LogParts
@@ -28,6 +29,8 @@ class Log(AppendableLog):
         self._cut = -1, -1
         """Where the recovery point was lowered to by a cut, and where the messages before that end:
         the batch that holds the offset goes as a whole."""
+        self._pinned = False
+        """Whether it was told that times in the future keep segments."""
         self._closed = False
         self._sealed = False
         self._syncs: list[FlushWork] = []
@@ -54,6 +57,7 @@ class Log(AppendableLog):
         self.producers.expire(
             now_ms, self.settings.producer_id_expiration_ms, self.settings.max_producer_ids
         )
+        self._tell_of_pinned(now_ms)
         plan = self.plan_retention(now_ms, explain=False)
         if plan.roll_active and self.failure is None and self._list.active.damaged is None:
             self.roll("retention")
@@ -61,6 +65,23 @@ class Log(AppendableLog):
         start = self._list.segments[count].base_offset
         self.log_start_offset = max(self.log_start_offset, start)
         return plan
+
+    def _tell_of_pinned(self, now_ms: int) -> None:
+        """Say which segment it is, and until when, once a time in the future keeps any."""
+        pinned = self.pinned_segments(now_ms)
+        if pinned and not self._pinned:
+            first = self._list.segments[-pinned]
+            newest_ms = first.largest_timestamp_ms
+            self._observe(
+                "segments_pinned",
+                segment=first.base_offset,
+                segments=pinned,
+                newest=format_time(newest_ms),
+                until=format_time(newest_ms + self.settings.retention_ms + 1),
+                hint="horolog explain retention names the message, retention.bytes bounds the log "
+                "all the same",
+            )
+        self._pinned = pinned > 0
 
     def roll_before(self, offset: int) -> None:
         """Roll, if all messages are below `offset`: so that a `trim` there lets every file go.

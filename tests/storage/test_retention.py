@@ -9,6 +9,7 @@ import pytest
 from horolog.protocol.errors import OffsetOutOfRange
 from horolog.storage.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.times import format_time
 
 NOW = 1_479_144_272_509
 DAY_MS = 86_400_000
@@ -377,3 +378,24 @@ def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, Any
     for _ in range(2):
         log.append(timed_set(1))
     assert not tell_of_old(folder)
+
+
+def test_a_log_that_becomes_pinned_is_told_of_once(folder: LogFolder) -> None:
+    minute_ms = 60_000
+    log = open_with(folder, [0, -minute_ms, 0, 0], retention_ms=DAY_MS)
+    log.maintain(NOW)
+    assert folder.events.named("segments_pinned") == []
+    log.roll()
+    log.append(timed_set(NOW + minute_ms + 1))
+    log.roll()
+    log.append(timed_set(NOW))
+    for _ in range(2):
+        log.maintain(NOW)
+    (event,) = folder.events.named("segments_pinned")
+    assert (event["segment"], event["segments"]) == (4, 2)
+    assert event["newest"] == format_time(NOW + minute_ms + 1)
+    assert event["until"] == format_time(NOW + minute_ms + DAY_MS + 2)
+    log.maintain(NOW + 1)  # it is pinned no more
+    log.append(timed_set(NOW + DAY_MS))
+    log.maintain(NOW + 1)
+    assert len(folder.events.named("segments_pinned")) == 2
