@@ -42,16 +42,12 @@ def _batch(
     headers: Mapping[int, Headers],
 ) -> bytearray:
     encoder = RecordEncoder()
-    add = encoder.add
-    if keys is None:
-        keys = [None] * len(values)
     if not headers:
-        for key, value, time_ms in zip(keys, values, times_ms, strict=True):
-            add(value, key, time_ms)
+        encoder.add_columns(values, keys, times_ms)
     else:
-        rows = zip(keys, values, times_ms, strict=True)
-        for row, (key, value, time_ms) in enumerate(rows):
-            add(value, key, time_ms, headers.get(row, ()))
+        rows = zip(values, keys or [None] * len(values), times_ms, strict=True)
+        for row, (value, key, time_ms) in enumerate(rows):
+            encoder.add(value, key, time_ms, headers.get(row, ()))
     return finish_batch(encoder, codec=codec)
 
 

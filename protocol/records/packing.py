@@ -4,6 +4,7 @@ It runs as it is and compiled, as `kernel` does. Building wrappers is in `sets`,
 `columns`.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -159,6 +160,24 @@ class SetEncoder:
             put_int32(out, start + _CRC, crc32_at(out, start + _MAGIC, size - _CRC_BYTES))
             self._at = at
         self._offset += 1
+
+    def add_columns(
+        self,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None,
+        timestamps_ms: Sequence[int],
+    ) -> None:
+        """Add messages that are given as columns; `None` for no keys at all.
+
+        Raises `ValueError` as `add`, and for columns of different lengths; the messages before the
+        one that is wrong are added then.
+        """
+        if keys is None:
+            for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
+                self.add(value, None, timestamp_ms)
+        else:
+            for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
+                self.add(value, key, timestamp_ms)
 
     def finish(self) -> bytearray:
         """The set; the encoder begins a new one, whose offsets go on from there."""

@@ -111,6 +111,24 @@ class RecordEncoder:
             copy_bytes(out, at, content_of(written), 0, len(written))
             self.size_bytes = at + len(written)
 
+    def add_columns(
+        self,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None,
+        timestamps_ms: Sequence[int],
+    ) -> None:
+        """Add records without headers that are given as columns; `None` for no keys at all.
+
+        Raises `ValueError` as `add`, and for columns of different lengths; the records before the
+        one that is wrong are added then.
+        """
+        if keys is None:
+            for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
+                self.add(value, None, timestamp_ms)
+        else:
+            for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
+                self.add(value, key, timestamp_ms)
+
     def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
         """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.
 

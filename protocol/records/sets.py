@@ -74,12 +74,7 @@ def build_columns(
     Raises `ValueError` as `SetEncoder`, and for columns of different lengths.
     """
     encoder = SetEncoder(magic, base_offset)
-    if keys is None:
-        for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
-            encoder.add(value, None, timestamp_ms)
-    else:
-        for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
-            encoder.add(value, key, timestamp_ms)
+    encoder.add_columns(values, keys, timestamps_ms)
     return encoder.finish()
 
 

@@ -168,6 +168,19 @@ def test_times_in_place() -> None:
     assert read_header(batch).crc == crc32c(batch, 21, len(batch))
 
 
+def test_columns_become_the_batch_that_records_do() -> None:
+    rows = [(b"a", b"k", 5), (None, None, 6), (b"", b"", -1)]
+    values, keys, times = ([row[place] for row in rows] for place in range(3))
+    for column in (keys, None):
+        single, together = RecordEncoder(), RecordEncoder()
+        for row, (value, _, time_ms) in enumerate(rows):
+            single.add(value, None if column is None else column[row], time_ms)
+        together.add_columns(values, column, times)
+        assert finish_batch(together) == finish_batch(single)
+        with pytest.raises(ValueError, match="zip"):
+            together.add_columns(values, column, times[1:])
+
+
 def test_an_append_time_at_building() -> None:
     encoder = RecordEncoder()
     encoder.add(b"v", None, 5)
