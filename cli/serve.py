@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.broker import BrokerSettings
-from ..config.loading import load
+from ..config.loading import ignored_variables, load
 from ..protocol.errors import InvalidConfig
 
 WRONG_USAGE: Final = 2
@@ -59,7 +59,7 @@ def serve(arguments: Sequence[str]) -> int:
     settings = settings_of(parser, parser.parse_args(arguments), os.environ)
     from ..server.main import serve as serve_until_stopped
 
-    return serve_until_stopped(settings)
+    return serve_until_stopped(settings, ignored=ignored_variables(os.environ))
 
 
 def broker_parser(program: str, description: str) -> ArgumentParser:

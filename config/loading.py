@@ -1,5 +1,6 @@
 """Settings from a TOML file, the environment and the command line; the later one wins."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,13 +12,16 @@ from .broker import NAMES, BrokerSettings, build, resolve
 from .names import Given
 
 PREFIX: Final = "HOROLOG_"
-OTHER_VARIABLES: Final = frozenset({"SERVER", "REQUIRE"})
-"""Variables with our prefix that are not settings: the clients' server, what tests require."""
+OTHER_VARIABLES: Final = frozenset({"SERVER", "REQUIRE", "KERNEL"})
+"""Variables with our prefix that are not settings: the clients' server, what tests require, which
+form of the kernel runs."""
 
 _MISSPELT: Final = 0.88
 """How alike (0 to 1) an unknown variable must be to a known one to be taken for a misspelling.
 Below it a variable is somebody else's: Kubernetes sets HOROLOG_SERVICE_HOST and the like for a
 service of this name."""
+
+_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
 
 
 def load(
@@ -36,6 +40,18 @@ def load(
 def environment_name(name: str) -> str:
     """The environment variable of a setting: `retention.ms` is `HOROLOG_RETENTION_MS`."""
     return PREFIX + name.replace(".", "_").upper()
+
+
+def ignored_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none; those that Kubernetes sets are left out."""
+    known = {environment_name(name) for name in (*NAMES, *OTHER_VARIABLES)}
+    return sorted(
+        variable
+        for variable in environ
+        if variable.startswith(PREFIX)
+        and variable not in known
+        and not _KUBERNETES.fullmatch(variable.removeprefix(PREFIX))
+    )
 
 
 def _from_file(path: Path) -> Iterator[Given]:

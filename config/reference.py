@@ -22,7 +22,8 @@ A topic setting given to the broker holds for every topic that has no value of i
 own values are set by `horolog topic create|alter NAME --set NAME=VALUE` and count from the next
 append or maintenance pass on. A value that is not allowed is refused with the setting's name and
 its range, and so is an unknown name. An unknown `HOROLOG_` variable is refused when it looks like
-a misspelt setting, else ignored, because other programs set variables with this prefix too.
+a misspelt setting, else ignored with a warning in the log (`variables_ignored`), because other
+programs set variables with this prefix too.
 
 Other names are Kafka's. Of several names of one setting the one in the smallest unit counts (ms
 over minutes over hours); two in the same unit must agree.

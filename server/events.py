@@ -50,6 +50,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "sync_not_started": "error",
         "topics_file_broken": "error",
         "torn_tail_cut": "warning",
+        "variables_ignored": "warning",
     }
 )
 """Events that are more than information. Of the others, those whose name ends in `_failed` are

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ..config.broker import BrokerSettings
@@ -17,17 +17,20 @@ Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
 """What runs beside a broker, in its loop, from when it can serve until it is to stop."""
 
 
-def serve(settings: BrokerSettings, beside: Beside | None = None) -> int:
+def serve(
+    settings: BrokerSettings, beside: Beside | None = None, *, ignored: Sequence[str] = ()
+) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
     One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT
     kafka=HOST:PORT`, without what is off. The log goes to standard error.
+    Environment variables that are `ignored`, although they look like settings, are warned of there.
     A broker that cannot start, or cannot stop cleanly, says why in one line. An error in
     `beside` stops the broker.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory(settings.event_loop)) as runner:
-            return runner.run(_serve(settings, beside))
+            return runner.run(_serve(settings, beside, ignored))
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
         sys.stderr.write(f"horolog: {reason}\n")
@@ -42,7 +45,7 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: BrokerSettings, beside: Beside | None) -> int:
+async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Sequence[str]) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -51,6 +54,8 @@ async def _serve(settings: BrokerSettings, beside: Beside | None) -> int:
     # Looking for garbage among thousands of logs would stop the loop for 50 ms at a time.
     broker = Broker(settings, log_stream=sys.stderr, settled=gc.freeze)
     loop.set_exception_handler(broker.loop_error)
+    if ignored:
+        broker.observe("variables_ignored", names=", ".join(ignored))
     await broker.start()
     try:
         addresses = broker.addresses

@@ -1,5 +1,6 @@
 """`horolog serve`: starting, settings, stopping."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -59,12 +60,15 @@ def test_places_can_come_from_the_environment(tmp_path: Path) -> None:
         "HOROLOG_HTTP_LISTEN": "off",
         "HOROLOG_KAFKA_LISTEN": "off",
         "HOROLOG_DATA_DIR": str(tmp_path / "elsewhere"),
+        "HOROLOG_COLOUR": "blue",
     }
     with Program(env=env).running("serve") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ready native=127.0.0.1:")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
+        assert process.stderr is not None
+        assert re.search(r"variables_ignored +names=HOROLOG_COLOUR\n", process.stderr.read())
     assert (tmp_path / "elsewhere").is_dir()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from horolog.config.address import join_address, split_address
 from horolog.config.broker import BROKER_SETTINGS, NAMES, BrokerSettings, broker_settings
-from horolog.config.loading import environment_name, load
+from horolog.config.loading import environment_name, ignored_variables, load
 from horolog.config.setting import Kind, Setting
 from horolog.protocol.errors import InvalidConfig
 
@@ -166,6 +166,14 @@ def test_a_misspelt_variable_is_refused(variable: str, says: str) -> None:
 )
 def test_variables_of_others_are_left_alone(variable: str) -> None:
     assert load(None, {variable: "tcp://10.0.0.1:7070"}, []) == broker_settings()
+
+
+def test_variables_that_nobody_explains_are_told() -> None:
+    ours = ["HOROLOG_SERVER", "HOROLOG_REQUIRE", "HOROLOG_KERNEL", "HOROLOG_RETENTION_MS"]
+    kubernetes = ["HOROLOG_PORT", "HOROLOG_SERVICE_PORT_NATIVE", "HOROLOG_PORT_7070_TCP_ADDR"]
+    others = ["HOROLOG_PORTS", "HOROLOG_COLOUR"]
+    environ = dict.fromkeys([*others, *ours, *kubernetes, "HOROLOGE_LISTEN", "PATH"], "x")
+    assert ignored_variables(environ) == ["HOROLOG_COLOUR", "HOROLOG_PORTS"]
 
 
 def test_a_refusal_names_the_variable_or_the_option() -> None:
