@@ -1,13 +1,15 @@
 """Rows on their way into topics.
 
-The rows of each partition are cut into record batches by their sizes alone. So a task that is run
-again with the same rows sends the same batches with the same numbers, and the broker knows those
-that it has.
+The rows of each partition are cut into record batches by their sizes, and where a batch of Spark's
+ends: when what makes the rows fails, a task comes to its end behind some of them without a word. So
+a task that is run again with the same rows sends the same batches with the same numbers, however
+far it came before, and the broker knows those that it has.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,7 +18,11 @@ from zlib import crc32
 from ..client.client import cluster_at
 from ..client.delivery import Delivery
 from ..client.patience import PASSING, patiently
-from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
+from ..protocol.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+)
 from ..protocol.partitioner import partition_of
 from ..protocol.records.batch import finish_batch
 from ..protocol.records.layout import NO_PRODUCER_ID
@@ -79,8 +85,10 @@ class _Lane:
     partition: int
     encoder: RecordEncoder
     sequence: int = 0
-    appended: bool = False
-    """Whether the broker took a batch that it did not have."""
+    stored: bool = False
+    """Whether the broker took a batch, or knew it: it knows all that come before then."""
+    refused: OutOfOrderSequenceNumber | None = None
+    """How it answered the last one, if it may have that already."""
     last: "asyncio.Task[None] | None" = None
 
 
@@ -118,10 +126,14 @@ class Sending:
         try:
             for batch in batches:
                 rows += await self._add(batch)
+                if self._identity is not NOBODY:
+                    self._cut_all()
                 await self._make_room(_BUFFERED_BYTES)
-            for lane in self._lanes.values():
-                self._cut(lane)
+            self._cut_all()
             await self._make_room(0)
+            for lane in self._lanes.values():
+                if lane.refused is not None:
+                    raise _other_rows(lane, lane.refused)
         finally:
             for task in self._under_way:
                 task.cancel()
@@ -182,6 +194,10 @@ class Sending:
         )
         return count
 
+    def _cut_all(self) -> None:
+        for lane in self._lanes.values():
+            self._cut(lane)
+
     def _cut(self, lane: _Lane) -> None:
         """Send what the lane's encoder holds."""
         count = lane.encoder.count
@@ -207,17 +223,24 @@ class Sending:
             await before
         since = asyncio.get_running_loop().time()
         try:
-            await self._delivery.until_answered(
-                lane.topic, lane.partition, data, self._options.acks, since=since
-            )
-            lane.appended = True
-        except DuplicateSequenceNumber:
-            pass  # an earlier attempt wrote it
-        except OutOfOrderSequenceNumber:
-            # How Kafka answers a batch that it has, when it does not remember where. Before the
-            # first new batch nothing can be missing.
-            if lane.appended:
-                raise
+            with suppress(DuplicateSequenceNumber):  # an earlier attempt wrote it
+                await self._delivery.until_answered(
+                    lane.topic, lane.partition, data, self._options.acks, since=since
+                )
+            lane.stored, lane.refused = True, None
+        except OutOfOrderSequenceNumber as error:
+            # So Kafka answers a batch that it has, but for the last five, which it remembers: one
+            # that it takes, or knows, has to follow.
+            if lane.stored:
+                raise _other_rows(lane, error) from error
+            lane.refused = error
+        except InvalidProducerEpoch as error:
+            raise InvalidProducerEpoch(
+                f"{lane.topic}-{lane.partition} has a later batch of this query already "
+                f"({error.message}): its checkpoint is older than what it wrote, as one restored "
+                "from a copy is. Begin with a new checkpoint, from the offsets that are not "
+                "written yet, or write once with idempotent=false"
+            ) from error
         self._buffered -= len(data)
 
     async def _make_room(self, most_bytes: int) -> None:
@@ -231,6 +254,15 @@ class Sending:
         for task in [task for task in self._under_way if task.done()]:
             self._under_way.discard(task)
             task.result()
+
+
+def _other_rows(lane: _Lane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
+    return OutOfOrderSequenceNumber(
+        f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "
+        f"others ({error.message}). A task that is run again must have the same rows in the same "
+        "order: without a shuffle, with the same settings, and the same input for a jobId. "
+        "idempotent=false writes them at least once"
+    )
 
 
 def _headers_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -22,7 +22,11 @@ from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.sending import NOBODY, Row, Sending, identity
 from horolog.pipeline.write_options import WriteOptions, write_options
-from horolog.protocol.errors import InvalidTimestamp
+from horolog.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTimestamp,
+    OutOfOrderSequenceNumber,
+)
 from horolog.protocol.partitioner import partition_of
 from horolog.testing.broker_thread import BrokerThread
 
@@ -173,6 +177,47 @@ def test_a_second_attempt_writes_what_the_first_did_not(
     for partition in (0, 1):
         values = [record.value for record in found if record.partition == partition]
         assert values == sorted(values, key=lambda value: value or b"")
+
+
+@pytest.mark.parametrize("key", [None, b"%d"])
+def test_an_attempt_that_ended_early_without_a_word(
+    broker: BrokerThread, make_topic: MakeTopic, key: bytes | None
+) -> None:
+    """As one does when what makes its rows fails: it gets some of Spark's batches, and the end."""
+    topic = make_topic(3)
+    rows = [
+        Row(topic, None, key and key % (number % 50), b"%0500d" % number, T0_MS + number)
+        for number in range(10_000)
+    ]
+    who = identity("job/1", task=2)
+
+    async def attempt(count: int) -> int:
+        batches = [iter(rows[first : first + 1000]) for first in range(0, count, 1000)]
+        return await Sending(options(broker), who, 2).send(batches)
+
+    for count in (1000, 7000, 4000, 10_000, 10_000):
+        assert asyncio.run(attempt(count)) == count
+    assert sorted(one.value or b"" for one in stored(broker, topic, 3)) == [
+        row.value for row in rows
+    ]
+
+
+def test_other_rows_than_those_of_the_first_attempt_are_told(
+    broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    rows = [Row(topic, None, None, b"%d" % number, T0_MS) for number in range(5)]
+    who = identity("job/1", task=0)
+    assert send(options(broker), rows[:3], who) == 3
+    with pytest.raises(OutOfOrderSequenceNumber, match="must have the same rows"):
+        send(options(broker), rows, who)
+
+
+def test_a_batch_before_the_last_one_is_told(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    rows = [Row(make_topic(), None, None, b"v", T0_MS)]
+    send(options(broker), rows, identity("query/1", 0, 5))
+    with pytest.raises(InvalidProducerEpoch, match="checkpoint is older"):
+        send(options(broker), rows, identity("query/1", 0, 4))
 
 
 def test_without_idempotence_a_second_attempt_doubles(
