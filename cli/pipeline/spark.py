@@ -48,23 +48,21 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
     given = name_values(conf or ())
     try:
         from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
 
         from ...pipeline.java import NoJava
-        from ...pipeline.spark_session import session
+        from ...pipeline.spark_session import running, session
     except ImportError as error:
         raise CommandFailed(
             f'this needs Spark: pip install "horolog[spark]" ({error}); `horolog pipeline doctor` '
             "looks for what else is missing"
         ) from None
-    # On a terminal Spark shows the progress of its stages; elsewhere that is only noise.
-    shown = {"spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false"}
-    shown |= {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
-    if sys.stderr.isatty():
-        note(f"starting Spark ({master})")
-    started = SparkSession.getActiveSession() is None
+    started = running() is None
+    if started:
+        given = _quiet() | given
+        if sys.stderr.isatty():
+            note(f"starting Spark ({master})")
     try:
-        spark = session("horolog pipeline", master=master, conf={**shown, **given})
+        spark = session("horolog pipeline", master=master, conf=given)
         try:
             yield spark
         finally:
@@ -74,6 +72,16 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         raise CommandFailed(str(error)) from None
     except PySparkException as error:
         raise CommandFailed(one_line(str(error))) from error
+
+
+def _quiet() -> dict[str, str]:
+    """On a terminal Spark shows the progress of its stages; elsewhere that is only noise."""
+    progress = "true" if sys.stderr.isatty() else "false"
+    return {
+        "spark.ui.showConsoleProgress": progress,
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
 
 
 def one_line(text: str) -> str:

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, udf
 
 from horolog import blocking
+from horolog.cli.pipeline.spark import spark_session
+from horolog.pipeline import session
 from horolog.testing.broker_thread import BrokerThread
 
 from .sources import T0_MS
@@ -33,6 +35,24 @@ def test_the_workers_are_this_python(spark: SparkSession) -> None:
         .collect()
     )
     assert row.python == os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_session_that_runs_is_left_as_it_is(spark: SparkSession) -> None:
+    chosen = {"spark.sql.session.timeZone": "Europe/Berlin", "spark.sql.shuffle.partitions": "3"}
+    before = {name: spark.conf.get(name) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
+    try:
+        assert session(master="local[7]") is spark
+        with spark_session("local[7]", None) as used:
+            assert used is spark
+        assert {name: spark.conf.get(name) for name in chosen} == chosen
+        session(conf={"spark.sql.shuffle.partitions": "5"})
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
+    finally:
+        for name, was in before.items():
+            assert was is not None
+            spark.conf.set(name, was)
 
 
 def test_rows_counted_filtered_and_counted_again(
@@ -79,24 +99,31 @@ def test_a_mistyped_option_is_told_in_the_error(spark: SparkSession, broker: Bro
         load(spark, broker, subscribe="t", startingTimestamps=1).collect()
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
 def test_a_task_that_fails_writes_nothing_twice(
-    spark: SparkSession, broker: BrokerThread, make_topic: MakeTopic
+    spark: SparkSession, broker: BrokerThread, make_topic: MakeTopic, idempotent: bool
 ) -> None:
     topic = make_topic(2)
 
     def value(number: int) -> bytes:
         context = TaskContext.get()
-        if number % 5_000 == 4_999 and context is not None and context.attemptNumber() < 2:
+        if number % 10_000 == 9_999 and context is not None and context.attemptNumber() < 2:
             raise InterruptedError("this attempt is to fail")
-        return b"%0100d" % number
+        return b"%01000d" % number
 
     rows = spark.range(0, 20_000, 1, 2).select(
         udf(value, "binary", useArrow=False)("id").alias("value")
     )
-    options = {"bootstrap.servers": broker.address, "topic": topic}
-    rows.write.format("horolog").options(**options).mode("append").save()
+    options = {"bootstrap.servers": broker.address, "topic": topic, "idempotent": str(idempotent)}
+    # So the sink has most rows, and has sent them, when the last one fails.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
+    try:
+        rows.write.format("horolog").options(**options).mode("append").save()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     values = load(spark, broker, subscribe=topic).select("value")
-    assert values.count() == values.distinct().count() == 20_000
+    assert values.distinct().count() == 20_000
+    assert (values.count() == 20_000) is idempotent
 
 
 def test_times_and_keys_go_through_a_topic_unchanged(
