@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import broker, sets
 from horolog.bench.figure import quantile
@@ -71,3 +72,9 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert quantile([5.0, 1.0, 4.0, 2.0, 3.0], 0.5) == 3.0
     assert quantile(range(1, 101), 0.99) == 99
     assert quantile([7.0], 0.99) == 7.0
+
+
+def test_how_long_the_fixture_takes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fixture.main(tests=1) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["fixture_start", "fixture_start_p90", "fixture_stop", "fixture_stop_p90"]
