@@ -1,5 +1,6 @@
 """Streams in a Spark of its own process: begun, stopped, killed and begun again."""
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import serving
 
 from .sources import T0_MS
 
@@ -44,9 +46,9 @@ def into_topic(
     return started
 
 
-def values(broker: BrokerThread, topic: str, partitions: int = 1) -> list[bytes | None]:
+def values(address: str, topic: str, partitions: int = 1) -> list[bytes | None]:
     found: list[bytes | None] = []
-    with blocking.Consumer(broker.address) as consumer:
+    with blocking.Consumer(address) as consumer:
         for partition in range(partitions):
             consumer.assign(topic, partition)
         while batch := consumer.fetch(max_wait_ms=0):
@@ -67,7 +69,7 @@ def test_stopped_killed_and_begun_again(
     rows = stream(spark, broker, subscribe=source, maxOffsetsPerTrigger=600)
     query = into_topic(rows, broker, sink, tmp_path / "checkpoint")
     assert [batch.numInputRows for batch in query.recentProgress] == [600, 600, 600, 200]
-    assert len(values(broker, sink, 2)) == 2000
+    assert len(values(broker.address, sink, 2)) == 2000
     # The process ended when the last batch was written, before Spark noted it down.
     (tmp_path / "checkpoint/commits/3").unlink()
     (tmp_path / "checkpoint/commits/.3.crc").unlink(missing_ok=True)
@@ -75,9 +77,9 @@ def test_stopped_killed_and_begun_again(
     rows = stream(spark, broker, subscribe=source, maxOffsetsPerTrigger=5)
     query = into_topic(rows, broker, sink, tmp_path / "checkpoint")
     assert [batch.numInputRows for batch in query.recentProgress] == [200, 5, 5]
-    written = values(broker, sink, 2)
+    written = values(broker.address, sink, 2)
     assert len(written) == 2010
-    assert Counter(written) == Counter(values(broker, source, 2))
+    assert Counter(written) == Counter(values(broker.address, source, 2))
 
 
 def test_from_the_end_of_a_topic_that_grows(
@@ -168,31 +170,29 @@ def test_a_replay_of_partitions_as_dense_as_they_like(
     assert (kept == wanted) is complete
 
 
-def test_a_restart_of_the_broker_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    with BrokerThread(tmp_path / "data") as broker:
-        with blocking.Producer(broker.address) as producer:
-            producer.send_batch("t", [b"1", b"2"])
-        rows = stream(spark, broker, subscribe="t", retryBudgetMs=240_000)
+def test_a_broker_that_is_killed_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sent = [b"%d" % number for number in range(1500)]
+    with serving(data) as killed:
+        address = killed.native
+        with blocking.Producer(address) as producer:
+            producer.send_batch("from", sent)
+        options = {"bootstrap.servers": address, "retryBudgetMs": "240000"}
+        rows = spark.readStream.format("horolog").options(**options, maxOffsetsPerTrigger="100")
         query = (
-            rows.select("value")
-            .writeStream.format("memory")
-            .queryName("restarted")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(processingTime="100 milliseconds")
+            rows.load(subscribe="from", startingOffsets="earliest")
+            .select("value")
+            .writeStream.format("horolog")
+            .options(**options, topic="to", checkpointLocation=str(tmp_path / "checkpoint"))
             .start()
         )
         try:
-            wait_for(spark, query, 2)
-            broker.restart()
-            with blocking.Producer(broker.address) as producer:
-                producer.send_batch("t", [b"3"])
-            wait_for(spark, query, 3)
+            while len(query.recentProgress) < 3:
+                assert query.exception() is None
+                threading.Event().wait(0.1)
+            killed.stop(signal.SIGKILL)
+            with serving(data, "--listen", address):
+                query.processAllAvailable()  # raises what ended the query
+                assert values(address, "to") == sent
         finally:
             query.stop()
-
-
-def wait_for(spark: SparkSession, query: StreamingQuery, count: int) -> None:
-    """Until so many rows are in the table of the query."""
-    while (found := spark.table(query.name).count()) < count:
-        query.processAllAvailable()  # raises what ended the query
-    assert found == count
