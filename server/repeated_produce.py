@@ -141,13 +141,14 @@ class RepeatedProduces:
                 for (form, correlation_id, _), response in zip(found, outcome, strict=True)
             ]
         appended, response = outcome
-        make = form.answers(appended.append_time_ms)
+        told = appended.append_time_ms, self._services.logs.find(*partition).log_start_offset
+        make = form.answers(*told)
         answers: list[bytes] = []
         for (of, correlation_id, _), first_offset in zip(
             found, appended.first_offsets, strict=True
         ):
             if of is not form:
-                form, make = of, of.answers(appended.append_time_ms)
+                form, make = of, of.answers(*told)
             answers.append(make(correlation_id, first_offset))
         if isinstance(response, Later):
             return self._answers_later(response, found, appended.first_offsets, answers, began)

@@ -17,6 +17,7 @@ from .produce_forms import Around, ProduceForm
 
 _FIRST_VERSION_WITH_TIMES: Final = 2
 _FIRST_VERSION_WITH_TRANSACTIONS: Final = 3
+_FIRST_VERSION_WITH_LOG_START: Final = 5
 
 _CORRELATION: Final = Struct(">i")
 _CLIENT_ID_AT: Final = 8
@@ -58,12 +59,18 @@ class KafkaProduceForm(ProduceForm):
         behind = frame[offset_at + len(offset) :]
         if self.version < _FIRST_VERSION_WITH_TIMES:
             return before, behind, None
-        return before, b"", behind[_OFFSET.size :]
+        return before, b"", behind[self._told * _OFFSET.size :]
 
-    def answers(self, append_time_ms: int) -> Callable[[int, int], bytes]:
+    @property
+    def _told(self) -> int:
+        """How many of append time and log start the version has."""
+        return 1 if self.version < _FIRST_VERSION_WITH_LOG_START else 2
+
+    def answers(self, append_time_ms: int, log_start_offset: int) -> Callable[[int, int], bytes]:
         before, behind = self._before, self._behind
         if self._behind_time is not None:
-            behind = _OFFSET.pack(append_time_ms) + self._behind_time
+            told = (append_time_ms, log_start_offset)[: self._told]
+            behind = b"".join((*map(_OFFSET.pack, told), self._behind_time))
         length = _CORRELATION.size + len(before) + _OFFSET.size + len(behind)
         head, packed = _HEAD.pack, _OFFSET.pack
 

@@ -86,7 +86,7 @@ class ProduceForm:
         time_at = behind.index(_TIME) + 1
         return before, b"".join(behind[:time_at]), b"".join(behind[time_at + 1 :])
 
-    def answers(self, append_time_ms: int) -> Callable[[int, int], bytes]:
+    def answers(self, append_time_ms: int, log_start_offset: int) -> Callable[[int, int], bytes]:
         """A function from correlation id and base offset to the frame of the answer, with its
         length in front."""
         before, behind = b"\x00" + self._before, self._behind

@@ -72,8 +72,10 @@ class _Sent:
         if isinstance(outcome, Exception):
             self.refuse(services, outcome)
             return
+        assert log is not None
         self.result.base_offset = outcome.first_offset
         self.result.log_append_time_ms = outcome.append_time_ms
+        self.result.log_start_offset = log.log_start_offset
         if outcome.count:
             self.log, self.end_offset = log, outcome.last_offset + 1
 
@@ -231,8 +233,11 @@ def append_alone(
         return _when_durable(services, timeout_ms, response, (sent,), requests)
 
     if isinstance(outcomes, AppendedTogether):
+        assert log is not None
         result = ProducePartitionResult(
-            partition=partition[1], log_append_time_ms=outcomes.append_time_ms
+            partition=partition[1],
+            log_append_time_ms=outcomes.append_time_ms,
+            log_start_offset=log.log_start_offset,
         )
         whole = _Sent(partition, b"", result, log, outcomes.end_offset)
         return outcomes, answer(whole, len(record_sets))
@@ -252,10 +257,12 @@ def _append(services: Services, acks: int, partition: Partition, sent: Sequence[
         for one, outcome in zip(sent, outcomes, strict=True):
             one.take(services, log, outcome)
         return
+    assert log is not None
     end_offset, append_time_ms = outcomes.end_offset, outcomes.append_time_ms
     for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
+        result.log_start_offset = log.log_start_offset
         # One write and one sync are for all of them.
         one.log, one.end_offset = log, end_offset
 

@@ -66,17 +66,26 @@ def test_a_request_is_split_where_its_parts_meet(
     assert parts[2].readonly is not writable
 
 
-@given(versions, int32s, names, int32s, int64s, int64s)
+@given(versions, int32s, names, int32s, int64s, int64s, int64s)
 def test_answers_are_those_of_the_encoder(
-    version: int, correlation_id: int, topic: str, partition: int, offset: int, time_ms: int
+    version: int,
+    correlation_id: int,
+    topic: str,
+    partition: int,
+    offset: int,
+    time_ms: int,
+    log_start: int,
 ) -> None:
     form = form_of(frame_of(version, 1, "c", request(b"", topic, partition)), version)
     result = ProducePartitionResult(
-        partition=partition, base_offset=offset, log_append_time_ms=time_ms
+        partition=partition,
+        base_offset=offset,
+        log_append_time_ms=time_ms,
+        log_start_offset=log_start,
     )
     response = ProduceResponse(topics=[ProduceTopicResult(name=topic, partitions=[result])])
     expected = encode_response(correlation_id, PRODUCE, version, response)
-    assert form.answers(time_ms)(correlation_id, offset) == expected
+    assert form.answers(time_ms, log_start)(correlation_id, offset) == expected
 
 
 @given(versions, st.data())

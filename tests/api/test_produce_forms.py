@@ -77,7 +77,7 @@ def test_answers_are_those_of_the_encoder(
     )
     response = ProduceResponse(topics=[ProduceTopicResult(name=topic, partitions=[result])])
     expected = encode_response(correlation_id, PRODUCE, version, response)
-    assert form.answers(time_ms)(correlation_id, offset) == expected
+    assert form.answers(time_ms, 0)(correlation_id, offset) == expected
 
 
 @given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 60))

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.api import kafka
+from horolog.protocol.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from horolog.protocol.api.fetch import READ_COMMITTED, FetchPartitionResult
 from horolog.protocol.api.list_offsets import LATEST
 from horolog.protocol.errors import (
@@ -147,6 +152,20 @@ async def test_a_batch_that_is_cut_off_is_refused(
             got = result(await connected.call(produce("a", sent), version))
             assert (got.error_code, got.base_offset) == (CorruptMessage.code, -1)
     assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 0
+
+
+async def test_where_the_log_begins(client: Wire) -> None:
+    for number in range(4):
+        got = result(await client.call(produce("a", numbered(number)), 7))
+        assert (got.base_offset, got.log_start_offset) == (number, 0)
+    trim = DeleteRecordsPartition(partition=0, offset=2)
+    await client.call(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[trim])])
+    )
+    for version, start in ((4, -1), (5, 2), (5, 2)):
+        got = result(await client.call(produce("a", message_set(1000)), version))
+        assert (got.error_code, got.log_start_offset) == (0, start)
+    assert result(await client.call(produce("a", b"\0" * 40), 7)).log_start_offset == -1
 
 
 async def test_requests_of_transactions_are_refused(client: Wire) -> None:

@@ -169,11 +169,10 @@ def test_times_in_place() -> None:
 
 
 def test_columns_become_the_batch_that_records_do() -> None:
-    rows = [(b"a", b"k", 5), (None, None, 6), (b"", b"", -1)]
-    values, keys, times = ([row[place] for row in rows] for place in range(3))
+    values, keys, times = [b"a", None, b""], [b"k", None, b""], [5, 6, -1]
     for column in (keys, None):
         single, together = RecordEncoder(), RecordEncoder()
-        for row, (value, _, time_ms) in enumerate(rows):
+        for row, (value, time_ms) in enumerate(zip(values, times, strict=True)):
             single.add(value, None if column is None else column[row], time_ms)
         together.add_columns(values, column, times)
         assert finish_batch(together) == finish_batch(single)
