@@ -19,7 +19,17 @@ def resolve_start(
 
     `last` are the ends of the logs, asked for before; they say which partitions there are.
     """
-    found, missing = _resolve(asked, last, options.start)
+    bound = options.start
+    if bound.place == "latest" and (bound.offsets or bound.times_ms):
+        named = {(topic, one) for topic, ones in _named(bound).items() for one in ones}
+        left_out = [f"{topic}-{one}" for topic, one in sorted(last.keys() - named)]
+        if left_out:
+            raise OptionError(
+                f"the start names no offset or time for {', '.join(left_out)}: name all partitions "
+                "that a stream reads, or it would begin at the end of the others; -2 as an offset "
+                "is the beginning, -1 the end"
+            )
+    found, missing = _resolve(asked, last, bound)
     if missing and options.fail_if_no_time:
         topic, partition = missing[0]
         raise OptionError(
@@ -69,6 +79,10 @@ def _times(partitions: list[TopicPartition], bound: Bound) -> dict[TopicPartitio
     if bound.time_ms is not None:
         return dict.fromkeys(partitions, bound.time_ms)
     return _chosen(partitions, bound.times_ms)
+
+
+def _named(bound: Bound) -> ByPartition:
+    return bound.times_ms or bound.offsets
 
 
 def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[TopicPartition, int]:

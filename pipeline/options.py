@@ -30,6 +30,13 @@ SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.serv
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _SIDES: Final = ("starting", "ending")
 
+_KAFKA_PATIENCE: Final = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+)
+"""Kafka's, taken and not needed: retryBudgetMs is how long to try."""
+
 COMMON_NAMES: Final = (*SERVERS, "retryBudgetMs", "requestTimeoutMs", "path")
 READ_NAMES: Final = (
     *COMMON_NAMES,
@@ -54,10 +61,7 @@ READ_NAMES: Final = (
     "idleWaitMs",
     "groupId",
     "segments.path",
-    # Kafka's, whose meaning retryBudgetMs has here.
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
+    *_KAFKA_PATIENCE,
 )
 
 _DEFAULT_RETRY_MS: Final = 60_000
@@ -204,10 +208,16 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     _check_bounds(start, end, streaming)
     for name in ("includeHeaders", "includeAppendTime"):
         given.flag(name, False)  # they choose the schema
+    for name in _KAFKA_PATIENCE:
+        given.number(name, 0)
     exact = given.choice("timeRange", "offsets", ("offsets", "exact")) == "exact"
     slack = given.text("maxOutOfOrderness")
     if slack is not None and not exact:
         raise OptionError("maxOutOfOrderness needs timeRange=exact")
+    if slack is not None and end.time_ms is None:
+        raise OptionError(
+            "maxOutOfOrderness says how far behind endingTimestamp to read: give that too"
+        )
     if exact and (start.offsets or start.times_ms or end.offsets or end.times_ms):
         raise OptionError(
             "timeRange=exact goes with startingTimestamp and endingTimestamp, not with offsets"

@@ -6,7 +6,7 @@ One connection for each process and broker, kept: Spark uses its Python processe
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
@@ -60,30 +60,47 @@ class Questions:
             check_units=False,
         )
 
-    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    def partitions(
+        self, subscription: Subscription, *, all_named: bool = True
+    ) -> list[TopicPartition]:
         """The partitions that are subscribed to, in order.
 
-        Raises UnknownTopicOrPartition for a topic or partition that was named and is not there.
+        Raises UnknownTopicOrPartition for a topic or partition that was named and is not there,
+        unless `all_named` is false.
         """
         counts = self._ask(self._admin.list_topics)
         if subscription.pattern is not None:
             fitting = re.compile(subscription.pattern)
             names = [name for name in counts if fitting.fullmatch(name)]
             return _all_of(names, counts)
+        named = subscription.names or tuple(subscription.assigned)
+        if all_named:
+            self._check(named, subscription.assigned, counts)
+        names = [name for name in named if name in counts]
         if subscription.names:
-            for name in subscription.names:
-                if name not in counts:
-                    raise UnknownTopicOrPartition(_unknown(name, counts, self._broker.address))
-            return _all_of(subscription.names, counts)
-        for name, partitions in subscription.assigned.items():
+            return _all_of(names, counts)
+        return sorted(
+            (name, one)
+            for name in names
+            for one in subscription.assigned[name]
+            if one < counts[name]
+        )
+
+    def _check(
+        self,
+        named: Iterable[str],
+        assigned: Mapping[str, tuple[int, ...]],
+        counts: dict[str, int],
+    ) -> None:
+        for name in named:
             if name not in counts:
                 raise UnknownTopicOrPartition(_unknown(name, counts, self._broker.address))
+        for name, partitions in assigned.items():
             if partitions[-1] >= counts[name]:
                 raise UnknownTopicOrPartition(
                     f"assign names partition {partitions[-1]} of {name}, which has partitions 0 to "
                     f"{counts[name] - 1}"
                 )
-        return sorted((name, one) for name, ones in subscription.assigned.items() for one in ones)
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets stored."""

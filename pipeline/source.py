@@ -4,6 +4,7 @@ Spark makes these objects in processes of their own and pickles them on, so none
 remember what it was told when it is made.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -27,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
 from . import bounds, fetch, planning, segments
+from .option_values import OptionError
 from .options import ReadOptions, read_options
 from .planning import DataLoss, Offsets, Span
 from .questions import Questions, questions
@@ -35,6 +37,8 @@ from .sink import BatchWriter, StreamWriter
 from .write_options import write_options
 
 NAME: Final = "horolog"
+
+_log = logging.getLogger(__name__)
 
 _NO_LIMIT: Final = 2**62
 """Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
@@ -105,7 +109,11 @@ class _Reader:
     """What reading has in common, on both sides of pickling."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        column_names(schema)
+        if "appendTime" in column_names(schema) and options.segments_path is not None:
+            raise OptionError(
+                "segments.path reads no append times: leave out includeAppendTime and the column "
+                "appendTime, or read from the broker"
+            )
         self._schema = schema
         self._options = options
 
@@ -150,6 +158,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest: Json | None = None
         self._target: Offsets | None = None
         self._last_moved_s: float | None = None
+        self._told = ""
 
     def initialOffset(self) -> Json:  # noqa: N802
         """Where a new query begins. Spark asks more than once, and the answer must not move."""
@@ -213,12 +222,16 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _ends(self, asked: Questions, start: Offsets) -> tuple[Offsets, Offsets]:
         """Where the logs end, and where reading does: nowhere before `start`, and partitions that
         are gone are as they were. Raises DataLoss."""
-        last = asked.ends(asked.partitions(self._options.subscription))
+        strict = self._options.fail_on_data_loss
+        last = asked.ends(asked.partitions(self._options.subscription, all_named=strict))
         # The logs themselves, because an end that was asked for, or fixed before `start` was
         # looked up, may be before it with nothing lost.
-        lost = planning.gone(start, last)
-        if lost and self._options.fail_on_data_loss:
-            raise DataLoss("; ".join(lost))
+        lost = "; ".join(planning.gone(start, last))
+        if lost and strict:
+            raise DataLoss(lost)
+        if lost and lost != self._told:
+            _log.warning("%s", lost)
+        self._told = lost
         end = self._target
         if end is None:
             end = bounds.resolve_end(asked, last, self._options)

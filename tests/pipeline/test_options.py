@@ -43,11 +43,11 @@ def test_a_time_wins_over_offsets() -> None:
 
 
 def test_an_exact_range() -> None:
-    found = parse(
-        {"timeRange": "exact", "startingTimestamp": str(NOW_MS), "maxOutOfOrderness": "5m"}
-    )
-    assert found.time_filter == (NOW_MS, 2**63 - 1)
+    found = parse({"timeRange": "exact", "endingTimestamp": str(NOW_MS), "maxOutOfOrderness": "5m"})
+    assert found.time_filter == (0, NOW_MS)
     assert found.max_out_of_order_ms == 300_000
+    found = parse({"timeRange": "exact", "startingTimestamp": str(NOW_MS)})
+    assert found.time_filter == (NOW_MS, 2**63 - 1)
 
 
 def test_several_addresses_are_kafkas() -> None:
@@ -99,6 +99,8 @@ def test_no_lengths_of_time(text: str) -> None:
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': it is true or false"),
         ({"minPartitions": "0"}, "from 1 to"),
         ({"maxOutOfOrderness": "1 h"}, "needs timeRange=exact"),
+        ({"maxOutOfOrderness": "1 h", "timeRange": "exact"}, "behind endingTimestamp"),
+        ({"fetchOffset.numRetries": "abc"}, "fetchOffset.numRetries='abc'"),
         ({"timeRange": "exact", "startingOffsets": '{"t": {"0": 3}}'}, "not with offsets"),
         ({"timeRange": "exakt"}, "it is offsets or exact"),
         ({"maxTimePerTrigger": "an hour"}, "10 minutes"),

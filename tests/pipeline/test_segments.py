@@ -96,6 +96,7 @@ def test_a_file_that_is_gone_or_damaged(folder: Path) -> None:
     [
         ({"subscribe": "t"}, "leave out subscribe"),
         ({"startingOffsets": "earliest"}, "not startingOffsets"),
+        ({"includeAppendTime": "true"}, "no append times"),
     ],
 )
 def test_options_that_need_a_broker(options: dict[str, str], told: str) -> None:

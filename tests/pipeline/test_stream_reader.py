@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from horolog import blocking
+from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.pipeline.source import StreamReader
+from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker_thread import BrokerThread
 
 from .sources import T0_MS, carried, sizes, source
@@ -234,6 +236,7 @@ def test_a_topic_that_is_not_what_it_was(
     make_topic: MakeTopic,
     made_again: bool,
     bounded: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = make_topic()
     fill(producer, topic, 10)
@@ -248,4 +251,39 @@ def test_a_topic_that_is_not_what_it_was(
     with pytest.raises(DataLoss, match=f"{topic}-0 was to be read from offset 10 on"):
         reader.latestOffset(start, ReadAllAvailable())
     lenient = stream(broker, **options, failOnDataLoss=False)
-    assert lenient.latestOffset(start, ReadAllAvailable()) == start
+    for _ in range(2):
+        assert lenient.latestOffset(start, ReadAllAvailable()) == start
+    told = [record for record in caplog.records if "from offset 10 on" in record.getMessage()]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("name", ["subscribe", "assign"])
+def test_a_topic_that_was_named_and_is_gone(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    admin: blocking.Admin,
+    make_topic: MakeTopic,
+    name: str,
+) -> None:
+    gone, kept = make_topic(), make_topic()
+    fill(producer, gone, 3)
+    fill(producer, kept, 3)
+    admin.delete_topic(gone)
+    topics = f"{gone},{kept}" if name == "subscribe" else json.dumps({gone: [0], kept: [0]})
+    start: Any = {gone: {"0": 3}, kept: {"0": 1}}
+    with pytest.raises(UnknownTopicOrPartition):
+        stream(broker, **{name: topics}).latestOffset(start, ReadAllAvailable())
+    lenient = stream(broker, **{name: topics}, failOnDataLoss=False)
+    assert lenient.latestOffset(start, ReadAllAvailable()) == {gone: {"0": 3}, kept: {"0": 3}}
+
+
+def test_a_start_names_every_partition_of_a_stream(
+    broker: BrokerThread, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    start = {topic: {"0": 0, "1": 0}}
+    with pytest.raises(OptionError, match=f"for {topic}-2: name all"):
+        stream(broker, subscribe=topic, startingOffsets=json.dumps(start)).initialOffset()
+    start[topic]["2"] = -2
+    named = stream(broker, subscribe=topic, startingOffsets=json.dumps(start)).initialOffset()
+    assert named == {topic: {"0": 0, "1": 0, "2": 0}}
