@@ -45,12 +45,12 @@ AnyUnit = Annotated[
 ]
 
 
-def name_values(options: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` options as a mapping. Wrong usage when one has no `=`."""
+def name_values(options: Sequence[str], name: str = "--set") -> dict[str, str]:
+    """The `NAME=VALUE`s of the option `name` as a mapping. Wrong usage when one has no `=`."""
     found: dict[str, str] = {}
     for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name:
-            raise WrongUsage(f"--set {option}: write NAME=VALUE")
-        found[name.strip()] = value
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise WrongUsage(f"{name} {option}: write NAME=VALUE")
+        found[key.strip()] = value
     return found

@@ -77,7 +77,7 @@ def bootstrap(
         raise WrongUsage(f"--format {kind}: it is one of {', '.join(FORMATS)}")
     if (path is None) != (kind == "jdbc"):
         raise WrongUsage("--format jdbc takes no PATH, and every other format takes one")
-    options = name_values(option or ())
+    options = name_values(option or (), "--option")
     with spark_session(master, conf) as spark, refusals():
         there = None if path is None else seen_by_spark(path, master)
         rows = read_input(spark, there, kind, options)

@@ -30,9 +30,12 @@ def time_ms(option: str, text: str | None) -> int | None:
     return None if text is None else _read(option, lambda: parse_time(text, SystemClock().now_ms()))
 
 
-def length_ms(option: str, text: str) -> int:
-    """The length of time that an option gives; wrong usage when it is none."""
-    return _read(option, lambda: parse_length(text))
+def length_ms(option: str, text: str, *, least: int = 0) -> int:
+    """The length of time that an option gives; wrong usage when it is none, or below `least` ms."""
+    found = _read(option, lambda: parse_length(text))
+    if found < least:
+        raise WrongUsage(f"{option} {text}: it is at least {least} ms")
+    return found
 
 
 def _read(option: str, parse: Callable[[], int]) -> int:

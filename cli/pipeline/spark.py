@@ -45,7 +45,7 @@ def of_this_machine(path: str, master: str) -> bool:
 def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession"]:
     """A session; what Spark reports is the command's failure. One that was there before is used,
     and left running."""
-    given = name_values(conf or ())
+    given = name_values(conf or (), "--conf")
     try:
         from pyspark.errors import PySparkException
 

@@ -1,6 +1,7 @@
 """`horolog pipeline watch`: a topic counted by windows of event time, as it grows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
-from ..output import emit, json_line, shown_time
+from ..output import emit, json_line, note, shown_time
 from .shown import length_ms, refusals, show_plan
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
@@ -60,8 +61,8 @@ def watch(
     asked = Watch(
         server=server,
         topic=topic,
-        window=f"{length_ms('--window', window)} milliseconds",
-        late=f"{length_ms('--late', late)} milliseconds",
+        window=f"{length_ms('--window', window, least=1)} milliseconds",
+        late=f"{length_ms('--late', late, least=1)} milliseconds",
         identity=identity,
         by=by,
         checkpoint=None if checkpoint is None else seen_by_spark(checkpoint, master),
@@ -70,8 +71,13 @@ def watch(
         start="latest" if from_now else "earliest",
     )
     plan = plan_by_create_time(server, topic, None, None)
-    if not from_now and checkpoint is None:
-        show_plan(plan, as_json)
+    if from_now:
+        plan = replace(
+            plan, ranges=tuple(replace(one, start_offset=one.end_offset) for one in plan.ranges)
+        )
+    if checkpoint is not None:
+        note(f"going on where {checkpoint} says; if it says nothing, this is read:")
+    show_plan(plan, as_json)
     with spark_session(master, conf) as spark, refusals():
         query = start_watch(spark, asked, _printer(as_json))
         try:

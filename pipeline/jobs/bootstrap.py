@@ -104,8 +104,17 @@ def facts_of(rows: "DataFrame") -> DataFacts:
         sf.count_if(sf.col("timestamp").isNull()),
         sf.max(size),
         sf.sum(size),
+        sf.count_if(sf.col("value").isNull()),
     ).collect()
-    return DataFacts(found[0], found[1], found[2], found[3], found[4] or 0, found[5] or 0)
+    return DataFacts(
+        rows=found[0],
+        first_ms=found[1],
+        last_ms=found[2],
+        without_time=found[3],
+        largest_bytes=found[4] or 0,
+        total_bytes=found[5] or 0,
+        without_value=found[6],
+    )
 
 
 def load(

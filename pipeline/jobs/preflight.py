@@ -37,6 +37,7 @@ class DataFacts:
     """Key and value of the largest row together."""
     total_bytes: int
     """All keys and values."""
+    without_value: int = 0
 
 
 class Level(StrEnum):
@@ -78,6 +79,12 @@ def judge(
 ) -> Iterator[Finding]:
     """The findings, from the topic's settings in force."""
     topic_settings = _Settings(topic, settings)
+    if facts.without_value:
+        yield Finding(
+            Level.REFUSED,
+            f"{facts.without_value} rows have null for a value",
+            "--value \"coalesce(VALUE, '')\", or leave such rows out of the input",
+        )
     yield from _about_times(topic_settings, facts, now_ms)
     yield from _about_retention(topic_settings, facts, now_ms)
     yield from _about_sizes(topic_settings, facts)

@@ -157,6 +157,14 @@ def test_what_bootstrap_refuses(broker: BrokerThread, run: Run) -> None:
     assert "--format xml: it is one of" in refused("rows", "--format", "xml")
     assert "jdbc takes no PATH" in refused("rows", "--format", "jdbc")
     assert "every other format takes one" in refused()
+    assert "--option header: write NAME=VALUE" in refused("rows", "--option", "header")
+    assert "--conf spark.ui: write NAME=VALUE" in refused("rows", "--conf", "spark.ui")
+
+
+@pytest.mark.parametrize("option", ["--late", "--window"])
+def test_watch_refuses_lengths_of_nothing(broker: BrokerThread, run: Run, option: str) -> None:
+    told = run("pipeline", "watch", "m", option, "0s", code=2).err
+    assert f"{option} 0s: it is at least 1 ms" in told
 
 
 def test_doctor_and_env(

@@ -111,6 +111,12 @@ def test_warnings_do_not_keep_from_loading(horolog_broker: BrokerThread, facts: 
     ]
 
 
+def test_rows_without_a_value(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    ((level, fix),) = found(horolog_broker, replace(facts, without_value=3))
+    assert level is Level.REFUSED
+    assert "coalesce" in fix
+
+
 def test_rows_without_any_time(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, first_ms=None, last_ms=None, without_time=100)
     assert found(horolog_broker, rows, retention_ms="1000") == [(Level.WARNING, "")]
