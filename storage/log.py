@@ -13,7 +13,7 @@ from ..protocol.records.layout import NO_TIMESTAMP
 from ..times import format_time
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
-from .readable_log import LogParts
+from .readable_log import FUTURE_MS, LogParts
 from .retention import RetentionPlan
 
 
@@ -29,8 +29,8 @@ class Log(AppendableLog):
         self._cut = -1, -1
         """Where the recovery point was lowered to by a cut, and where the messages before that end:
         the batch that holds the offset goes as a whole."""
-        self._pinned = False
-        """Whether it was told that times in the future keep segments."""
+        self._told_of_ms = NO_TIMESTAMP
+        """The time in the future that was told of last, as one that keeps segments."""
         self._closed = False
         self._sealed = False
         self._syncs: list[FlushWork] = []
@@ -67,21 +67,26 @@ class Log(AppendableLog):
         return plan
 
     def _tell_of_pinned(self, now_ms: int) -> None:
-        """Say which segment it is, and until when, once a time in the future keeps any."""
-        pinned = self.pinned_segments(now_ms)
-        if pinned and not self._pinned:
-            first = self._list.segments[-pinned]
-            newest_ms = first.largest_timestamp_ms
-            self._observe(
-                "segments_pinned",
-                segment=first.base_offset,
-                segments=pinned,
-                newest=format_time(newest_ms),
-                until=format_time(newest_ms + self.settings.retention_ms + 1),
-                hint="horolog explain retention names the message, retention.bytes bounds the log "
-                "all the same",
-            )
-        self._pinned = pinned > 0
+        """Say once which segment a time in the future keeps, and all behind it, and until when.
+
+        A pass follows each roll, so it is one of the last two.
+        """
+        limit_ms = now_ms + FUTURE_MS
+        if self.settings.retention_ms < 0 or self._told_of_ms > limit_ms:
+            return
+        for segment in self._list.segments[-2:]:
+            newest_ms = segment.largest_timestamp_ms
+            if newest_ms > limit_ms:
+                self._told_of_ms = newest_ms
+                self._observe(
+                    "segments_pinned",
+                    segment=segment.base_offset,
+                    newest=format_time(newest_ms),
+                    until=format_time(newest_ms + self.settings.retention_ms + 1),
+                    hint="horolog explain retention names the message, retention.bytes bounds the "
+                    "log all the same",
+                )
+                return
 
     def roll_before(self, offset: int) -> None:
         """Roll, if all messages are below `offset`: so that a `trim` there lets every file go.
