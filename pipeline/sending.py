@@ -8,10 +8,12 @@ far it came before, and the broker knows those that it has.
 
 import asyncio
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -51,6 +53,22 @@ class Row(NamedTuple):
 
 RowTuple = tuple[str, int | None, bytes | None, bytes | None, int, Headers]
 """A row that has not been made a `Row`, which takes as long as to encode it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRows:
+    """Messages of one topic without partitions and headers of their own, as columns of one
+    length."""
+
+    topic: str
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    times_ms: Sequence[int]
+
+    def __iter__(self) -> Iterator[RowTuple]:
+        keys = self.keys or repeat(None, len(self.values))
+        for key, value, time_ms in zip(keys, self.values, self.times_ms, strict=True):
+            yield self.topic, None, key, value, time_ms, ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +124,7 @@ class Sending:
         self._under_way: set[asyncio.Task[None]] = set()
         self._buffered = 0
 
-    async def send(self, batches: Iterable[Iterator[RowTuple]]) -> int:
+    async def send(self, batches: Iterable[Iterator[RowTuple] | ColumnRows]) -> int:
         """Send all rows, `Row`s or tuples like them; says how many. They are written on return.
 
         Raises what the broker reports, ConnectionFailed and RequestTimedOut.
@@ -141,7 +159,9 @@ class Sending:
             await self._cluster.close()
         return rows
 
-    async def _add(self, batch: Iterator[RowTuple]) -> int:
+    async def _add(self, batch: Iterator[RowTuple] | ColumnRows) -> int:
+        if isinstance(batch, ColumnRows) and await self._go_by_turns(batch):
+            return await self._add_columns(batch)
         count = 0
         lane: _Lane | None = None
         # Looked up again only where it can be another one: most rows follow one of their own lane.
@@ -156,15 +176,51 @@ class Sending:
             size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
             if headers:
                 size += _headers_bytes(headers)
-            if encoder.size_bytes + size > _BATCH_BYTES and encoder.count:
+            while encoder.size_bytes + size > _BATCH_BYTES and encoder.count:
                 self._cut(lane)
-                self._turn += by_turn
                 await self._make_room(_BUFFERED_BYTES)
+                if by_turn:
+                    self._turn += 1
+                    lane, lane_turn = await self._lane(topic, partition, key), self._turn
+                    encoder = lane.encoder
             encoder.add(value, key, time_ms, headers)
             count += 1
         # What is under way gets on while the next rows are made.
         await asyncio.sleep(0)
         return count
+
+    async def _go_by_turns(self, rows: ColumnRows) -> bool:
+        """Whether rows go to the partition whose turn it is, whatever their keys."""
+        if rows.keys is None or self._options.partitioner is Partitioner.NONE:
+            return True
+        return (self._counts.get(rows.topic) or await self._partitions(rows.topic)) == 1
+
+    async def _add_columns(self, rows: ColumnRows) -> int:
+        """As `_add` for such rows, with the same cuts, in a third of the time."""
+        sizes = [_RECORD_OVERHEAD + (len(value) if value else 0) for value in rows.values]
+        if rows.keys is not None:
+            sizes = [
+                size + (len(key) if key else 0) for size, key in zip(sizes, rows.keys, strict=True)
+            ]
+        ends = list(accumulate(sizes))
+        start = done_bytes = 0
+        while start < len(ends):
+            lane = await self._lane(rows.topic, None, None)
+            encoder = lane.encoder
+            room_bytes = _BATCH_BYTES - encoder.size_bytes
+            stop = bisect_right(ends, done_bytes + room_bytes, start)
+            if stop == start:
+                if encoder.count:
+                    self._cut(lane)
+                    self._turn += 1
+                    await self._make_room(_BUFFERED_BYTES)
+                    continue
+                stop += 1  # It is larger than a batch, and gets one of its own.
+            keys = None if rows.keys is None else rows.keys[start:stop]
+            encoder.add_columns(rows.values[start:stop], keys, rows.times_ms[start:stop])
+            start, done_bytes = stop, ends[stop - 1]
+        await asyncio.sleep(0)
+        return len(ends)
 
     async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> _Lane:
         """The one that a row goes to."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
 from .option_values import OptionError, check_names
-from .sending import NOBODY, Identity, RowTuple, Sending, identity
+from .sending import NOBODY, ColumnRows, Identity, RowTuple, Sending, identity
 from .write_options import WriteOptions
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
@@ -143,38 +143,34 @@ def columns(schema: StructType, options: WriteOptions) -> dict[str, str]:
 
 def _rows(
     batch: pa.RecordBatch, columns: dict[str, str], topic: str | None, now_ms: int
-) -> Iterator[RowTuple]:
+) -> Iterator[RowTuple] | ColumnRows:
     count = batch.num_rows
     column = partial(_column, batch, columns)
-    topics = repeat(topic, count) if topic is not None else column("topic")
+    times_ms = _times_ms(batch, columns, now_ms)
+    if topic is not None and not columns.keys() & {"partition", "headers"}:
+        keys = column("key") if "key" in columns else None
+        return ColumnRows(topic, column("value"), keys, times_ms)
+    topics: Iterable[str] = repeat(topic, count) if topic is not None else column("topic")
     headers = map(_headers, column("headers")) if "headers" in columns else repeat((), count)
-    return zip(
-        topics,
-        column("partition"),
-        column("key"),
-        column("value"),
-        _times_ms(batch, columns, now_ms),
-        headers,
-        strict=True,
-    )
+    partitions = column("partition") if "partition" in columns else repeat(None, count)
+    keys = column("key") if "key" in columns else [None] * count
+    return zip(topics, partitions, keys, column("value"), times_ms, headers, strict=True)
 
 
-def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> Iterator[Any]:
-    if purpose not in columns:
-        return repeat(None, batch.num_rows)
+def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> list[Any]:
     array = batch.column(columns[purpose])
     if purpose in ("key", "value") and not pa.types.is_binary(array.type):
         array = array.cast(pa.binary())
-    found = array.to_pylist()
+    found: list[Any] = array.to_pylist()
     if purpose == "topic" and None in found:
         raise OptionError("the column topic has a null: every row needs a topic")
-    return iter(found)
+    return found
 
 
-def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> Iterator[int]:
+def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> list[int]:
     """Create times; rows without one get the time of the write."""
     if "timestamp" not in columns:
-        return repeat(now_ms, batch.num_rows)
+        return [now_ms] * batch.num_rows
     from pyarrow import compute as pc
 
     micros = batch.column(columns["timestamp"]).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
@@ -184,7 +180,8 @@ def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> It
             f"a row has the time {least // 1000} ms, before 1970, which a message cannot have: "
             "filter such rows, or give timestampColumn another column"
         )
-    return iter(pc.fill_null(pc.divide(micros, 1000), now_ms).to_pylist())
+    times_ms: list[int] = pc.fill_null(pc.divide(micros, 1000), now_ms).to_pylist()
+    return times_ms
 
 
 def _headers(found: Any) -> list[tuple[str, bytes | None]]:

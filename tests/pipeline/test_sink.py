@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql.types import (
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
-from horolog.pipeline.sending import NOBODY, Row, Sending, identity
+from horolog.pipeline.sending import NOBODY, ColumnRows, Row, Sending, identity
 from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.errors import (
     InvalidProducerEpoch,
@@ -279,6 +280,40 @@ def test_partitioners(
     *found, last = stored(broker, topic, 5)
     assert {record.partition for record in found} == wanted
     assert (last.partition, last.value) == (4, b"v")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "keyed", "partitioner"),
+    [(3, False, "murmur2"), (3, True, "none"), (1, True, "murmur2"), (3, True, "murmur2")],
+)
+def test_columns_are_cut_as_rows_are(
+    broker: BrokerThread, make_topic: MakeTopic, partitions: int, keyed: bool, partitioner: str
+) -> None:
+    """Every byte that is stored is the same, so is what a retry of a task is known by."""
+    random = Random(11)
+    sizes = [random.choice((0, 10, 100, 9_000)) for _ in range(3000)]
+    sizes[500] = sizes[501] = 600_000
+    values = [None if size == 10 else bytes([size % 251]) * size for size in sizes]
+    keys = [b"%d" % random.randrange(9) if size else None for size in sizes] if keyed else None
+    times_ms = [T0_MS + random.randrange(1000) for _ in sizes]
+    contents = []
+    for by_row in (True, False):
+        topic = make_topic(partitions)
+        columns = [
+            ColumnRows(topic, values[part], keys and keys[part], times_ms[part])
+            for part in (slice(0, 1200), slice(1200, None))
+        ]
+
+        async def send_all(by_row: bool, columns: list[ColumnRows]) -> int:
+            chosen = options(broker, partitioner=partitioner)
+            batches = [iter(rows) for rows in columns] if by_row else columns
+            return await Sending(chosen, identity("w", 1), 1).send(batches)
+
+        assert asyncio.run(send_all(by_row, columns)) == len(sizes)
+        logs = [broker.data_dir / f"{topic}-{number}" for number in range(partitions)]
+        contents.append([next(log.glob("*.log")).read_bytes() for log in logs])
+    assert contents[0] == contents[1]
+    assert sum(map(len, contents[0])) > sum(sizes)
 
 
 def test_what_the_broker_refuses(broker: BrokerThread, make_topic: MakeTopic) -> None:
