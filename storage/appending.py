@@ -7,12 +7,12 @@ from typing import Any, Final
 from ..protocol.errors import RecordListTooLarge, StorageError
 from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..times import format_time
 from .admission import Target, admit, check_stored
 from .appended import NOTHING_APPENDED, Appended, AppendedTogether
 from .entry_rules import BATCH_MAGIC
 from .files import PASSING_ERRORS, Buffer
 from .index_file import RELATIVE_OFFSET_MAX
+from .past_retention import PastRetention
 from .producer_states import Producer, SentBatch
 from .readable_log import LogParts, ReadableLog
 from .rolling import roll_reason
@@ -20,9 +20,6 @@ from .segment import Segment
 from .together import admit_together
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
-
-_TELL_OF_OLD_SECONDS: Final = 3600
-"""Between two events that a log's new messages are past retention: a replay brings many."""
 
 
 class _Run:
@@ -77,9 +74,7 @@ class AppendableLog(ReadableLog):
         """Called with the log when offsets jump for the first time; to be remembered with the
         topic."""
         self._last_stamp_ms = parts.last_stamp_ms
-        self._tell_of_old_from = 0.0
-        """From when on messages that are past retention are told of again, on the monotonic
-        clock."""
+        self._past_retention = PastRetention(self._seams.clock, self._observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
@@ -147,7 +142,7 @@ class AppendableLog(ReadableLog):
         states.keep(self.settings.max_producer_ids)
         self._commit(run)
         if found.max_timestamp_ms < now_ms - self.settings.retention_ms:
-            self._tell_of_old(found.max_timestamp_ms)
+            self._past_retention.tell(found.max_timestamp_ms, self.settings.retention_ms)
         end_offset = found.last_offset + 1
         return AppendedTogether(first_offsets, end_offset, stamp_ms, len(data), latency)
 
@@ -183,7 +178,8 @@ class AppendableLog(ReadableLog):
         rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
         run.last_stamp_ms = stamp_ms
         if admitted.walk.max_timestamp_ms < now_ms - self.settings.retention_ms:
-            self._tell_of_old(admitted.walk.max_timestamp_ms)
+            newest_ms = admitted.walk.max_timestamp_ms
+            self._past_retention.tell(newest_ms, self.settings.retention_ms)
         if admitted.walk.magics & 1 << BATCH_MAGIC:
             self.producers.in_use = True
         if numbered is not None:
@@ -247,21 +243,6 @@ class AppendableLog(ReadableLog):
         if self.settings.stamps_append_time:
             self._observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=self._last_stamp_ms)
         return self._last_stamp_ms
-
-    def _tell_of_old(self, newest_ms: int) -> None:
-        """A set came whose newest message is past retention already, if that is on."""
-        retention_ms = self.settings.retention_ms
-        moment = self._seams.clock.monotonic()
-        if retention_ms < 0 or newest_ms < 0 or moment < self._tell_of_old_from:
-            return
-        self._tell_of_old_from = moment + _TELL_OF_OLD_SECONDS
-        self._observe(
-            "messages_past_retention",
-            newest=format_time(newest_ms),
-            retention_ms=retention_ms,
-            hint="retention deletes them soon; retention.ms=-1 on the topic keeps them, "
-            "message.timestamp.before.max.ms refuses such messages",
-        )
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, topic=self.topic, partition=self.partition, **fields)
