@@ -1,9 +1,10 @@
 """Rows on their way into topics.
 
-The rows of each partition are cut into record batches by their sizes, and where a batch of Spark's
-ends: when what makes the rows fails, a task comes to its end behind some of them without a word. So
-a task that is run again with the same rows sends the same batches with the same numbers, however
-far it came before, and the broker knows those that it has.
+The rows of each partition are cut into record batches by their sizes alone. So a task that is run
+again with the same rows sends the same batches with the same numbers, and the broker knows those
+that it has. The last one can be shorter than it would have been: when what makes the rows fails, a
+task comes to its end behind some of them, without a word. Of that batch the next attempt sends the
+rest.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from ..protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from ..protocol.partitioner import partition_of
-from ..protocol.records.batch import finish_batch
+from ..protocol.records.batch import batch_records, finish_batch, read_header
 from ..protocol.records.layout import NO_PRODUCER_ID
 from ..protocol.records.record_packing import Headers, RecordEncoder
 from .write_options import Partitioner, WriteOptions
@@ -35,6 +36,8 @@ _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, which a batch may not exceed."""
 _RECORD_OVERHEAD: Final = 36
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
+_ANY_SIZE: Final = 2**31 - 1
+"""Of our own batches, uncompressed."""
 _EPOCHS: Final = 2**15
 _OURS: Final = 1 << 62
 """Brokers give no producer an id with this bit."""
@@ -144,7 +147,9 @@ class Sending:
         try:
             for batch in batches:
                 rows += await self._add(batch)
-                if self._identity is not NOBODY:
+                if self._cluster.kafka and self._identity is not NOBODY:
+                    # Nobody can ask Kafka which part of a batch it has. Most early ends are where
+                    # a batch of Spark's ends.
                     self._cut_all()
                 await self._make_room(_BUFFERED_BYTES)
             self._cut_all()
@@ -259,37 +264,48 @@ class Sending:
         count = lane.encoder.count
         if not count:
             return
-        idempotent = self._identity is not NOBODY
-        data = bytes(
-            finish_batch(
-                lane.encoder,
-                codec=self._options.codec,
-                producer_id=self._identity.producer_id,
-                producer_epoch=self._identity.epoch,
-                base_sequence=lane.sequence if idempotent else -1,
-            )
-        )
+        data = self._finished(lane.encoder, lane.sequence)
         lane.sequence += count
         lane.last = asyncio.ensure_future(self._deliver(lane, data, lane.last))
         self._buffered += len(data)
         self._under_way.add(lane.last)
 
+    def _finished(self, encoder: RecordEncoder, sequence: int) -> bytes:
+        return bytes(
+            finish_batch(
+                encoder,
+                codec=self._options.codec,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.epoch,
+                base_sequence=sequence if self._identity is not NOBODY else -1,
+            )
+        )
+
     async def _deliver(self, lane: _Lane, data: bytes, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await before
+        refused = await self._refusal(lane, data)
+        if refused is None:
+            lane.stored = True
+        elif not self._cluster.kafka:
+            await self._send_rest(lane, data, refused)
+        elif lane.stored:
+            raise _other_rows(lane, refused) from refused
+        # So Kafka answers a batch that it has, but for the last five, which it remembers: one that
+        # it takes, or knows, has to follow.
+        lane.refused = refused if self._cluster.kafka else None
+        self._buffered -= len(data)
+
+    async def _refusal(self, lane: _Lane, data: bytes) -> OutOfOrderSequenceNumber | None:
+        """Send a batch; None when the broker has all of it then."""
         since = asyncio.get_running_loop().time()
         try:
             with suppress(DuplicateSequenceNumber):  # an earlier attempt wrote it
                 await self._delivery.until_answered(
                     lane.topic, lane.partition, data, self._options.acks, since=since
                 )
-            lane.stored, lane.refused = True, None
         except OutOfOrderSequenceNumber as error:
-            # So Kafka answers a batch that it has, but for the last five, which it remembers: one
-            # that it takes, or knows, has to follow.
-            if lane.stored:
-                raise _other_rows(lane, error) from error
-            lane.refused = error
+            return error
         except InvalidProducerEpoch as error:
             raise InvalidProducerEpoch(
                 f"{lane.topic}-{lane.partition} has a later batch of this query already "
@@ -297,7 +313,30 @@ class Sending:
                 "from a copy is. Begin with a new checkpoint, from the offsets that are not "
                 "written yet, or write once with idempotent=false"
             ) from error
-        self._buffered -= len(data)
+        return None
+
+    async def _send_rest(self, lane: _Lane, data: bytes, refused: OutOfOrderSequenceNumber) -> None:
+        """Send the rows of a batch that are behind those that the broker has of it."""
+        sequence = read_header(data).base_sequence
+        rows = list(batch_records(data, max_decompressed_bytes=_ANY_SIZE))
+
+        def packed(first: int, end: int) -> bytes:
+            encoder = RecordEncoder()
+            for row in rows[first:end]:
+                encoder.add(row.value, row.key, row.timestamp_ms, row.headers)
+            return self._finished(encoder, sequence + first)
+
+        known, unknown = 0, len(rows)
+        while unknown - known > 1:
+            middle = (known + unknown) // 2
+            # It knows what ends before the number that is due, and takes nothing else of it.
+            if await self._refusal(lane, packed(0, middle)) is None:
+                known = middle
+            else:
+                unknown = middle
+        rest = await self._refusal(lane, packed(known, len(rows))) if known else refused
+        if rest is not None:
+            raise _other_rows(lane, rest) from rest
 
     async def _make_room(self, most_bytes: int) -> None:
         """Wait until at most so much is under way. Raises what went wrong."""
@@ -315,9 +354,9 @@ class Sending:
 def _other_rows(lane: _Lane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
     return OutOfOrderSequenceNumber(
         f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "
-        f"others ({error.message}). A task that is run again must have the same rows in the same "
-        "order: without a shuffle, with the same settings, and the same input for a jobId. "
-        "idempotent=false writes them at least once"
+        f"others, or at Kafka ended within a batch ({error.message}). A task that is run again "
+        "must have the same rows in the same order: without a shuffle, with the same settings, and "
+        "the same input for a jobId. idempotent=false writes them at least once"
     )
 
 

@@ -36,6 +36,14 @@ from .sources import T0_MS, carried, source
 MakeTopic = Callable[..., str]
 
 
+@pytest.fixture(scope="module")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """One that Kafka's clients can use too."""
+    settings = {"retention.ms": -1, "kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("kafka") / "data", settings) as started:
+        yield started
+
+
 def stored(broker: BrokerThread, topic: str, partitions: int = 1) -> list[ConsumerRecord]:
     """Everything, by partition."""
     with blocking.Consumer(broker.address) as consumer:
@@ -181,37 +189,59 @@ def test_a_second_attempt_writes_what_the_first_did_not(
 
 
 @pytest.mark.parametrize("key", [None, b"%d"])
+@pytest.mark.parametrize(("kafka", "step"), [(False, 777), (True, 1000)], ids=["", "kafka"])
 def test_an_attempt_that_ended_early_without_a_word(
-    broker: BrokerThread, make_topic: MakeTopic, key: bytes | None
+    broker: BrokerThread, kafka_broker: BrokerThread, key: bytes | None, kafka: bool, step: int
 ) -> None:
-    """As one does when what makes its rows fails: it gets some of Spark's batches, and the end."""
-    topic = make_topic(3)
+    """As one does when what makes its rows fails: it gets some of Spark's batches, and the end.
+    The last of them may be short, which Kafka can have only when it is not."""
+    server = kafka_broker if kafka else broker
+    topic = f"early{bool(key)}"
+    with blocking.Admin(server.address) as admin:
+        admin.create_topic(topic, partitions=3)
     rows = [
-        Row(topic, None, key and key % (number % 50), b"%0500d" % number, T0_MS + number)
+        Row(
+            topic,
+            None,
+            key and key % (number % 50),
+            b"%0500d" % number,
+            T0_MS + number,
+            (("number", b"%d" % number),),
+        )
         for number in range(10_000)
     ]
     who = identity("job/1", task=2)
+    address = f"kafka://{server.kafka_address}" if kafka else server.address
+    chosen = write_options(
+        {"bootstrap.servers": address, "compression": "lz4"}, overwrite=False, streaming=False
+    )
 
     async def attempt(count: int) -> int:
-        batches = [iter(rows[first : first + 1000]) for first in range(0, count, 1000)]
-        return await Sending(options(broker), who, 2).send(batches)
+        batches = [iter(rows[:count][first : first + 1000]) for first in range(0, count, 1000)]
+        return await Sending(chosen, who, 2).send(batches)
 
-    for count in (1000, 7000, 4000, 10_000, 10_000):
+    for count in (step, step * 7, step * 4, 10_000, 10_000):
         assert asyncio.run(attempt(count)) == count
-    assert sorted(one.value or b"" for one in stored(broker, topic, 3)) == [
-        row.value for row in rows
-    ]
+    found = stored(server, topic, 3)
+    assert sorted(one.value or b"" for one in found) == [row.value for row in rows]
+    assert {(one.value, one.key, one.timestamp_ms, one.headers) for one in found} == {
+        (row.value, row.key, row.timestamp_ms, row.headers) for row in rows
+    }
 
 
-def test_other_rows_than_those_of_the_first_attempt_are_told(
-    broker: BrokerThread, make_topic: MakeTopic
-) -> None:
-    topic = make_topic()
-    rows = [Row(topic, None, None, b"%d" % number, T0_MS) for number in range(5)]
+def test_other_rows_than_those_of_the_first_attempt_are_told(kafka_broker: BrokerThread) -> None:
+    with blocking.Admin(kafka_broker.address) as admin:
+        admin.create_topic("others")
+    rows = [Row("others", None, None, b"%d" % number, T0_MS) for number in range(5)]
     who = identity("job/1", task=0)
-    assert send(options(broker), rows[:3], who) == 3
+    chosen = write_options(
+        {"bootstrap.servers": f"kafka://{kafka_broker.kafka_address}"},
+        overwrite=False,
+        streaming=False,
+    )
+    assert send(chosen, rows[:3], who) == 3
     with pytest.raises(OutOfOrderSequenceNumber, match="must have the same rows"):
-        send(options(broker), rows, who)
+        send(chosen, rows, who)
 
 
 def test_a_batch_before_the_last_one_is_told(broker: BrokerThread, make_topic: MakeTopic) -> None:
