@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ...pipeline.java import submitted
-from ..errors import CommandFailed
+from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
 from ..output import note
 
@@ -29,6 +29,9 @@ Conf = Annotated[
 ]
 DEFAULT_MASTER: Final = "local[*]"
 
+_MASTERS: Final = ("local", "spark://", "k8s://")
+"""How Spark's masters begin, beside `yarn`. Spark itself says only that its Java has ended."""
+
 
 def seen_by_spark(path: str, master: str) -> str:
     """A path as Spark on this machine takes it, whichever folder its Java was started in; one with
@@ -46,6 +49,11 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
     """A session; what Spark reports is the command's failure. One that was there before is used,
     and left running."""
     given = name_values(conf or (), "--conf")
+    if master != "yarn" and not master.startswith(_MASTERS):
+        raise WrongUsage(
+            f"--master: {master!r} is no place where Spark runs: write local[*], or a cluster's "
+            "address as spark://HOST:PORT, k8s://HOST:PORT or yarn"
+        )
     try:
         from pyspark.errors import PySparkException
 

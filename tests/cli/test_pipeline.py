@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.cli.pipeline.spark import one_line, seen_by_spark
+from horolog.cli.errors import WrongUsage
+from horolog.cli.pipeline.spark import one_line, seen_by_spark, spark_session
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Result
 from horolog.tests.pipeline.brokers import commit, create, send
@@ -194,6 +195,12 @@ def test_paths_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_pat
         ("files", "spark://host:7077"),
     ):
         assert seen_by_spark(path, master) == path
+
+
+def test_a_master_that_cannot_be_one_is_refused_before_spark_starts() -> None:
+    refused = pytest.raises(WrongUsage, match=r"--master: 'nonsense' is no place")
+    with refused, spark_session("nonsense", None):
+        pass
 
 
 def test_what_spark_reports_is_one_line() -> None:
