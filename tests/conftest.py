@@ -13,10 +13,15 @@ from typing import Any
 import hypothesis
 import pytest
 import uvloop
+from xdist.scheduler import LoadScopeScheduling
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
 
 _FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
+
+_TOGETHER = ("pipeline", "clusters")
+"""Their tests run in one process: a second Spark, or a second cluster of Kafka brokers, would take
+longer to come up than it saves, and from everything else beside it."""
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -41,6 +46,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """All processes of a run have the seed that it names."""
     node.workerinput["seed"] = node.config.getoption("--hypothesis-seed")
+
+
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Whole modules to the processes of a run, or whole folders."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.partition("/")[0]
+        scope: str = folder if folder in _TOGETHER else super()._split_scope(nodeid)
+        return scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
+    """How `pytest -n` shares out the tests."""
+    return _Scheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
