@@ -259,8 +259,9 @@ def message(cls: type[T]) -> type[T]:
 
     Raises TypeError at import when a declaration breaks the rules of this module.
     """
-    # What tells messages apart and shows them is the same for all: written once for each of a
-    # hundred classes, it would take a tenth of the broker's start.
+    # A hundred classes: made for each, what tells messages apart and shows them, and a docstring of
+    # its signature where there is none, would take a tenth of the broker's start.
+    cls.__doc__ = cls.__doc__ or f"The message {cls.__name__}."
     made = dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
     made.__eq__ = _equal  # type: ignore[method-assign]
     made.__repr__ = _shown  # type: ignore[method-assign]
