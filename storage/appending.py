@@ -76,6 +76,12 @@ class AppendableLog(ReadableLog):
         self._last_stamp_ms = parts.last_stamp_ms
         self._past_retention = PastRetention(self._seams.clock, self._observe)
 
+    def _tell_of_old(self, newest_ms: int, now_ms: int) -> None:
+        """Have messages told of that are past retention now that they come, if these are."""
+        retention_ms = self.settings.retention_ms
+        if 0 <= retention_ms < now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
+            self._past_retention.tell(newest_ms, retention_ms)
+
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
 
@@ -141,8 +147,7 @@ class AppendableLog(ReadableLog):
             run.producers_before.append((producer_id, before))
         states.keep(self.settings.max_producer_ids)
         self._commit(run)
-        if found.max_timestamp_ms < now_ms - self.settings.retention_ms:
-            self._past_retention.tell(found.max_timestamp_ms, self.settings.retention_ms)
+        self._tell_of_old(found.max_timestamp_ms, now_ms)
         end_offset = found.last_offset + 1
         return AppendedTogether(first_offsets, end_offset, stamp_ms, len(data), latency)
 
@@ -177,9 +182,7 @@ class AppendableLog(ReadableLog):
         appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
         rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
         run.last_stamp_ms = stamp_ms
-        if admitted.walk.max_timestamp_ms < now_ms - self.settings.retention_ms:
-            newest_ms = admitted.walk.max_timestamp_ms
-            self._past_retention.tell(newest_ms, self.settings.retention_ms)
+        self._tell_of_old(admitted.walk.max_timestamp_ms, now_ms)
         if admitted.walk.magics & 1 << BATCH_MAGIC:
             self.producers.in_use = True
         if numbered is not None:

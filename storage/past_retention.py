@@ -21,10 +21,9 @@ class PastRetention:
         self._not_before = 0.0
 
     def tell(self, newest_ms: int, retention_ms: int) -> None:
-        """A set came whose newest message is past `retention_ms`, unless that is -1 (off) or the
-        message has no time (-1)."""
+        """A set came whose newest message is past `retention_ms`."""
         moment = self._clock.monotonic()
-        if retention_ms < 0 or newest_ms < 0 or moment < self._not_before:
+        if moment < self._not_before:
             return
         self._not_before = moment + _PAUSE_SECONDS
         self._observe(
