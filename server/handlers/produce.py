@@ -233,11 +233,8 @@ def append_alone(
         return _when_durable(services, timeout_ms, response, (sent,), requests)
 
     if isinstance(outcomes, AppendedTogether):
-        assert log is not None
         result = ProducePartitionResult(
-            partition=partition[1],
-            log_append_time_ms=outcomes.append_time_ms,
-            log_start_offset=log.log_start_offset,
+            partition=partition[1], log_append_time_ms=outcomes.append_time_ms
         )
         whole = _Sent(partition, b"", result, log, outcomes.end_offset)
         return outcomes, answer(whole, len(record_sets))

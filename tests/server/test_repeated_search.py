@@ -83,10 +83,11 @@ async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding
         frame = frame_of(encoding, version, request)
         learn(repeated, encoding, frame)
         assert repeated.answer(frame) is None
-    known = frame_of(encoding, 1, list_offsets("a", (0, NOW)))
-    assert repeated.answer(known) is None
-    learn(repeated, encoding, known)
-    assert repeated.answer(known) is not None
+    for replica_id in (-1, 0):
+        known = frame_of(encoding, 1, list_offsets("a", (0, NOW), replica_id=replica_id))
+        assert repeated.answer(known) is None
+        learn(repeated, encoding, known)
+        assert repeated.answer(known) is not None
 
 
 async def test_a_topic_that_stores_no_times_is_refused_as_ever(client: Wire) -> None:
