@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import kafka, native
+from horolog.protocol.api import native
 from horolog.protocol.api.fetch import FETCH, READ_COMMITTED, FetchRequest
 from horolog.protocol.api.packing import Elsewhere
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
-from horolog.server.door import Caller
 from horolog.server.handlers import HANDLERS
 from horolog.server.repeated_fetch import RepeatedFetches
 from horolog.server.sending import Answer, AnswerInParts
@@ -23,20 +22,10 @@ from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
+from .repeating import BOTH, CALLER, frame_of, learn
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
 NOW = ManualClock().now_ms()
-CALLER = Caller(("127.0.0.1", 1), "127.0.0.1")
-BOTH = pytest.mark.parametrize("encoding", [native, kafka], ids=lambda each: each.NAME)
-
-
-def frame_of(encoding: Any, version: int, request: FetchRequest, number: int = 1) -> bytes:
-    frame: bytes = encoding.encode_request(FETCH, version, number, "c", request)
-    return frame[4:]
-
-
-def learn(repeated: RepeatedFetches, encoding: Any, frame: bytes) -> None:
-    head, body = encoding.open_request(frame)
-    repeated.learn(head, encoding.decode_body(FetchRequest, head.version, body))
 
 
 def whole(answer: Answer) -> bytes:

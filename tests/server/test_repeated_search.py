@@ -5,31 +5,20 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import kafka, native
-from horolog.protocol.api.list_offsets import LIST_OFFSETS, ListOffsetsRequest
+from horolog.protocol.api import native
+from horolog.protocol.api.list_offsets import LIST_OFFSETS
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
-from horolog.server.door import Caller
 from horolog.server.handlers import HANDLERS
 from horolog.server.repeated_search import RepeatedSearches
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire
 
+from .repeating import BOTH, CALLER, frame_of, learn
+
 NOW = ManualClock().now_ms()
-CALLER = Caller(("127.0.0.1", 1), "127.0.0.1")
-BOTH = pytest.mark.parametrize("encoding", [native, kafka], ids=lambda each: each.NAME)
-
-
-def frame_of(encoding: Any, version: int, request: ListOffsetsRequest, number: int = 1) -> bytes:
-    frame: bytes = encoding.encode_request(LIST_OFFSETS, version, number, "c", request)
-    return frame[4:]
-
-
-def learn(repeated: RepeatedSearches, encoding: Any, frame: bytes) -> None:
-    head, body = encoding.open_request(frame)
-    repeated.learn(head, encoding.decode_body(ListOffsetsRequest, head.version, body))
 
 
 @BOTH
