@@ -29,6 +29,7 @@ MODULES: Final = (
     "record_packing",
     "record_rewriting",
     "rewriting",
+    "rows",
     "scans",
     "sent_batches",
     "walked",

@@ -40,7 +40,7 @@ class BatchDelivery:
             self._delivery.until_answered, topic, partition, acks=self._acks, since=batch.born
         )
         if self._identities is None:
-            return await deliver(bytes(data))
+            return await deliver(data)
         mark = partial(self._identities.mark, topic, partition, bytearray(data))
         marked = await self._delivery.patiently(mark)
         return await self._recognised(topic, partition, len(batch.values), partial(deliver, marked))
@@ -50,9 +50,9 @@ class BatchDelivery:
     ) -> Appended:
         """As `Delivery.once`, without saying who it is from."""
         data = self.encoded(batch, codec)
-        return await self._delivery.once(topic, partition, bytes(data), acks)
+        return await self._delivery.once(topic, partition, data, acks)
 
-    def encoded(self, batch: Batch, codec: Codec) -> bytes | bytearray:
+    def encoded(self, batch: Batch, codec: Codec) -> bytearray:
         """The set of these messages."""
         return encode(
             batch.keys,

@@ -8,16 +8,15 @@ from operator import add
 
 from ..protocol.partitioner import partition_of
 from ..protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from ..protocol.records.rows import only_bytes, only_times, row_ends
 from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
-from .encoding import Headers, checked_headers, headers_bytes
+from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 from .instants import epoch_ms
 
 RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
 """Bytes of a stored message beside its key and value."""
 
 _TIMES = "timestamps_ms is milliseconds since 1970, an int or a sequence of ints"
-
-_BYTES_OR_NONE = {bytes, type(None)}
 
 Times = int | Sequence[int] | None
 
@@ -76,9 +75,9 @@ def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
     if isinstance(column, bytes | str):
         raise TypeError(f"{name}s is a sequence of bytes, not one {type(column).__name__}")
     _check_column(column, f"{name}s is a sequence of bytes or None, such as a list")
-    wrong = set(map(type, column)) - _BYTES_OR_NONE
-    if wrong:
-        raise TypeError(f"a {name} is bytes or None, not {wrong.pop().__name__}")
+    if not only_bytes(column):
+        wrong = next(item for item in column if item is not None and type(item) is not bytes)
+        raise wrong_type(name, wrong)
 
 
 def _check_column(column: object, what_it_is: str) -> None:
@@ -93,11 +92,7 @@ def _check_length(name: str, column: Sequence[object], wanted: int) -> None:
 
 
 def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
-    if not times_ms or (
-        set(map(type, times_ms)) == {int}
-        and min(times_ms) >= EPOCH_MS_MINIMUM
-        and max(times_ms) <= EPOCH_MS_MAXIMUM
-    ):
+    if only_times(times_ms, EPOCH_MS_MINIMUM, EPOCH_MS_MAXIMUM):
         return
     for time_ms in times_ms:
         if not isinstance(time_ms, int):
@@ -126,12 +121,9 @@ def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Co
 def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
     """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
     they take."""
-    lengths = _lengths(columns.values)
-    if columns.keys is not None:
-        lengths = list(map(add, lengths, _lengths(columns.keys)))
+    ends = row_ends(columns.values, columns.keys, RECORD_OVERHEAD)
     if columns.headers is not None:
-        lengths = list(map(add, lengths, map(headers_bytes, columns.headers)))
-    ends = list(accumulate(map(RECORD_OVERHEAD.__add__, lengths)))
+        ends = list(map(add, ends, accumulate(map(headers_bytes, columns.headers))))
     start = done_bytes = 0
     while start < len(ends):
         end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)
@@ -141,10 +133,3 @@ def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
         yield piece, ends[end - 1] - done_bytes
         done_bytes = ends[end - 1]
         start = end
-
-
-def _lengths(column: Sequence[bytes | None]) -> list[int]:
-    try:
-        return list(map(len, column))  # type: ignore[arg-type]
-    except TypeError:  # there is a None
-        return [0 if item is None else len(item) for item in column]

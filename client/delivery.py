@@ -15,7 +15,7 @@ from ..protocol.api.produce import (
 )
 from ..protocol.cluster_errors import NotEnoughReplicasAfterAppend
 from ..protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
-from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.layout import NO_TIMESTAMP, Buffer
 from .cluster import Cluster
 from .patience import PASSING, patiently
 from .places import Leader
@@ -48,7 +48,7 @@ class Delivery:
         self._ack_timeout_ms = ack_timeout_ms
         self._delivery_timeout_ms = delivery_timeout_ms
 
-    async def once(self, topic: str, partition: int, records: bytes, acks: int) -> Appended:
+    async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> Appended:
         """Send a set once. Raises what the broker reports of it."""
         request = self._request(topic, partition, records, acks)
         return self._appended(await self._exchange(request, repeat=False), request)
@@ -57,7 +57,7 @@ class Delivery:
         self,
         topic: str,
         partition: int,
-        records: bytes,
+        records: Buffer,
         acks: int,
         *,
         since: float,
@@ -119,7 +119,7 @@ class Delivery:
         except DuplicateSequenceNumber:
             return _UNKNOWN  # it is in the log, and the broker does not remember where
 
-    def _request(self, topic: str, partition: int, records: bytes, acks: int) -> ProduceRequest:
+    def _request(self, topic: str, partition: int, records: Buffer, acks: int) -> ProduceRequest:
         return ProduceRequest(
             acks=acks,
             timeout_ms=self._ack_timeout_ms,

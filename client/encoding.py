@@ -19,7 +19,7 @@ def encode(
     *,
     headers: Mapping[int, Headers] | None = None,
     batches: bool = False,
-) -> bytes | bytearray:
+) -> bytearray:
     """The set of these messages, at least one, to be produced; -1 is no time.
 
     `headers` are by row. A set with headers or in zstd is a record batch (format v2), and with
@@ -29,9 +29,9 @@ def encode(
         return _batch(keys, values, times_ms, codec, headers or {})
     plain = build_columns(values, times_ms, keys)
     if codec is Codec.NONE:
-        return bytes(plain)
+        return plain
     last, latest_ms = len(values) - 1, max(times_ms)
-    return bytes(build_wrapper(plain, offset=last, timestamp_ms=latest_ms, magic=1, codec=codec))
+    return build_wrapper(plain, offset=last, timestamp_ms=latest_ms, magic=1, codec=codec)
 
 
 def _batch(
@@ -74,3 +74,8 @@ def checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
 def headers_bytes(headers: Headers) -> int:
     """What headers take, about."""
     return sum(4 + len(name) + len(content or b"") for name, content in headers)
+
+
+def wrong_type(name: str, content: object) -> TypeError:
+    """The error for a `name` that is `content`."""
+    return TypeError(f"a {name} is bytes or None, not {type(content).__name__}")

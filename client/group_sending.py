@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from ..protocol.records.layout import Codec
 from .batching import Columns, pieces
@@ -11,6 +11,8 @@ from .errors import PartlySent
 from .outbox import Batch, Group, Outbox
 from .results import SentBatch, SentRange
 from .room import Room
+
+T = TypeVar("T")
 
 _AHEAD: Final = 3
 """Batches of one partition that are encoded and not answered yet: enough for the next one to be
@@ -69,9 +71,9 @@ async def _feed(
                 room.give(size_bytes)
                 break
             batch = Batch(loop.time(), group)
-            batch.keys = list(piece.keys) if piece.keys is not None else [None] * len(piece)
-            batch.values = list(piece.values)
-            batch.times_ms = list(piece.times_ms)
+            batch.keys = _listed(piece.keys) if piece.keys is not None else [None] * len(piece)
+            batch.values = _listed(piece.values)
+            batch.times_ms = _listed(piece.times_ms)
             batch.size_bytes = size_bytes
             batch.headers = piece.headers_by_row()
             batch.encoded = encode(
@@ -91,6 +93,10 @@ async def _feed(
         raise
     while group.left:
         await group.next_answer()
+
+
+def _listed(column: Sequence[T]) -> list[T]:
+    return column if isinstance(column, list) else list(column)
 
 
 def _result(topic: str, groups: Sequence[Group]) -> SentBatch:

@@ -55,7 +55,7 @@ class Batch:
         self.group = group
         self.headers: dict[int, Headers] | None = None
         """Of the messages that have some, by row."""
-        self.encoded: bytes | bytearray | None = None
+        self.encoded: bytearray | None = None
         """The set, when it has been made before its turn came."""
 
     def halves(self) -> tuple["Batch", "Batch"]:

@@ -15,7 +15,7 @@ from .batch_delivery import BatchDelivery
 from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .client import DEFAULT_ADDRESS, Client
 from .delivery import Delivery
-from .encoding import Headers, checked_headers, headers_bytes
+from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 from .errors import ClientClosed
 from .group_sending import send_parts
 from .identities import Identities
@@ -24,7 +24,7 @@ from .outbox import Outbox
 from .patience import PASSING, patiently
 from .results import SentBatch, SentRecord
 from .room import Room
-from .set_sending import send_in_turn, sent_records, set_of, wrong_type
+from .set_sending import send_in_turn, sent_records, set_of
 
 Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]

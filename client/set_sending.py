@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.sets import NewRecord
 from .delivery import Appended
-from .encoding import checked_headers
+from .encoding import checked_headers, wrong_type
 from .instants import epoch_ms
 from .outbox import Batch, Group, Outbox
 from .results import SentRecord
@@ -70,8 +70,3 @@ def sent_records(
         )
         for row, own_ms in enumerate(times_ms)
     ]
-
-
-def wrong_type(name: str, content: object) -> TypeError:
-    """The error for a `name` that is `content`."""
-    return TypeError(f"a {name} is bytes or None, not {type(content).__name__}")

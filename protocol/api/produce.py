@@ -8,6 +8,7 @@ asks for.
 from typing import Final
 
 from ..limits import MAX_PARTITIONS, MAX_TOPICS
+from ..records.layout import Buffer
 from .schema import (
     Api,
     array,
@@ -25,7 +26,7 @@ from .schema import (
 @message
 class ProducePartition:
     partition: int = int32(doc="Partition to append to.")
-    records: bytes | None = records(doc="A message set; its offsets are assigned by the broker.")
+    records: Buffer | None = records(doc="A message set; its offsets are assigned by the broker.")
 
 
 @message

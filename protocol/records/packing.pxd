@@ -55,6 +55,9 @@ cdef class SetEncoder:
     )
     cpdef add(self, object value, object key, object timestamp_ms)
 
+    @cython.locals(needed="long long")
+    cdef _reserve(self, object values, object keys)
+
 @cython.locals(
     data="unsigned char *", position="long long", size="long long", stop="long long",
 )

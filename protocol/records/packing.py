@@ -172,12 +172,34 @@ class SetEncoder:
         Raises `ValueError` as `add`, and for columns of different lengths; the messages before the
         one that is wrong are added then.
         """
+        if cython.compiled:
+            self._reserve(values, keys)
         if keys is None:
             for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
                 self.add(value, None, timestamp_ms)
         else:
             for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
                 self.add(value, key, timestamp_ms)
+
+    def _reserve(
+        self, values: Sequence[Buffer | None], keys: Sequence[Buffer | None] | None
+    ) -> None:
+        """Make room for columns at once: growing copies what is there already."""
+        needed = self._at
+        for value in values:
+            needed += _OVERHEAD + _V1_OVERHEAD
+            if type(value) is bytes:
+                needed += len(value)
+        if keys is not None:
+            for key in keys:
+                if type(key) is bytes:
+                    needed += len(key)
+        if needed > self._room:
+            self._room = needed
+            if self._at == 0:
+                self._out = bytearray(needed)
+            else:
+                self._out.extend(bytes(needed - len(self._out)))
 
     def finish(self) -> bytearray:
         """The set; the encoder begins a new one, whose offsets go on from there."""

@@ -194,7 +194,7 @@ def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFaile
 def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[_Sent]]:
     """The answer, still without what becomes of the sets, and these."""
     # A partition that is named twice gets the last set, and one answer.
-    sets: dict[str, dict[int, bytes | None]] = {}
+    sets: dict[str, dict[int, Buffer | None]] = {}
     for topic in request.topics:
         of_topic = sets.setdefault(topic.name, {})
         for partition in topic.partitions:
