@@ -184,7 +184,7 @@ class SegmentCheck:
             log,
             log_bytes,
             base_offset=self._base_offset,
-            next_offset=self.next_offset,
+            next_offset=max(self._base_offset, self.next_offset),  # what was read can say anything
             limit_offset=self._around.next_base_offset,
             gaps=self._around.gaps,
             start=position,

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from horolog.protocol.errors import StorageError
+from horolog.protocol.records.layout import SIZE_AT
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
@@ -76,6 +77,17 @@ def test_a_message_in_each_segment(filled: DataDirectory) -> None:
     left = [place for place in found if place not in lost]
     check_served(filled, messages(left), end_of(found))
     assert errors(filled.path) == []
+
+
+def test_an_offset_below_zero_before_a_broken_message(filled: DataDirectory) -> None:
+    """No CRC covers the offset: the entry reads well, and does not say where the log goes on."""
+    found = places(filled.path / "t-0")
+    first, broken, *rest = found
+    overwrite(first.path, first.start, b"\x80")
+    overwrite(broken.path, broken.start + SIZE_AT, bytes(4))
+    repair(filled.path)
+    assert errors(filled.path) == []
+    check_served(filled, messages(rest), end_of(found))
 
 
 @pytest.mark.parametrize("number", range(-4, 0))
