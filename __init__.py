@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         UnsupportedVersion,
     )
     from .protocol.lag import Lag
-    from .protocol.records.columns import BinaryColumn
+    from .protocol.records.binary import BinaryColumn
     from .protocol.records.layout import TimestampType
     from .protocol.records.sets import NewRecord
     from .times import TimeError
@@ -230,7 +230,7 @@ _HOMES = {
         "UnknownProducerId",
     ),
     ".protocol.lag": ("Lag",),
-    ".protocol.records.columns": ("BinaryColumn",),
+    ".protocol.records.binary": ("BinaryColumn",),
     ".protocol.records.layout": ("TimestampType",),
     ".protocol.records.sets": ("NewRecord",),
     ".times": ("TimeError",),

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Final, TypeVar
 
 from ..protocol.api.fetch import (
@@ -17,7 +17,7 @@ from ..protocol.api.fetch import (
     FetchTopic,
 )
 from ..protocol.errors import CorruptMessage, HorologError, MessageTooLarge
-from ..protocol.records.columns import CONTENT, BinaryColumn, Columns, Content, read_columns
+from ..protocol.records.columns import CONTENT, Columns, Content, read_columns
 from ..protocol.records.kernel import walk
 from ..protocol.records.layout import NO_TIMESTAMP, Buffer, TimestampType
 from .committed import without_aborted
@@ -212,20 +212,9 @@ def _consumer_records(
             offsets.tolist(),
             times_ms,
             map(_TYPES.__getitem__, memoryview(columns.timestamp_types).cast("b").tolist()),
-            _strings(columns.keys),
-            _strings(columns.values),
+            columns.keys.contents(),
+            columns.values.contents(),
             repeat(()) if columns.headers is None else columns.headers,
             appended,
         )
     )
-
-
-def _strings(column: BinaryColumn) -> list[bytes | None]:
-    data = bytes(column.data)
-    ends = memoryview(column.offsets).cast("i").tolist()
-    found: list[bytes | None] = [data[start:end] for start, end in pairwise(ends)]
-    if column.valid is not None:
-        for row in range(len(found)):
-            if not column.valid[row >> 3] >> (row & 7) & 1:
-                found[row] = None
-    return found

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..protocol.errors import HorologError
 from ..protocol.lag import Lag
-from ..protocol.records.columns import BinaryColumn
+from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.layout import TimestampType
 from ..protocol.records.record_gathering import RecordHeaders
 

@@ -11,7 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from ..client.results import ColumnBatch
-from ..protocol.records.columns import BinaryColumn, Content
+from ..protocol.records.binary import BinaryColumn
+from ..protocol.records.columns import Content
 from .option_values import OptionError
 
 SPARK_ROWS: Final = 32_768

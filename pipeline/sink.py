@@ -5,7 +5,6 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
+from ..protocol.records.binary import BinaryColumn
 from .option_values import OptionError, check_names
 from .sending import NOBODY, ColumnRows, Identity, RowTuple, Sending, identity
 from .write_options import WriteOptions
@@ -34,6 +34,9 @@ _TYPES: Final = {
 }
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
+
+_INT32_BYTES: Final = 4
+_INT64_BYTES: Final = 8
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class _Writer:
     def _send(self, batches: Iterator[pa.RecordBatch], who: Identity, task: int) -> Written:
         now_ms = SystemClock().now_ms()
         chosen = self._columns, self._options.topic, now_ms
-        rows = (_rows(batch, *chosen) for batch in batches)
+        rows = (_rows(batch, *chosen) for batch in batches if batch.num_rows)
         return Written(asyncio.run(Sending(self._options, who, task).send(rows)))
 
 
@@ -145,32 +148,57 @@ def _rows(
     batch: pa.RecordBatch, columns: dict[str, str], topic: str | None, now_ms: int
 ) -> Iterator[RowTuple] | ColumnRows:
     count = batch.num_rows
-    column = partial(_column, batch, columns)
     times_ms = _times_ms(batch, columns, now_ms)
+    value = _strings(batch, columns["value"])
+    key = _strings(batch, columns["key"]) if "key" in columns else None
     if topic is not None and not columns.keys() & {"partition", "headers"}:
-        keys = column("key") if "key" in columns else None
-        return ColumnRows(topic, column("value"), keys, times_ms)
+        return ColumnRows(topic, _binary(value), key and _binary(key), _int64(times_ms))
+
+    def column(purpose: str) -> list[Any]:
+        found: list[Any] = batch.column(columns[purpose]).to_pylist()
+        if purpose == "topic" and None in found:
+            raise OptionError("the column topic has a null: every row needs a topic")
+        return found
+
     topics: Iterable[str] = repeat(topic, count) if topic is not None else column("topic")
     headers = map(_headers, column("headers")) if "headers" in columns else repeat((), count)
     partitions = column("partition") if "partition" in columns else repeat(None, count)
-    keys = column("key") if "key" in columns else [None] * count
-    return zip(topics, partitions, keys, column("value"), times_ms, headers, strict=True)
+    keys = repeat(None, count) if key is None else _binary(key).contents()
+    values = _binary(value).contents()
+    return zip(topics, partitions, keys, values, times_ms.to_pylist(), headers, strict=True)
 
 
-def _column(batch: pa.RecordBatch, columns: dict[str, str], purpose: str) -> list[Any]:
-    array = batch.column(columns[purpose])
-    if purpose in ("key", "value") and not pa.types.is_binary(array.type):
-        array = array.cast(pa.binary())
-    found: list[Any] = array.to_pylist()
-    if purpose == "topic" and None in found:
-        raise OptionError("the column topic has a null: every row needs a topic")
-    return found
+def _strings(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column of byte strings, or of text as UTF-8."""
+    array = batch.column(name)
+    return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
-def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> list[int]:
-    """Create times; rows without one get the time of the write."""
+def _binary(array: pa.Array) -> BinaryColumn:
+    valid, offsets, data = _whole(array).buffers()
+    return BinaryColumn(
+        memoryview(offsets)[: _INT32_BYTES * (len(array) + 1)],
+        memoryview(data or b""),
+        memoryview(valid) if array.null_count else None,
+        array.null_count,
+    )
+
+
+def _int64(array: pa.Array) -> memoryview:
+    """An array of int64 without nulls."""
+    (_, data) = _whole(array).buffers()
+    return memoryview(data)[: _INT64_BYTES * len(array)].cast("B").cast("q")
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    """The same with buffers of its own where it is a part of another."""
+    return pa.concat_arrays([array.slice(0, 0), array]) if array.offset else array
+
+
+def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> pa.Array:
+    """Create times, int64; rows without one get the time of the write."""
     if "timestamp" not in columns:
-        return [now_ms] * batch.num_rows
+        return pa.repeat(pa.scalar(now_ms, pa.int64()), batch.num_rows)
     from pyarrow import compute as pc
 
     micros = batch.column(columns["timestamp"]).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
@@ -180,8 +208,7 @@ def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> li
             f"a row has the time {least // 1000} ms, before 1970, which a message cannot have: "
             "filter such rows, or give timestampColumn another column"
         )
-    times_ms: list[int] = pc.fill_null(pc.divide(micros, 1000), now_ms).to_pylist()
-    return times_ms
+    return pc.fill_null(pc.divide(micros, 1000), now_ms)
 
 
 def _headers(found: Any) -> list[tuple[str, bytes | None]]:

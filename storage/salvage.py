@@ -264,6 +264,8 @@ class _Search:
         if entry is None:
             return False
         first = entry.first_offset
+        if not self._due_offset <= first < self._upper_offset:
+            return False  # It is the wrong one: nothing in the segment can have that offset.
         if first <= offset:
             return True
         if self._gaps or first == offset + 1:

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 
 from ..errors import CorruptMessage
 from .batch import batch_content, read_header
+from .binary import BinaryColumn
 from .conversion import runs
 from .kernel import Problem, walk
 from .layout import Buffer, Codec
@@ -29,18 +30,6 @@ def check_content(wanted: Collection[str]) -> None:
     """Raise `ValueError` for what there is not."""
     if isinstance(wanted, str) or not CONTENT.issuperset(wanted):
         raise ValueError(f"columns {wanted!r}: it must be some of {', '.join(sorted(CONTENT))}")
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryColumn:
-    """Byte strings, some of them null."""
-
-    offsets: bytearray
-    """int32, one more than there are strings: where in `data` each begins, and the last ends."""
-    data: bytearray
-    valid: bytearray | None
-    """A bit per string, the lowest of the first byte first: 0 for null. `None` if none is."""
-    nulls: int
 
 
 @dataclass(frozen=True, slots=True)

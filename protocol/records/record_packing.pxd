@@ -34,10 +34,28 @@ cdef inline unsigned char *content_of(object content) noexcept:
 cdef inline unsigned char *writable(object array) noexcept:
     return <unsigned char *>PyByteArray_AS_STRING(array)
 
+cdef inline long long own_int32(const unsigned char *data, long long row) noexcept:
+    return (<const int *>data)[row]
+
+cdef inline long long own_int64(const unsigned char *data, long long row) noexcept:
+    return (<const long long *>data)[row]
+
 cdef int _RECORD, _NO_MORE
 cdef long long _BATCH_OVERHEAD, _ENTRY_OVERHEAD, _SIZE, _MAGIC, _TIME, _TIME_BYTES, _LENGTH_BYTES
 cdef long long _V0_OVERHEAD, _V1_OVERHEAD, _NO_TIME, _LARGEST_BATCH, _FIRST_BYTES, _MOST_OVERHEAD
-cdef long long _LARGEST_INT64
+cdef long long _LARGEST_INT64, _INT32_BYTES, _INT64_BYTES
+
+@cython.final
+cdef class _Strings:
+    cdef tuple _views
+    cdef unsigned char *_ends
+    cdef unsigned char *_valid
+    cdef unsigned char *data
+    cdef long long _data_bytes, rows, start
+    cdef bint _all_valid
+
+    @cython.locals(end="long long")
+    cdef int length(self, long long row) except -2
 
 @cython.final
 cdef class RecordEncoder:
@@ -50,6 +68,18 @@ cdef class RecordEncoder:
         out="unsigned char *", at="long long", written="bytes",
     )
     cpdef add(self, object value, object key, object timestamp_ms, object headers=*)
+
+    @cython.locals(
+        rows="long long", times="unsigned char *", key_data="unsigned char *",
+        key_bytes="long long", key_start="long long", row="long long", value_bytes="long long",
+        most="long long", time_ms="long long", out="unsigned char *", at="long long",
+    )
+    cdef object _add_binary(
+        self, _Strings values, _Strings keys, object times_view, long long start,
+        long long limit_bytes,
+    )
+
+    cdef _reserve(self, long long size_bytes)
 
     @cython.locals(
         data="unsigned char *", out="unsigned char *", position="long long", size="long long",

@@ -6,6 +6,7 @@ It runs as it is and compiled, as `kernel` does. The batch around them is made i
 from collections.abc import Sequence
 from typing import Final
 
+from .binary import BinaryColumn
 from .layout import (
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
@@ -25,7 +26,16 @@ except ImportError:
     from . import uncompiled as cython
 
 if not cython.compiled:
-    from .uncompiled import bytes_of, content_of, copy_bytes, int32_at, int64_at, writable
+    from .uncompiled import (
+        bytes_of,
+        content_of,
+        copy_bytes,
+        int32_at,
+        int64_at,
+        own_int32,
+        own_int64,
+        writable,
+    )
 
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
@@ -50,6 +60,44 @@ _FIRST_BYTES: Final = 512
 _MOST_OVERHEAD: Final = 36
 """Bytes of a record without key, value and headers: the varints as long as can be."""
 _MOST_HEADER_OVERHEAD: Final = 10
+_INT32_BYTES: Final = 4
+_INT64_BYTES: Final = 8
+
+
+class _Strings:
+    """A `BinaryColumn` that is read row by row.
+
+    data: the memory that the strings are in.
+    start: where in it the string is that was asked for last.
+    rows: how many there are.
+    """
+
+    __slots__ = ("_all_valid", "_data_bytes", "_ends", "_valid", "_views", "data", "rows", "start")
+
+    def __init__(self, column: BinaryColumn) -> None:
+        ends = memoryview(column.offsets).cast("B")
+        data = memoryview(column.data).cast("B")
+        valid = memoryview(b"" if column.valid is None else column.valid).cast("B")
+        self._views = ends, data, valid
+        self._ends = bytes_of(ends)
+        self.data = bytes_of(data)
+        self._data_bytes = len(data)
+        self._valid = bytes_of(valid)
+        self._all_valid = column.valid is None
+        self.rows = len(ends) // _INT32_BYTES - 1
+        self.start = 0
+        if self.rows < 0 or (not self._all_valid and 8 * len(valid) < self.rows):
+            raise ValueError("a column whose buffers are too short")
+
+    def length(self, row: int) -> int:
+        """How long the string of a row is, -1 for null."""
+        if not self._all_valid and not self._valid[row >> 3] >> (row & 7) & 1:
+            return -1
+        self.start = own_int32(self._ends, row)
+        end = own_int32(self._ends, row + 1)
+        if self.start < 0 or end < self.start or end > self._data_bytes:
+            raise ValueError(f"row {row} of a column is not in its data")
+        return end - self.start
 
 
 class RecordEncoder:
@@ -128,6 +176,73 @@ class RecordEncoder:
         else:
             for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
                 self.add(value, key, timestamp_ms)
+
+    def add_binary(
+        self,
+        values: BinaryColumn,
+        keys: BinaryColumn | None,
+        timestamps_ms: Buffer,
+        *,
+        start: int,
+        limit_bytes: int,
+    ) -> int:
+        """Add records without headers, from row `start` on, up to one that might make the batch
+        larger than `limit_bytes`; an empty batch takes one of any size. Says which row is next.
+
+        `timestamps_ms` are int64 in this machine's byte order. Raises `ValueError` as `add`, and
+        for columns that cannot be; the records before are added then.
+        """
+        times = memoryview(timestamps_ms).cast("B")
+        given_keys = None if keys is None else _Strings(keys)
+        return self._add_binary(_Strings(values), given_keys, times, start, limit_bytes)
+
+    def _add_binary(
+        self,
+        values: _Strings,
+        keys: _Strings | None,
+        times_view: memoryview,
+        start: int,
+        limit_bytes: int,
+    ) -> int:
+        rows = values.rows
+        if (keys is not None and keys.rows != rows) or len(times_view) != _INT64_BYTES * rows:
+            raise ValueError(f"a column is not as long as the values, of which there are {rows}")
+        if start < 0 or start > rows:
+            raise ValueError(f"row {start} of {rows}")
+        times = bytes_of(times_view)
+        key_data = values.data if keys is None else keys.data
+        key_bytes = -1
+        key_start = 0
+        if cython.compiled and self.count == 0:
+            self._reserve(limit_bytes)
+        row = start
+        while row < rows:
+            value_bytes = values.length(row)
+            if keys is not None:
+                key_bytes = keys.length(row)
+                key_start = keys.start
+            most = _MOST_OVERHEAD + max(value_bytes, 0) + max(key_bytes, 0)
+            if self.count and self.size_bytes + most > limit_bytes:
+                break
+            time_ms = own_int64(times, row)
+            if time_ms < _NO_TIME:
+                raise bad_timestamp(time_ms)
+            self._begin(time_ms, key_bytes, value_bytes, 1)
+            out = writable(self._out)
+            at = self._put(out, self.size_bytes, key_bytes, key_data, key_start)
+            at = self._put(out, at, value_bytes, values.data, values.start)
+            out[at] = 0
+            self.size_bytes = at + 1
+            if not cython.compiled:
+                out.release()
+            row += 1
+        return row
+
+    def _reserve(self, size_bytes: int) -> None:
+        """Make room for a whole batch at once: growing copies what is there already."""
+        if size_bytes > self._room:
+            self._room = size_bytes
+            self._out = bytearray(size_bytes)
 
     def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
         """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.

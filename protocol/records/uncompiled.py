@@ -21,6 +21,8 @@ compiled: Final = False
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT64: Final = Struct(">q")
+_OWN_INT32: Final = Struct("=i")
+_OWN_INT64: Final = Struct("=q")
 
 
 def bytes_of(buffer: memoryview) -> memoryview:
@@ -49,6 +51,18 @@ def put_int32(data: memoryview, position: int, value: int) -> None:
 
 put_int64: Callable[[memoryview, int, int], None] = _INT64.pack_into
 """Write a value to a position, big-endian in eight bytes; no function around it, for speed."""
+
+
+def own_int32(data: memoryview, row: int) -> int:
+    """The 32-bit integer of a row, in this machine's byte order."""
+    number: int = _OWN_INT32.unpack_from(data, 4 * row)[0]
+    return number
+
+
+def own_int64(data: memoryview, row: int) -> int:
+    """As `own_int32`, of 64 bits."""
+    number: int = _OWN_INT64.unpack_from(data, 8 * row)[0]
+    return number
 
 
 def copy_bytes(data: memoryview, position: int, content: Buffer, start: int, length: int) -> None:

@@ -1,6 +1,7 @@
 """Writes as a task of Spark makes them, without Spark."""
 
 import asyncio
+from array import array
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.partitioner import partition_of
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.columns import binary_column
 
 from .sources import T0_MS, carried, source
 
@@ -120,6 +122,32 @@ def test_a_task_without_rows(broker: BrokerThread, make_topic: MakeTopic) -> Non
     schema = StructType([StructField("value", BinaryType())])
     writer = source(broker.address, topic=make_topic()).writer(schema, overwrite=False)
     assert carried(writer.write(iter(()))).rows == 0
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_parts_of_columns(broker: BrokerThread, make_topic: MakeTopic, kind: pa.DataType) -> None:
+    """A batch may be a part of another one, or empty: its columns then lie in larger buffers, or
+    in none."""
+    topic = make_topic()
+    rows = [(b"k%d" % n if n % 3 else None, b"v%d" % n if n % 5 else None) for n in range(40)]
+    keys, values = (pa.array(column, pa.binary()).cast(kind) for column in zip(*rows, strict=True))
+    times = pa.array([T0_MS * 1000 + n * 1000 for n in range(40)], pa.timestamp("us", tz="UTC"))
+    batch = pa.RecordBatch.from_arrays([keys, values, times], ["key", "value", "timestamp"])
+    schema = StructType(
+        [
+            StructField("key", BinaryType()),
+            StructField("value", BinaryType()),
+            StructField("timestamp", TimestampType()),
+        ]
+    )
+    writer = source(broker.address, topic=topic).writer(schema, overwrite=False)
+    parts = [batch.slice(0, 0), batch.slice(3, 10), batch.slice(13, 0), batch.slice(13), batch[:0]]
+    empty = pa.RecordBatch.from_arrays(
+        [pa.array([], one.type) for one in batch], batch.schema.names
+    )
+    assert carried(writer.write(iter([*parts, empty]))).rows == 37
+    found = [(one.key, one.value, one.timestamp_ms) for one in stored(broker, topic)]
+    assert found == [(*row, T0_MS + n) for n, row in enumerate(rows)][3:]
 
 
 @pytest.mark.parametrize("chosen", ["timestamp", "TimeStamp"])
@@ -330,7 +358,12 @@ def test_columns_are_cut_as_rows_are(
     for by_row in (True, False):
         topic = make_topic(partitions)
         columns = [
-            ColumnRows(topic, values[part], keys and keys[part], times_ms[part])
+            ColumnRows(
+                topic,
+                binary_column(values[part]),
+                binary_column(keys[part]) if keys else None,
+                memoryview(array("q", times_ms[part])),
+            )
             for part in (slice(0, 1200), slice(1200, None))
         ]
 

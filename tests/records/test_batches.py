@@ -1,6 +1,8 @@
 """Record batches: those that Kafka wrote, built ones, and what is refused."""
 
 import json
+from array import array
+from dataclasses import replace
 from pathlib import Path
 from struct import pack_into
 from typing import Any
@@ -24,10 +26,12 @@ from horolog.protocol.records.batch import (
     set_times_in_place,
 )
 from horolog.protocol.records.batch_head import crc32c
+from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec, TimestampType
 from horolog.protocol.records.record import NewRecord, Record
 from horolog.protocol.records.record_packing import RecordEncoder, varint
+from horolog.testing.columns import binary_column
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"
 TOPICS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))
@@ -178,6 +182,72 @@ def test_columns_become_the_batch_that_records_do() -> None:
         assert finish_batch(together) == finish_batch(single)
         with pytest.raises(ValueError, match="zip"):
             together.add_columns(values, column, times[1:])
+
+
+@pytest.mark.parametrize("limit", [1, 200, 500, 100_000])
+def test_binary_columns_become_the_batches_that_records_do(limit: int) -> None:
+    """As `add`, and cut before what might not fit."""
+    values = [None if n % 7 == 3 else bytes([n]) * (n * 5 % 90) for n in range(60)]
+    keys = [None if n % 4 == 1 else b"k" * (n % 5) for n in range(60)]
+    times = array("q", [1000 - n for n in range(60)])
+    for column in (keys, None):
+        wanted, single = [], RecordEncoder()
+        for row, value in enumerate(values):
+            key = None if column is None else column[row]
+            if (
+                single.count
+                and single.size_bytes + 36 + len(value or b"") + len(key or b"") > limit
+            ):
+                wanted.append(finish_batch(single))
+            single.add(value, key, times[row])
+        wanted.append(finish_batch(single))
+        given_keys = None if column is None else binary_column(column)
+        found, together, start = [], RecordEncoder(), 0
+        while start < len(values):
+            start = together.add_binary(
+                binary_column(values), given_keys, times.tobytes(), start=start, limit_bytes=limit
+            )
+            found.append(finish_batch(together))
+        assert found == wanted
+
+
+def test_a_binary_column_behind_other_records() -> None:
+    single, together = RecordEncoder(), RecordEncoder()
+    for encoder in (single, together):
+        encoder.add(b"first", b"k", 5, [("h", b"1")])
+    for value in (b"a", b"b"):
+        single.add(value, None, 6)
+    times = array("q", [6, 6])
+    column = binary_column([b"a", b"b"])
+    assert together.add_binary(column, None, times.tobytes(), start=0, limit_bytes=1 << 20) == 2
+    assert finish_batch(together) == finish_batch(single)
+
+
+GOOD = binary_column([b"a", b"bc"])
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "times_ms", "start", "told"),
+    [
+        (GOOD, binary_column([b"k"]), [1, 2], 0, "there are 2"),
+        (GOOD, None, [1], 0, "there are 2"),
+        (GOOD, None, [1, 2, 3], 0, "there are 2"),
+        (GOOD, None, [1, 2], 3, "row 3 of 2"),
+        (GOOD, None, [1, 2], -1, "row -1 of 2"),
+        (GOOD, None, [1, -2], 0, "timestamp -2"),
+        (replace(GOOD, data=b"ab"), None, [1, 2], 0, "row 1"),
+        (replace(GOOD, offsets=array("i", [0, 2, 1]).tobytes()), None, [1, 2], 0, "row 1"),
+        (replace(GOOD, offsets=array("i", [-1, 1, 2]).tobytes()), None, [1, 2], 0, "row 0"),
+        (replace(GOOD, offsets=b""), None, [], 0, "too short"),
+        (replace(GOOD, valid=b""), None, [1, 2], 0, "too short"),
+    ],
+)
+def test_binary_columns_that_cannot_be(
+    values: BinaryColumn, keys: BinaryColumn | None, times_ms: list[int], start: int, told: str
+) -> None:
+    given = array("q", times_ms).tobytes()
+    with pytest.raises(ValueError, match=told):
+        RecordEncoder().add_binary(values, keys, given, start=start, limit_bytes=1000)
 
 
 def test_an_append_time_at_building() -> None:

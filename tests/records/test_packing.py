@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
-from horolog.protocol.records.columns import CONTENT, BinaryColumn, Columns, Content, read_columns
+from horolog.protocol.records.binary import BinaryColumn
+from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
 from horolog.protocol.records.message import entries, records
 from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather, stamp
@@ -143,7 +144,7 @@ def test_only_plain_v1_messages_are_stamped(spoiled: bytearray, why: str) -> Non
 # Columns out of sets
 
 
-def strings(offsets: bytearray, data: bytearray, valid: bytearray | None) -> list[bytes | None]:
+def strings(offsets: Buffer, data: Buffer, valid: Buffer | None) -> list[bytes | None]:
     ends = array("i", bytes(offsets))
     present = [valid is None or bool(valid[n >> 3] >> (n & 7) & 1) for n in range(len(ends) - 1)]
     return [

@@ -90,6 +90,23 @@ def test_an_offset_below_zero_before_a_broken_message(filled: DataDirectory) -> 
     check_served(filled, messages(rest), end_of(found))
 
 
+def test_an_offset_below_zero_behind_a_good_message(filled: DataDirectory) -> None:
+    """It is wrong itself, and says nothing against the one in front of it."""
+    found = places(filled.path / "t-0")
+    at = next(
+        number
+        for number, place in enumerate(found)
+        if place.start == 0 and found[number + 2].path == place.path
+    )
+    broken, good, below_zero = found[at : at + 3]
+    flip(broken.path, broken.end - 1, 3)
+    overwrite(below_zero.path, below_zero.start, b"\x80")
+    repair(filled.path)
+    assert errors(filled.path) == []
+    expected = [*found[:at], good, *found[at + 3 :]]
+    check_served(filled, messages(expected), end_of(found))
+
+
 @pytest.mark.parametrize("number", range(-4, 0))
 def test_the_log_goes_on_where_it_did(filled: DataDirectory, number: int) -> None:
     """Offsets that somebody has seen are never given to other messages."""
