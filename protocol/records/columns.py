@@ -64,7 +64,9 @@ def read_columns(
     2**63.
     """
     walked = walk(buffer, 0, len(buffer))
-    for start, end, codec in runs(buffer, 0, walked.end):
+    all_plain = walked.codecs == 1 << Codec.NONE and not walked.batches
+    found = ((0, walked.end, Codec.NONE),) if all_plain else runs(buffer, 0, walked.end)
+    for start, end, codec in found:
         whole = walked.count if end - start == walked.end else None
         columns = _read_run(
             buffer, start, end, codec, max_decompressed_bytes, from_offset, content, whole

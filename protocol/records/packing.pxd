@@ -17,6 +17,7 @@ cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
     bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
     char *PyByteArray_AS_STRING(object array)
+    bytearray PyByteArray_FromStringAndSize(const char *content, Py_ssize_t size)
     char *PyBytes_AS_STRING(object content)
 
 # The memoryview holds on to its bytes for as long as the function holds on to it.
@@ -31,6 +32,9 @@ cdef inline unsigned char *content_of(object content) noexcept:
 
 cdef inline unsigned char *writable(object array) noexcept:
     return <unsigned char *>PyByteArray_AS_STRING(array)
+
+cdef inline bytearray undefined(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
 
 cdef inline int *int32s(object array) noexcept:
     return <int *>PyByteArray_AS_STRING(array)

@@ -40,6 +40,7 @@ if not cython.compiled:
         int64s,
         put_int32,
         put_int64,
+        undefined,
         writable,
     )
 
@@ -197,7 +198,7 @@ class SetEncoder:
         if needed > self._room:
             self._room = needed
             if self._at == 0:
-                self._out = bytearray(needed)
+                self._out = undefined(needed)
             else:
                 self._out.extend(bytes(needed - len(self._out)))
 
@@ -292,6 +293,26 @@ class Gathered:
     value_nulls: int
 
 
+def columns_for(count: int, key_bytes: int, value_bytes: int) -> Gathered:
+    """Columns with room for so many messages, and so many bytes of keys and of values.
+
+    What is in them is undefined, but for where the first key and value begin and for the valid
+    bits, which are 0.
+    """
+    found = Gathered.__new__(Gathered)
+    found.offsets = undefined(8 * count)
+    found.timestamps = undefined(8 * count)
+    found.timestamp_types = undefined(count)
+    found.key_offsets = undefined(4 * count + 4)
+    found.value_offsets = undefined(4 * count + 4)
+    found.key_valid = bytearray((count + 7) // 8)
+    found.value_valid = bytearray((count + 7) // 8)
+    found.key_data = undefined(key_bytes)
+    found.value_data = undefined(value_bytes)
+    found.key_offsets[:4] = found.value_offsets[:4] = bytes(4)
+    return found
+
+
 def gather(
     buffer: Buffer,
     start: int,
@@ -344,16 +365,7 @@ def _gather(
         raise ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
     if not -_LARGE_OFFSET <= offset_shift <= _LARGE_OFFSET:
         raise ValueError(f"offsets cannot be shifted by {offset_shift}")
-    found = Gathered.__new__(Gathered)
-    found.offsets = bytearray(8 * count)
-    found.timestamps = bytearray(8 * count)
-    found.timestamp_types = bytearray(count)
-    found.key_offsets = bytearray(4 * count + 4)
-    found.value_offsets = bytearray(4 * count + 4)
-    found.key_valid = bytearray((count + 7) // 8)
-    found.value_valid = bytearray((count + 7) // 8)
-    found.key_data = bytearray(room if with_keys else 0)
-    found.value_data = bytearray(room if with_values else 0)
+    found = columns_for(count, room if with_keys else 0, room if with_values else 0)
     offsets, timestamps = int64s(found.offsets), int64s(found.timestamps)
     types = writable(found.timestamp_types)
     key_ends, value_ends = int32s(found.key_offsets), int32s(found.value_offsets)

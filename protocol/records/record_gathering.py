@@ -6,7 +6,7 @@ It runs as it is and compiled, as `kernel` does. Messages are gathered in `packi
 from typing import Final
 
 from .layout import Buffer
-from .packing import Gathered
+from .packing import Gathered, columns_for
 from .record_cursor import RECORD, RecordCursor
 
 try:
@@ -75,16 +75,7 @@ def _gather(
         count += 1
     if cursor.following != room:
         raise ValueError(f"record {count}, at byte {cursor.position} of its batch, is not good")
-    found = Gathered.__new__(Gathered)
-    found.offsets = bytearray(8 * count)
-    found.timestamps = bytearray(8 * count)
-    found.timestamp_types = bytearray(count)
-    found.key_offsets = bytearray(4 * count + 4)
-    found.value_offsets = bytearray(4 * count + 4)
-    found.key_valid = bytearray((count + 7) // 8)
-    found.value_valid = bytearray((count + 7) // 8)
-    found.key_data = bytearray(room if with_keys else 0)
-    found.value_data = bytearray(room if with_values else 0)
+    found = columns_for(count, room if with_keys else 0, room if with_values else 0)
     offsets, timestamps = int64s(found.offsets), int64s(found.timestamps)
     types = writable(found.timestamp_types)
     key_ends, value_ends = int32s(found.key_offsets), int32s(found.value_offsets)

@@ -34,6 +34,7 @@ if not cython.compiled:
         int64_at,
         own_int32,
         own_int64,
+        undefined,
         writable,
     )
 
@@ -241,8 +242,9 @@ class RecordEncoder:
     def _reserve(self, size_bytes: int) -> None:
         """Make room for a whole batch at once: growing copies what is there already."""
         if size_bytes > self._room:
-            self._room = size_bytes
-            self._out = bytearray(size_bytes)
+            self._room = max(size_bytes, _BATCH_OVERHEAD)
+            self._out = undefined(self._room)
+            self._out[:_BATCH_OVERHEAD] = bytes(_BATCH_OVERHEAD)
 
     def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
         """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.

@@ -80,6 +80,10 @@ def writable(buffer: bytearray) -> memoryview:
     return memoryview(buffer)
 
 
+undefined: Callable[[int], bytearray] = bytearray
+"""So many bytes, whatever they are; in C nobody writes them."""
+
+
 def int32s(buffer: bytearray) -> memoryview:
     """As `writable`, in this machine's signed 32-bit integers."""
     return memoryview(buffer).cast("i")
