@@ -175,12 +175,35 @@ class SetEncoder:
         """
         if cython.compiled:
             self._reserve(values, keys)
-        if keys is None:
+        if keys is None and not cython.compiled and self._magic == 1:
+            self._add_keyless(values, timestamps_ms)
+        elif keys is None:
             for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
                 self.add(value, None, timestamp_ms)
         else:
             for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
                 self.add(value, key, timestamp_ms)
+
+    def _add_keyless(self, values: Sequence[Buffer | None], timestamps_ms: Sequence[int]) -> None:
+        """As `add` for each in format v1, without calling it."""
+        parts: list[bytes] = []
+        put, offset = parts.append, self._offset
+        pack_body, pack_head = _V1_KEYLESS.pack, _HEAD.pack
+        try:
+            for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
+                if type(value) is not bytes or not _NO_TIME <= timestamp_ms <= _LARGEST_INT64:
+                    self._out += b"".join(parts)
+                    parts.clear()
+                    self._offset = offset
+                    self.add(value, None, timestamp_ms)
+                else:
+                    body = pack_body(1, 0, timestamp_ms, -1, len(value)) + value
+                    put(pack_head(offset, len(body) + _CRC_BYTES, crc32(body)))
+                    put(body)
+                offset += 1
+        finally:
+            self._out += b"".join(parts)
+            self._offset = offset
 
     def _reserve(
         self, values: Sequence[Buffer | None], keys: Sequence[Buffer | None] | None

@@ -101,6 +101,21 @@ def test_columns_become_the_set_that_records_do() -> None:
         build_columns(values, times[1:])
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_columns_in_part(magic: int) -> None:
+    """What comes before the wrong one is added, and what comes then goes on behind it."""
+    values = [b"a", None, bytearray(b"bc"), b"", b"d", b"e"]
+    times = [5, 6, 7, -1, 2**63 - 1, 2**63] if magic else [-1, -1, -1, -1, -1, 5]
+    together, single = SetEncoder(magic, 3), SetEncoder(magic, 3)
+    with pytest.raises(ValueError, match="timestamp"):
+        together.add_columns(values, None, times)
+    with pytest.raises(ValueError, match="zip"):
+        together.add_columns([b"last", b"without a time"], None, [-1])
+    for value, time_ms in zip([*values[:5], b"last"], [*times[:5], -1], strict=True):
+        single.add(value, None, time_ms)
+    assert together.finish() == single.finish()
+
+
 # Append times
 
 
