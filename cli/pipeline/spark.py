@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -70,12 +71,13 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         if sys.stderr.isatty():
             note(f"starting Spark ({master})")
     try:
-        spark = session("horolog pipeline", master=master, conf=given)
-        try:
-            yield spark
-        finally:
-            if started:
-                spark.stop()
+        with _told_once():
+            spark = session("horolog pipeline", master=master, conf=given)
+            try:
+                yield spark
+            finally:
+                if started:
+                    spark.stop()
     except NoJava as error:
         raise CommandFailed(str(error)) from None
     except PySparkException as error:
@@ -83,13 +85,32 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
 
 
 def _quiet() -> dict[str, str]:
-    """On a terminal Spark shows the progress of its stages; elsewhere that is only noise."""
+    """On a terminal Spark shows the progress of its stages; elsewhere that is only noise. Its log
+    is for those who ask for it."""
     progress = "true" if sys.stderr.isatty() else "false"
-    return {
-        "spark.ui.showConsoleProgress": progress,
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-    }
+    quiet = {"spark.ui.showConsoleProgress": progress, "spark.ui.enabled": "false"}
+    if submitted(os.environ):
+        return quiet | {"spark.log.level": "ERROR"}
+    log = Path(__file__).with_name("log4j2.properties").as_uri()
+    return quiet | {"spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log}"'}
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """PySpark logs what it raises, with the place in our program; a command says it once."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")
+    ]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def one_line(text: str) -> str:
