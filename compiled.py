@@ -21,6 +21,7 @@ FOLDER: Final = "protocol/records"
 """The place of `PACKAGE` below the package's root."""
 MODULES: Final = (
     "batch_head",
+    "gathering",
     "kernel",
     "packing",
     "record_check",

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from ..compiled import source_form
 from ..protocol.records import (
+    gathering,
     kernel,
     packing,
     record_check,
@@ -65,7 +66,7 @@ def main() -> int:
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
     compiled = (
-        *(kernel, packing, rewriting, scans),
+        *(gathering, kernel, packing, rewriting, scans),
         *(record_check, record_gathering, record_packing, record_rewriting),
     )
     forms = {module.__name__.rpartition(".")[2]: module for module in compiled}
@@ -137,7 +138,7 @@ def _encode(value_bytes: int, count: int) -> OfForm:
 
 def _columns(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
-    return "packing", lambda module: module.gather(data, 0, len(data), count)
+    return "gathering", lambda module: module.gather(data, 0, len(data), count)
 
 
 def _stamp(value_bytes: int, count: int) -> OfForm:

@@ -12,10 +12,10 @@ from ..errors import CorruptMessage
 from .batch import batch_content, read_header
 from .binary import BinaryColumn
 from .conversion import runs
+from .gathering import OWN_TYPE, Gathered, gather
 from .kernel import Problem, walk
 from .layout import Buffer, Codec
 from .message import entries, open_set
-from .packing import OWN_TYPE, Gathered, gather
 from .problems import problem_error
 from .record_gathering import RecordHeaders, gather_records
 

@@ -3,7 +3,6 @@
 cimport cython
 
 cdef extern from "kernel.h" nogil:
-    long long int64_at(const unsigned char *data, long long position)
     int int32_at(const unsigned char *data, long long position)
     void put_int64(unsigned char *data, long long position, long long value)
     void put_int32(unsigned char *data, long long position, long long value)
@@ -36,16 +35,10 @@ cdef inline unsigned char *writable(object array) noexcept:
 cdef inline bytearray undefined(Py_ssize_t size):
     return PyByteArray_FromStringAndSize(NULL, size)
 
-cdef inline int *int32s(object array) noexcept:
-    return <int *>PyByteArray_AS_STRING(array)
-
-cdef inline long long *int64s(object array) noexcept:
-    return <long long *>PyByteArray_AS_STRING(array)
-
 cdef long long _OVERHEAD, _SIZE, _CRC, _MAGIC, _ATTRIBUTES, _TIME, _TIME_BYTES, _LENGTH_BYTES
 cdef long long _CRC_BYTES, _V0_OVERHEAD, _V1_OVERHEAD, _NO_TIME, _LARGEST_INT32, _LARGEST_INT64
-cdef long long _FIRST_BYTES, _LARGE_OFFSET
-cdef int _APPEND_TIME, _CODEC_MASK, _OWN_TYPE
+cdef long long _FIRST_BYTES
+cdef int _APPEND_TIME, _CODEC_MASK
 
 cdef class SetEncoder:
     cdef int _magic
@@ -66,24 +59,3 @@ cdef class SetEncoder:
     data="unsigned char *", position="long long", size="long long", stop="long long",
 )
 cdef bint _stamp(object view, long long start, long long end, long long append_time_ms) except -1
-
-cdef class Gathered:
-    cdef public long long count, key_nulls, value_nulls
-    cdef public bytearray offsets, timestamps, timestamp_types
-    cdef public bytearray key_offsets, key_data, key_valid
-    cdef public bytearray value_offsets, value_data, value_valid
-
-@cython.locals(
-    data="unsigned char *", room="long long", found="Gathered", offsets="long long *",
-    timestamps="long long *", types="unsigned char *", key_ends="int *", value_ends="int *",
-    key_valid="unsigned char *", value_valid="unsigned char *", key_data="unsigned char *",
-    value_data="unsigned char *", row="long long", key_at="long long", value_at="long long",
-    key_nulls="long long", value_nulls="long long", position="long long", size="long long",
-    stop="long long", is_timed="bint", at="long long", key_bytes="long long",
-    value_bytes="long long", key_start="long long", offset="long long",
-)
-cdef Gathered _gather(
-    object view, long long start, long long end, long long count, long long offset_shift,
-    long long from_offset, int timestamp_type, long long timestamp_ms, bint with_keys,
-    bint with_values,
-)

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from .packing cimport Gathered
+from .gathering cimport Gathered
 from .record_cursor cimport RecordCursor
 
 cdef extern from "kernel.h" nogil:

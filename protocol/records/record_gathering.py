@@ -1,12 +1,12 @@
 """The records of a batch in columns.
 
-It runs as it is and compiled, as `kernel` does. Messages are gathered in `packing`.
+It runs as it is and compiled, as `kernel` does. Messages are gathered in `gathering`.
 """
 
 from typing import Final
 
+from .gathering import Gathered, columns_for
 from .layout import Buffer
-from .packing import Gathered, columns_for
 from .record_cursor import RECORD, RecordCursor
 
 try:

@@ -11,7 +11,7 @@ BEFORE_A_WALL = """
 import ctypes, mmap, random
 from contextlib import suppress
 from horolog.protocol.records.kernel import walk
-from horolog.protocol.records.packing import gather
+from horolog.protocol.records.gathering import gather
 from horolog.protocol.records.rewriting import plain_end, rewrite
 from horolog.protocol.records.scans import scan_offset, scan_timestamp
 from horolog.protocol.records.record_check import check_records

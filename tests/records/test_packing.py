@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
 from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
+from horolog.protocol.records.gathering import OWN_TYPE, Gathered, gather
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
 from horolog.protocol.records.message import entries, records
-from horolog.protocol.records.packing import OWN_TYPE, Gathered, SetEncoder, gather, stamp
+from horolog.protocol.records.packing import SetEncoder, stamp
 from horolog.protocol.records.sets import (
     NewRecord,
     build_columns,
@@ -309,7 +310,7 @@ def test_both_forms_make_the_same_of_any_bytes(
         data[at % len(data)] = byte
     if whole:
         window = (0, len(data), len(sent))
-    plain = source_of("packing").gather
+    plain = source_of("gathering").gather
     found = outcome(gather, bytes(data), *window, wanted)
     assert found == outcome(plain, bytes(data), *window, wanted)
     assert OWN_TYPE == -1

@@ -89,7 +89,8 @@ def test_every_module_is_in_it_and_nothing_else(
     of_page = {f"horolog/{path}" for path in sources if path.parts[:2] == ("server", "static")}
     assert "horolog/server/static/index.html" in of_page
     rest = {name for name in names if not name.endswith((".py", ".so"))}
-    assert rest == {"horolog/py.typed"} | of_c | of_page
+    of_spark = {"horolog/cli/pipeline/log4j2.properties"}
+    assert rest == {"horolog/py.typed"} | of_c | of_page | of_spark
 
 
 def test_it_has_the_compiled_kernel(
