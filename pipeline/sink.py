@@ -152,7 +152,8 @@ def _rows(
     value = _strings(batch, columns["value"])
     key = _strings(batch, columns["key"]) if "key" in columns else None
     if topic is not None and not columns.keys() & {"partition", "headers"}:
-        return ColumnRows(topic, _binary(value), key and _binary(key), _int64(times_ms))
+        keys = None if key is None else _binary(key)
+        return ColumnRows(topic, _binary(value), keys, _int64(times_ms))
 
     def column(purpose: str) -> list[Any]:
         found: list[Any] = batch.column(columns[purpose]).to_pylist()
@@ -163,9 +164,9 @@ def _rows(
     topics: Iterable[str] = repeat(topic, count) if topic is not None else column("topic")
     headers = map(_headers, column("headers")) if "headers" in columns else repeat((), count)
     partitions = column("partition") if "partition" in columns else repeat(None, count)
-    keys = repeat(None, count) if key is None else _binary(key).contents()
+    key_list = repeat(None, count) if key is None else _binary(key).contents()
     values = _binary(value).contents()
-    return zip(topics, partitions, keys, values, times_ms.to_pylist(), headers, strict=True)
+    return zip(topics, partitions, key_list, values, times_ms.to_pylist(), headers, strict=True)
 
 
 def _strings(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -178,7 +179,7 @@ def _binary(array: pa.Array) -> BinaryColumn:
     valid, offsets, data = _whole(array).buffers()
     return BinaryColumn(
         memoryview(offsets)[: _INT32_BYTES * (len(array) + 1)],
-        memoryview(data or b""),
+        memoryview(b"" if data is None else data),
         memoryview(valid) if array.null_count else None,
         array.null_count,
     )
@@ -186,7 +187,7 @@ def _binary(array: pa.Array) -> BinaryColumn:
 
 def _int64(array: pa.Array) -> memoryview:
     """An array of int64 without nulls."""
-    (_, data) = _whole(array).buffers()
+    _, data = _whole(array).buffers()
     return memoryview(data)[: _INT64_BYTES * len(array)].cast("B").cast("q")
 
 
