@@ -371,8 +371,13 @@ def test_random_damage(place: Path, rounds: int, request: pytest.FixtureRequest)
             (data.path / ".kafka_cleanshutdown").unlink()
         found = places(data.path / "t-0")
         touched = damaged(random, data.path / "t-0")
-        repair(data.path)
+        steps = repair(data.path)
         context = f"round {number} of seed {seed}: {touched}"
+        if undone := [step.wrong for step in steps if not step.done]:
+            # A magic byte became that of a later format: somebody who reads it has to repair that.
+            assert all("format (magic byte)" in wrong for wrong in undone), context
+            shutil.rmtree(data.path)
+            continue
         assert errors(data.path) == [], context
         data.open()
         left = read_messages(data.directory.log("t", 0))
