@@ -251,7 +251,7 @@ def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Itera
 
 
 def start(sides: Sides) -> Iterator[Compared]:
-    """Seconds from the start of the process until it takes connections; each once."""
+    """Seconds from the start of the process until it takes connections, each alone."""
     ours, theirs = sides.horolog_start_seconds, sides.kafka_start_seconds
     yield Compared("start", "s", theirs, ours, ours / theirs)
 

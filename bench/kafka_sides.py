@@ -7,9 +7,10 @@ which is what Kafka does and is compared; `fsync` when they are on the disk.
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from ..protocol.api.list_offsets import LIST_OFFSETS
 from ..protocol.api.produce import PRODUCE
 from ..protocol.records.batch import build_batch
 from ..protocol.records.record import NewRecord
-from ..testing.program import serving
+from ..testing.program import ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results
 from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
 from .brokers import RETENTION_LIMIT, kernel_choice
@@ -37,6 +38,7 @@ _OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
 """What a record of a batch takes beside a value of that size."""
 _SPREAD_MS: Final = 500
 _READY_SECONDS: Final = 30
+_STARTS: Final = 3
 _LATEST: Final = -1
 _ALL: Final = -1
 
@@ -154,21 +156,12 @@ def both() -> Iterator[Sides]:
             apache_kafka(folder / "kafka", jvm=MEASURED_JVM, settings=_KAFKA_SETTINGS)
         )
         (peer,) = cluster.brokers
-        kafka_seconds = _restarted(peer)
-        began = time.perf_counter()
-        server = ends.enter_context(
-            serving(
-                folder / "data",
-                "--kafka-listen",
-                "127.0.0.1:0",
-                "--set",
-                "file.delete.delay.ms=0",
-                env=kernel_choice(),
-            )
-        )
+        peer.stop()
+        # Each alone: a JVM goes on compiling for a while when it takes connections already.
+        seconds = median(_start_seconds(folder / f"start-{turn}") for turn in range(_STARTS))
+        kafka_seconds = median([_restarted(peer) for _ in range(_STARTS)])
+        server = ends.enter_context(_serving(folder / "data"))
         assert server.kafka is not None
-        RawClient(server.kafka, kafka).close()
-        seconds = time.perf_counter() - began
         assert peer.process is not None
         theirs = Side(KAFKA, peer.address, peer.process.pid, RawClient(peer.address, kafka))
         written, fsync = (
@@ -180,8 +173,22 @@ def both() -> Iterator[Sides]:
         yield Sides(theirs, written, fsync, kafka_seconds, seconds)
 
 
+def _serving(folder: Path) -> AbstractContextManager[ServerProcess]:
+    own = ("--kafka-listen", "127.0.0.1:0", "--set", "file.delete.delay.ms=0")
+    return serving(folder, *own, env=kernel_choice())
+
+
+def _start_seconds(folder: Path) -> float:
+    """Seconds from the start of a broker's process until it takes connections."""
+    began = time.perf_counter()
+    with _serving(folder) as server:
+        assert server.kafka is not None
+        RawClient(server.kafka, kafka).close()
+        return time.perf_counter() - began
+
+
 def _restarted(peer: KafkaBroker) -> float:
-    """Seconds from the start of Kafka's process until it takes connections."""
+    """As `_start_seconds`, of Kafka on a directory that it has used."""
     peer.stop()
     began = time.perf_counter()
     peer.start()
