@@ -27,6 +27,8 @@ from .brokers import RETENTION_LIMIT, broker
 from .figure import Figure
 from .raw_client import Refused
 from .spark_latency import stream_latency
+from .spark_prebuilt import NAME as PREBUILT_SOURCE
+from .spark_prebuilt import Prebuilt
 
 RESULTS: Final = Path("build") / "bench-spark.json"
 
@@ -45,7 +47,9 @@ PARQUET: Final = {
     "spark_read_timestamp": "parquet_read_timestamp",
 }
 """What stands beside a figure."""
-NAMES: Final = (*PARQUET, "spark_read_range", "spark_write", *LATENCIES)
+PREBUILT: Final = ("spark_prebuilt_all", "spark_prebuilt_timestamp")
+"""What Spark gets out of Python at best."""
+NAMES: Final = (*PARQUET, *PREBUILT, "spark_read_range", "spark_write", *LATENCIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +148,17 @@ def _works(bench: Bench) -> dict[str, Callable[[], int]]:
         "endingTimestamp": _FIRST_MS + _ROWS // 2 + _ROWS // 10,
     }
     parquet = bench.spark.read.parquet(bench.parquet)
+    bench.spark.dataSource.register(Prebuilt)
+    prebuilt = bench.spark.read.format(PREBUILT_SOURCE).options(tasks=_PARTITIONS, rows=_ROWS)
+    prebuilt_all = prebuilt.load()
+    prebuilt_timestamp = prebuilt.schema("timestamp timestamp").load()
     return {
         "spark_read_all": lambda: _drop(bench.read(), rows),
         "parquet_read_all": lambda: _drop(parquet, rows),
         "spark_read_timestamp": lambda: _drop(bench.read("timestamp timestamp"), rows),
         "parquet_read_timestamp": lambda: _drop(parquet.select("timestamp"), rows),
+        "spark_prebuilt_all": lambda: _drop(prebuilt_all, rows),
+        "spark_prebuilt_timestamp": lambda: _drop(prebuilt_timestamp, rows),
         "spark_read_range": lambda: _drop(bench.read(options=tenth), rows // 10),
         "spark_write": _Writing(bench).write,
     }

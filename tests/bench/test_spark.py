@@ -9,6 +9,8 @@ def test_the_names_are_those_that_others_compare() -> None:
     assert set(NAMES) == {
         "spark_read_all",
         "spark_read_timestamp",
+        "spark_prebuilt_all",
+        "spark_prebuilt_timestamp",
         "spark_read_range",
         "spark_write",
         "spark_latency_p50",
