@@ -264,13 +264,25 @@ class _Search:
         if entry is None:
             return False
         first = entry.first_offset
-        if not self._due_offset <= first < self._upper_offset:
-            return False  # It is the wrong one: nothing in the segment can have that offset.
-        if first <= offset:
-            return True
-        if self._gaps or first == offset + 1:
+        # The bad bytes in front of both were a message once, and each message has its own offset.
+        before = 2 if self._gaps else 2 + offset - first_offset
+        if not self._due_offset + before <= first < self._upper_offset:
+            return False  # It is the wrong one: no message that stands there can have that offset.
+        if self._gaps:
+            return first <= offset
+        if first == offset + 1:
             return False
-        if first_offset == self._due_offset:
-            return True  # The bad bytes in front of it were a message once.
-        second = _entry_at(self._file, following + ENTRY_OVERHEAD + entry.size, self._size_bytes)
-        return second is not None and second.first_offset == entry.last_offset + 1
+        beyond = self._offset_at(following + ENTRY_OVERHEAD + entry.size)
+        if beyond == offset + 1 + entry.last_offset - first + 1:
+            return False  # It is the wrong one again: what comes then goes on from the other.
+        if first <= offset or first_offset == self._due_offset:
+            return True
+        return beyond == entry.last_offset + 1
+
+    def _offset_at(self, position: int) -> int | None:
+        """The offset that the entry at `position` begins with; at the end the limit. `None` where
+        no good entry is."""
+        if position == self._size_bytes:
+            return self._upper_offset
+        entry = _entry_at(self._file, position, self._size_bytes)
+        return None if entry is None else entry.first_offset

@@ -90,17 +90,23 @@ def test_an_offset_below_zero_before_a_broken_message(filled: DataDirectory) -> 
     check_served(filled, messages(rest), end_of(found))
 
 
-def test_an_offset_below_zero_behind_a_good_message(filled: DataDirectory) -> None:
-    """It is wrong itself, and says nothing against the one in front of it."""
+@pytest.mark.parametrize("less", [1 << 63, 1, 2, 3])
+def test_an_offset_that_cannot_be_behind_a_good_message(filled: DataDirectory, less: int) -> None:
+    """It is wrong itself, and says nothing against the one in front of it. One that is only too low
+    would else be taken for the true one, and its message be served there."""
     found = places(filled.path / "t-0")
     at = next(
         number
         for number, place in enumerate(found)
-        if place.start == 0 and found[number + 2].path == place.path
+        if place.start == 0
+        and len(place.messages) == 2
+        and number + 2 < len(found)
+        and found[number + 2].path == place.path
     )
-    broken, good, below_zero = found[at : at + 3]
+    broken, good, wrong = found[at : at + 3]
     flip(broken.path, broken.end - 1, 3)
-    overwrite(below_zero.path, below_zero.start, b"\x80")
+    offset = (wrong.messages[0][0] - less) % 2**64
+    overwrite(wrong.path, wrong.start, offset.to_bytes(8, "big"))
     repair(filled.path)
     assert errors(filled.path) == []
     expected = [*found[:at], good, *found[at + 3 :]]
