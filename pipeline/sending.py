@@ -29,12 +29,11 @@ from ..protocol.partitioner import partition_of
 from ..protocol.records.batch import batch_records, finish_batch, read_header
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
-from ..protocol.records.record_packing import Headers, RecordEncoder
+from ..protocol.records.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
 from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, which a batch may not exceed."""
-_RECORD_OVERHEAD: Final = 36
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
 _ANY_SIZE: Final = 2**31 - 1
 """Of our own batches, uncompressed."""
@@ -182,7 +181,7 @@ class Sending:
                 lane = await self._lane(topic, partition, key)
                 lane_topic, lane_turn = topic, self._turn if by_turn else -1
                 encoder = lane.encoder
-            size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+            size = MOST_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
             if headers:
                 size += _headers_bytes(headers)
             while encoder.size_bytes + size > _BATCH_BYTES and encoder.count:

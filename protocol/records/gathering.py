@@ -110,6 +110,15 @@ def columns_for(count: int, key_bytes: int, value_bytes: int) -> Gathered:
     return found
 
 
+def cut(found: Gathered, count: int, key_bytes: int, value_bytes: int) -> None:
+    """Take the room away that columns did not need after all."""
+    del found.offsets[8 * count :], found.timestamps[8 * count :], found.timestamp_types[count:]
+    del found.key_offsets[4 * count + 4 :], found.value_offsets[4 * count + 4 :]
+    del found.key_data[key_bytes:], found.value_data[value_bytes:]
+    del found.key_valid[(count + 7) // 8 :], found.value_valid[(count + 7) // 8 :]
+    found.count = count
+
+
 def gather(
     buffer: Buffer,
     start: int,
@@ -228,11 +237,7 @@ def _gather(
             looked_into.release()
         key_valid.release()
         value_valid.release()
-    del found.offsets[8 * row :], found.timestamps[8 * row :], found.timestamp_types[row:]
-    del found.key_offsets[4 * row + 4 :], found.value_offsets[4 * row + 4 :]
-    del found.key_data[key_at:], found.value_data[value_at:]
-    del found.key_valid[(row + 7) // 8 :], found.value_valid[(row + 7) // 8 :]
-    found.count = row
+    cut(found, row, key_at, value_at)
     found.key_nulls = key_nulls
     found.value_nulls = value_nulls
     return found

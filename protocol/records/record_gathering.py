@@ -5,7 +5,7 @@ It runs as it is and compiled, as `kernel` does. Messages are gathered in `gathe
 
 from typing import Final
 
-from .gathering import Gathered, columns_for
+from .gathering import Gathered, columns_for, cut
 from .layout import Buffer
 from .record_cursor import RECORD, RecordCursor
 
@@ -122,11 +122,7 @@ def _gather(
             looked_into.release()
         key_valid.release()
         value_valid.release()
-    del found.offsets[8 * row :], found.timestamps[8 * row :], found.timestamp_types[row:]
-    del found.key_offsets[4 * row + 4 :], found.value_offsets[4 * row + 4 :]
-    del found.key_data[key_at:], found.value_data[value_at:]
-    del found.key_valid[(row + 7) // 8 :], found.value_valid[(row + 7) // 8 :]
-    found.count = row
+    cut(found, row, key_at, value_at)
     found.key_nulls = key_nulls
     found.value_nulls = value_nulls
     return found, headers

@@ -58,8 +58,9 @@ _NO_TIME: Final = NO_TIMESTAMP
 _LARGEST_INT64: Final = 2**63 - 1
 _LARGEST_BATCH: Final = 2**31 - 1
 _FIRST_BYTES: Final = 512
-_MOST_OVERHEAD: Final = 36
+MOST_OVERHEAD: Final = 36
 """Bytes of a record without key, value and headers: the varints as long as can be."""
+_MOST_OVERHEAD: Final = MOST_OVERHEAD
 _MOST_HEADER_OVERHEAD: Final = 10
 _INT32_BYTES: Final = 4
 _INT64_BYTES: Final = 8
