@@ -7,7 +7,8 @@ from ..protocol.records.layout import Codec
 from .delivery import Appended, Delivery
 from .encoding import encode
 from .identities import Identities
-from .outbox import REFUSALS, Batch
+from .outbox import REFUSALS
+from .outbox_batch import Batch
 
 
 class BatchDelivery:

@@ -8,7 +8,8 @@ from ..protocol.records.layout import Codec
 from .batching import Columns, pieces
 from .encoding import encode
 from .errors import PartlySent
-from .outbox import Batch, Group, Outbox
+from .outbox import Outbox
+from .outbox_batch import Batch, Group
 from .results import SentBatch, SentRange
 from .room import Room
 

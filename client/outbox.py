@@ -15,127 +15,16 @@ from ..protocol.errors import (
     MessageTooLarge,
     RecordListTooLarge,
 )
-from ..protocol.records.layout import NO_TIMESTAMP
 from .delivery import Appended
 from .encoding import Headers
 from .errors import ClientClosed
+from .outbox_batch import Batch
 from .results import SentRecord
 from .room import Room
+from .telling import Telling
 
 REFUSALS: Final = (InvalidTimestamp, MessageTooLarge, RecordListTooLarge, InvalidRecord)
 """Errors that may be the fault of a single message. Nothing of the set was appended."""
-
-_new_tuple: Final = tuple.__new__
-
-
-class Batch:
-    """Messages that go as one set, as columns."""
-
-    __slots__ = (
-        "born",
-        "encoded",
-        "group",
-        "headers",
-        "keys",
-        "size_bytes",
-        "times_ms",
-        "values",
-        "waiters",
-    )
-
-    def __init__(self, born: float, group: "Group | None" = None) -> None:
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.times_ms: list[int] = []
-        self.waiters: list[asyncio.Future[SentRecord]] = []
-        """One for each message; none in a batch of a group, which has one result for all."""
-        self.size_bytes = 0
-        self.born = born
-        """When its first message came, by the loop's clock."""
-        self.group = group
-        self.headers: dict[int, Headers] | None = None
-        """Of the messages that have some, by row."""
-        self.encoded: bytearray | None = None
-        """The set, when it has been made before its turn came."""
-
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """The same messages as two batches. Their sizes are shares of this one's."""
-        middle = len(self.values) // 2
-        first, second = Batch(self.born, self.group), Batch(self.born, self.group)
-        for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
-            half.keys = self.keys[part]
-            half.values = self.values[part]
-            half.times_ms = self.times_ms[part]
-            half.waiters = self.waiters[part]
-        for row, headers in (self.headers or {}).items():
-            half, start = (first, 0) if row < middle else (second, middle)
-            half.headers = half.headers or {}
-            half.headers[row - start] = headers
-        first.size_bytes = self.size_bytes // 2
-        second.size_bytes = self.size_bytes - first.size_bytes
-        return first, second
-
-    def succeed(self, topic: str, partition: int, appended: Appended) -> None:
-        """Tell everybody who waits where their message is."""
-        if self.group is not None:
-            self.group.part_sent(partition, len(self.values), appended)
-            return
-        offset, step = appended.base_offset, 0 if appended.base_offset < 0 else 1
-        append_ms = appended.append_time_ms
-        for waiter, time_ms in zip(self.waiters, self.times_ms, strict=True):
-            if not waiter.done():
-                own_ms = None if time_ms == NO_TIMESTAMP else time_ms
-                told_ms = own_ms if append_ms is None else append_ms
-                # As `SentRecord(...)` without its function around that, for speed.
-                sent = _new_tuple(SentRecord, (topic, partition, offset, told_ms))
-                waiter.set_result(sent)
-            offset += step
-
-    def fail(self, error: Exception) -> None:
-        """Tell everybody who waits that it was not sent, or that this is not known."""
-        if self.group is not None:
-            self.group.part_failed(error)
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-
-
-class Group:
-    """Batches of one `send_batch` or `send_many`, which ends with one result.
-
-    After the first failure those of its batches that have not been sent are not sent any more.
-    """
-
-    def __init__(self, *, whole: bool = False) -> None:
-        self.whole = whole
-        """A batch of it that is refused is not sent in parts."""
-        self.parts: list[tuple[int, int, Appended]] = []
-        """(partition, number of messages, where they are), in the order of the answers."""
-        self.error: Exception | None = None
-        self.left = 0
-        """Batches that are not answered yet."""
-        self.changed = asyncio.Event()
-
-    def part_sent(self, partition: int, count: int, appended: Appended) -> None:
-        self.parts.append((partition, count, appended))
-        self.left -= 1
-        self.changed.set()
-
-    def part_failed(self, error: Exception) -> None:
-        self.error = self.error or error
-        self.left -= 1
-        self.changed.set()
-
-    def stop(self, cause: BaseException) -> None:
-        """Send nothing more of it."""
-        if self.error is None:
-            self.error = cause if isinstance(cause, Exception) else ClientClosed("it was cancelled")
-
-    async def next_answer(self) -> None:
-        """Wait until one more batch is answered."""
-        self.changed.clear()
-        await self.changed.wait()
-
 
 Deliver = Callable[[str, int, Batch], Awaitable[Appended]]
 """Sends a batch to a partition of a topic, and tries again where that may help."""
@@ -167,6 +56,7 @@ class Outbox:
         self._hurry: asyncio.Future[None] | None = None
         """What a batch waits for that is not full, to be sent before its time."""
         self._sending: asyncio.Task[None] | None = None
+        self._telling = Telling(topic, partition)
 
     def add(
         self,
@@ -198,9 +88,10 @@ class Outbox:
         self._put(batch)
 
     def hurry(self) -> "asyncio.Task[None] | None":
-        """Send what there is without lingering; the task ends when all of it is answered."""
+        """Send what there is without lingering. The task is one that still has to end; None once
+        all is answered, and everybody told."""
         self._close_open()
-        return self._sending
+        return self._sending or self._telling.task
 
     def end(self, error: Exception) -> None:
         """Fail everything that has not been answered."""
@@ -208,6 +99,7 @@ class Outbox:
             self._sending.cancel()
             self._sending = None  # a task that has not begun yet would not say so itself
         self._open = None
+        self._telling.finish()
         while self._queue:
             self._finish(self._queue.popleft(), error)
 
@@ -267,7 +159,7 @@ class Outbox:
             self._finish(batch, error)
         else:
             self._room.give(batch.size_bytes)
-            batch.succeed(self.topic, self.partition, appended)
+            self._telling.tell(batch, appended)
 
     def _finish(self, batch: Batch, error: Exception) -> None:
         self._room.give(batch.size_bytes)

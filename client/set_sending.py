@@ -7,7 +7,8 @@ from ..protocol.records.sets import NewRecord
 from .delivery import Appended
 from .encoding import checked_headers, wrong_type
 from .instants import epoch_ms
-from .outbox import Batch, Group, Outbox
+from .outbox import Outbox
+from .outbox_batch import Batch, Group
 from .results import SentRecord
 
 
