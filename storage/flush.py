@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from ..clock import Clock
 from .files import PASSING_ERRORS, File, Files, replace_file
 from .index_checksums import FILE_NAME
-from .producer_snapshots import PendingSnapshot
+from .producer_snapshots import KEPT, PendingSnapshot
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +44,7 @@ class FlushWork:
     def run(self) -> None:
         """Sync everything. Raises `OSError`."""
         self.sync_messages()
-        self.sync_indexes()
+        sync_indexes([self])
 
     def sync_messages(self) -> None:
         """Sync, in order: logs, names. The messages are safe then. Raises `OSError`."""
@@ -60,20 +61,15 @@ class FlushWork:
         """Whether there is more to sync than messages."""
         return bool(self.index_paths or self.snapshots) or self.seals is not None
 
-    def sync_indexes(self) -> None:
-        """Sync, in order: indexes, snapshots, checksums. Raises `OSError`."""
+    def sync_index_files(self) -> None:
+        """Sync the index files. Raises `OSError`."""
         for path in self.index_paths:
-            with self._may_be_finished_later():
+            with self.may_be_finished_later():
                 self._sync_index(path)
-        for snapshot in self.snapshots:
-            with self._may_be_finished_later():
-                snapshot.write(self.files)
-        if self.seals is not None and self.unfinished is None:
-            with self._may_be_finished_later():
-                replace_file(self.files, self.directory / FILE_NAME, self.seals)
 
     @contextmanager
-    def _may_be_finished_later(self) -> Iterator[None]:
+    def may_be_finished_later(self) -> Iterator[None]:
+        """Note in `unfinished` what the disk has no room for."""
         try:
             yield
         except OSError as error:
@@ -101,6 +97,31 @@ class FlushWork:
         self.log_files.clear()
 
 
+def sync_indexes(works: Sequence[FlushWork]) -> None:
+    """Sync what some works of one log, in their order, have beside messages.
+
+    In order: indexes, snapshots, checksums. What a later work writes anew is written once. If there
+    is no room for something all of them are unfinished. Raises `OSError`.
+    """
+    last = works[-1]
+    for work in works:
+        work.sync_index_files()
+    snapshots = [one for work in works for one in work.snapshots if not one.settled]
+    for snapshot in snapshots[-KEPT:]:
+        with last.may_be_finished_later():
+            snapshot.write(last.files)
+    for snapshot in snapshots[:-KEPT]:
+        with last.may_be_finished_later():
+            snapshot.skip(last.files)
+    unfinished = [work.unfinished for work in works if work.unfinished is not None]
+    seals = [work.seals for work in works if work.seals is not None]
+    if seals and not unfinished:
+        with last.may_be_finished_later():
+            replace_file(last.files, last.directory / FILE_NAME, seals[-1])
+    for work in works:
+        work.unfinished = last.unfinished or (unfinished[0] if unfinished else None)
+
+
 class Flushable(Protocol):
     """What group commit needs of a log."""
 
@@ -111,12 +132,17 @@ class Flushable(Protocol):
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None: ...
 
 
+_Indexing = tuple[Flushable, FlushWork]
+"""A log and a work of it whose messages are synced, and its indexes are not."""
+
+
 class GroupCommit:
     """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
 
     A first round begins with the loop's next turn, so that it syncs what all clients that were
     heard in this one have sent. A round syncs messages, which is all that clients wait for; the
-    indexes of segments that were closed follow behind it, while the next round is under way.
+    indexes of segments that were closed follow behind it, in rounds of their own, while the next
+    ones of messages are under way.
 
     `executor` runs the syncs of messages, `index_executor` those of indexes, in their order;
     `call_soon` takes a function from any thread and calls it in the loop's. `on_sync`, if given,
@@ -138,6 +164,7 @@ class GroupCommit:
         self._on_sync = on_sync
         self._asked: dict[int, Flushable] = {}
         self._round = False
+        self._to_index: list[_Indexing] = []
         self._indexing = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
@@ -204,19 +231,36 @@ class GroupCommit:
     def _index(self, log: Flushable, work: FlushWork) -> None:
         """Have the indexes synced behind the messages."""
         self._indexing += 1
+        self._to_index.append((log, work))
+        if self._indexing == 1:
+            self._start_index_round()
 
-        def run() -> None:
-            error = _error_of(work.sync_indexes)
-            self._call_soon(lambda: self._indexed(log, work, error))
-
-        self._index_executor.submit(run)
-
-    def _indexed(self, log: Flushable, work: FlushWork, error: OSError | None) -> None:
-        self._indexing -= 1
-        try:
-            log.end_flush(work, error)
-        finally:
+    def _start_index_round(self) -> None:
+        """Begin the next round of indexes, or tell those who wait that there is none."""
+        if not self._to_index:
             self._tell_if_idle()
+            return
+        by_log: dict[int, list[_Indexing]] = {}
+        for item in self._to_index:
+            by_log.setdefault(id(item[0]), []).append(item)
+        self._to_index.clear()
+        self._index_executor.submit(self._run_indexes, list(by_log.values()))
+
+    def _run_indexes(self, groups: Sequence[Sequence[_Indexing]]) -> None:
+        outcomes: list[tuple[Flushable, FlushWork, OSError | None]] = []
+        for group in groups:
+            error = _error_of(partial(sync_indexes, [work for _, work in group]))
+            outcomes += [(log, work, error) for log, work in group]
+        self._call_soon(lambda: self._finish_indexes(outcomes))
+
+    def _finish_indexes(
+        self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None]]
+    ) -> None:
+        self._indexing -= len(outcomes)
+        with ExitStack() as ends:
+            ends.callback(self._start_index_round)
+            for log, work, error in reversed(outcomes):
+                ends.callback(log.end_flush, work, error)
 
 
 def _error_of(sync: Callable[[], None]) -> OSError | None:

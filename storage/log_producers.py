@@ -7,7 +7,7 @@ everything below its offset is synced, so that none is there which speaks of mes
 cut has taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from .files import Buffer
 from .index_checksums import Seal
 from .producer_scan import Read, numbered_batches, take_batch
 from .producer_snapshots import (
+    KEPT,
     MalformedSnapshot,
     PendingSnapshot,
     SnapshotName,
@@ -44,8 +45,10 @@ class LogProducers:
         self._clock = seams.clock
         self._observe = seams.observe
         self._log_name = log_name
-        self._written_offset = -1
-        """Of the newest snapshot of ours, on disk or on its way there."""
+        self._offsets: list[int] = []
+        """Of the snapshots of ours that are on disk or on their way there, rising."""
+        self._unreadable: set[int] = set()
+        """Of those on disk that could not be read."""
         self._pending: list[PendingSnapshot] = []
         self._handed_out: list[PendingSnapshot] = []
 
@@ -71,8 +74,8 @@ class LogProducers:
             states = self._read(name, path) if name.offset <= end_offset else None
             if states is not None:
                 self.states, start, self.in_use = states, name.offset, True
-                self._written_offset = -1 if name.of_kafka else name.offset
                 break
+        self._know_offsets([name for name, _ in snapshots if name.offset <= end_offset], start)
         unknown = bool(snapshots) or not clean
         self._scan(
             [
@@ -89,6 +92,13 @@ class LogProducers:
                 first_offset=first_offset,
                 **self._log_name,
             )
+
+    def _know_offsets(self, names: Iterable[SnapshotName], believed_offset: int) -> None:
+        """Know which snapshots there are; those behind `believed_offset` could not be read."""
+        ours = {name.offset for name in names if not name.of_kafka}
+        coming = {one.offset for one in (*self._pending, *self._handed_out) if not one.settled}
+        self._offsets = sorted({offset for offset in ours if offset <= believed_offset} | coming)
+        self._unreadable = ours - coming - set(self._offsets)
 
     def _drop_beyond(self, snapshots: Sequence[tuple[SnapshotName, Path]], end_offset: int) -> bool:
         """Remove snapshots that speak of messages behind the end; say whether there were any."""
@@ -137,9 +147,14 @@ class LogProducers:
 
     def take_snapshot(self, offset: int) -> None:
         """Have what is known now written as the snapshot at `offset`, by the next sync."""
-        if self.in_use and offset > self._written_offset:
-            self._written_offset = offset
-            self._pending.append(PendingSnapshot(self._folder, offset, self.states.copy()))
+        if not self.in_use or (self._offsets and offset <= self._offsets[-1]):
+            return
+        self._offsets.append(offset)
+        superfluous = [*self._offsets[:-KEPT], *(self._unreadable - {offset})]
+        del self._offsets[:-KEPT]
+        self._unreadable.clear()
+        states = self.states.copy()
+        self._pending.append(PendingSnapshot(self._folder, offset, states, superfluous))
 
     @property
     def to_be_written(self) -> bool:
@@ -165,7 +180,6 @@ class LogProducers:
         """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
         if self.in_use:
             self.states = ProducerStates()
-            self._written_offset = -1
             self.load(segments, {}, clean=False)
 
     def drop_below(self, offset: int) -> None:

@@ -17,6 +17,7 @@ of each producer. It leaves ours alone, and ours are newer than its own as soon 
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ UNFINISHED_SUFFIX: Final = SUFFIX + ".tmp"
 """Of one that was being written when the broker died."""
 KAFKA_SUFFIX: Final = ".snapshot"
 
-_KEPT: Final = 2
+KEPT: Final = 2
 """A second one, in case the newest cannot be read."""
 
 _NAME: Final = re.compile(r"([0-9]{20})(\.producers|\.snapshot)")
@@ -171,8 +172,12 @@ def newest_first(files: Files, folder: Path) -> list[tuple[SnapshotName, Path]]:
 class PendingSnapshot:
     """A snapshot that is to be written, in any thread, once all below it is synced."""
 
-    def __init__(self, folder: Path, offset: int, states: ProducerStates) -> None:
+    def __init__(
+        self, folder: Path, offset: int, states: ProducerStates, superfluous: Sequence[int]
+    ) -> None:
+        """What is known at `offset`, after which those at the offsets `superfluous` may go."""
         self.offset = offset
+        self._superfluous = superfluous
         self._folder = folder
         self._states = states
         self._lock = Lock()
@@ -181,19 +186,29 @@ class PendingSnapshot:
         """Whether nothing more becomes of it."""
 
     def write(self, files: Files) -> None:
-        """Write it, durably, and remove those that it makes superfluous. Raises `OSError`."""
+        """Write it, durably, and remove those that are superfluous then. Raises `OSError`."""
         with self._lock:
             self.settled = True
             if self._void:
                 return
             content = encode_snapshot(self._states, self.offset)
             replace_file(files, snapshot_path(self._folder, self.offset), content)
-        ours = [path for name, path in newest_first(files, self._folder) if not name.of_kafka]
-        for path in ours[_KEPT:]:
+        self._remove_superfluous(files)
+
+    def skip(self, files: Files) -> None:
+        """Leave it unwritten, because `KEPT` later ones have been. Raises `OSError`."""
+        with self._lock:
+            self.settled = True
+            if self._void:
+                return
+        self._remove_superfluous(files)
+
+    def _remove_superfluous(self, files: Files) -> None:
+        for offset in self._superfluous:
             with suppress(FileNotFoundError):  # the log was cut meanwhile
-                files.unlink(path)
+                files.unlink(snapshot_path(self._folder, offset))
 
     def withdraw(self) -> None:
         """Let it not be written any more: the log was cut."""
         with self._lock:
-            self._void = True
+            self._void = self.settled = True

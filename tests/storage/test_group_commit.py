@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from horolog.clock import Clock
+from horolog.protocol.records.batch import build_batch
+from horolog.protocol.records.sets import NewRecord
 from horolog.storage.flush import GroupCommit
 from horolog.storage.log import Log
+from horolog.storage.producer_snapshots import KEPT
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -249,6 +252,61 @@ def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits
     assert not commits.group.busy
     sealed = (folder.path / "index-checksums").read_text().splitlines()
     assert len([line for line in sealed if line.startswith(("0 ", "1 "))]) == 2
+
+
+def batches_rolled(folder: LogFolder, commits: Commits, times: int) -> None:
+    """Rolls of a log of batches, each with a round of messages behind it, and none of indexes."""
+    for _ in range(times):
+        folder.log.append(build_batch([NewRecord(b"v", timestamp_ms=1)]))
+        folder.log.roll()
+        commits.group.request(folder.log)
+        commits.begin()
+        commits.round()
+
+
+def test_indexes_that_wait_are_synced_together(folder: LogFolder, commits: Commits) -> None:
+    """What would be written anew by the next is written once, however many rolls there were."""
+    folder.open()
+    batches_rolled(folder, commits, 6)
+    commits.index()
+    assert folder.log.recovery_point == 1
+    assert folder.files.did("rename", "index-checksums.tmp") == 1
+    commits.index()
+    assert (folder.log.recovery_point, commits.group.busy) == (6, False)
+    assert folder.files.did("rename", "index-checksums.tmp") == 2
+    assert folder.files.did("rename", ".producers.tmp") == 1 + KEPT
+    assert folder.names(".producers") == [f"{offset:020d}.producers" for offset in (5, 6)]
+    assert folder.files.did("sync", "index") == 2 * 6
+
+
+def test_a_cut_leaves_the_snapshots_in_front_of_it(folder: LogFolder, commits: Commits) -> None:
+    """Those behind it, which would make them superfluous, come to nothing."""
+    folder.open()
+    batches_rolled(folder, commits, 6)
+    commits.index()
+    folder.log.truncate(3)
+    commits.index()
+    assert folder.names(".producers") == [f"{offset:020d}.producers" for offset in (2, 3)]
+
+
+def test_of_indexes_that_wait_all_are_done_again_when_one_has_no_room(
+    folder: LogFolder, commits: Commits
+) -> None:
+    folder.open()
+    batches_rolled(folder, commits, 4)
+    commits.index()
+    folder.files.fail("open", errno.EMFILE, name=f"{1:020d}.timeindex")
+    commits.index()
+    assert folder.files.did("rename", "index-checksums.tmp") == 1
+    assert folder.files.did("sync", "index") == 2 * 4 - 1
+    commits.group.request(folder.log)
+    commits.begin()
+    commits.round()
+    commits.index()
+    assert folder.files.did("rename", "index-checksums.tmp") == 2
+    assert folder.files.did("sync", "index") == 2 * 4 - 1 + 2 * 3
+    sealed = (folder.path / "index-checksums").read_text().splitlines()
+    assert {line.split()[0] for line in sealed} >= {"0", "1", "2", "3"}
 
 
 def test_an_index_that_cannot_be_synced_ends_appends(folder: LogFolder, commits: Commits) -> None:

@@ -82,10 +82,10 @@ def test_names() -> None:
         assert parse_snapshot_name(name) is None
 
 
-def test_the_two_newest_are_kept(tmp_path: Path) -> None:
+def test_superfluous_ones_go_when_a_new_one_is_written(tmp_path: Path) -> None:
     (tmp_path / f"{5:020d}.snapshot").write_bytes(b"Kafka's own stay")
-    for offset in (10, 20, 30, 40):
-        PendingSnapshot(tmp_path, offset, some_states()).write(SystemFiles())
+    for offset, superfluous in ((5, []), (20, []), (30, [5]), (40, [5, 20])):
+        PendingSnapshot(tmp_path, offset, some_states(), superfluous).write(SystemFiles())
     names = [name for name, _ in newest_first(SystemFiles(), tmp_path)]
     assert [(name.offset, name.of_kafka) for name in names] == [
         (40, False),
@@ -95,7 +95,7 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_one_that_is_withdrawn_is_not_written(tmp_path: Path) -> None:
-    pending = PendingSnapshot(tmp_path, 10, ProducerStates())
+    pending = PendingSnapshot(tmp_path, 10, ProducerStates(), [])
     pending.withdraw()
     pending.write(SystemFiles())
     assert not list(tmp_path.iterdir())
