@@ -66,6 +66,26 @@ class Seal:
         return self._text
 
 
+def end_offset(
+    seal: Seal | None,
+    log_bytes: int,
+    next_base_offset: int | None,
+    recovery_point: int | None,
+    *,
+    clean: bool,
+) -> int | None:
+    """The offset after the last message of a log file of `log_bytes`, in a log without gaps; `None`
+    where that is not known, or messages may be missing at the end of the file.
+
+    `next_base_offset` is that of the next segment; of the last one only a clean stop tells the end.
+    """
+    if seal is None or log_bytes != seal.log_bytes:
+        return None
+    if next_base_offset is None:
+        return recovery_point if clean else None
+    return next_base_offset
+
+
 def parse_seals(data: bytes) -> dict[int, Seal]:
     """Seals by base offset; lines that make no sense are left out."""
     lines = data.decode("ascii", errors="replace").splitlines()

@@ -13,9 +13,11 @@ from typing import Final
 from .files import Files
 from .findings import Finding
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from .index_checksums import end_offset
 from .names import parse_segment_file
 from .salvage import OFFSETS_PER_BYTE, Stretch, stretches
 from .verify import PartitionCheck
+from .verify_checksums import read_seals
 
 KEPT: Final = "kept beside it as .broken"
 
@@ -110,6 +112,7 @@ class _Planning:
         self._recovery_point = recovery_point
         self._clean = clean
         self._plan = PartitionPlan(folder, key)
+        self._seals, _ = read_seals(files, folder)
 
     def run(self) -> PartitionPlan:
         check = PartitionCheck(
@@ -219,6 +222,13 @@ class _Planning:
                     next_offset=max(base_offset, due),
                     limit_offset=limit,
                     gaps=self._gaps,
+                    end_offset=end_offset(
+                        self._seals.get(base_offset),
+                        size_bytes,
+                        limit,
+                        self._recovery_point,
+                        clean=self._clean,
+                    ),
                 )
             )
         finally:

@@ -74,12 +74,14 @@ def stretches(
     limit_offset: int | None,
     gaps: bool,
     start: int = 0,
+    end_offset: int | None = None,
 ) -> Iterator[Stretch]:
     """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
 
     `limit_offset` is where the next segment begins; an offset that jumps does not reach it. Where
     one message after the other does, the two segments overlap, and no message is bad for that.
-    Raises `OSError`.
+    `end_offset` is the offset after the last message, where that is known and nothing is missing
+    at the end of the file. Raises `OSError`.
     """
     position = start
     while position < size_bytes:
@@ -93,7 +95,7 @@ def stretches(
             limit_offset=limit_offset,
         )
         if scan.overlap:
-            limit_offset = None
+            limit_offset = end_offset = None
             continue
         if scan.good_bytes > position:
             offsets = offsets_at(file, position, scan.good_bytes)
@@ -103,7 +105,7 @@ def stretches(
         if scan.problem is Problem.NONE:
             return
         upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
-        search = _Search(file, size_bytes, next_offset, upper, gaps)
+        search = _Search(file, size_bytes, next_offset, upper, None if gaps else end_offset, gaps)
         found = None if scan.later_format else search.after(position)
         end = size_bytes if found is None else found[0]
         yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
@@ -194,13 +196,21 @@ class _Search:
     """Looks for the first entry that can be believed behind bytes that cannot."""
 
     def __init__(
-        self, file: File, size_bytes: int, due_offset: int, upper_offset: int, gaps: bool
+        self,
+        file: File,
+        size_bytes: int,
+        due_offset: int,
+        upper_offset: int,
+        end_offset: int | None,
+        gaps: bool,
     ) -> None:
-        """Its offset is at least `due_offset` and below `upper_offset`."""
+        """Its offset is at least `due_offset` and below `upper_offset`. The last message of the
+        file is in front of `end_offset`, if that is known."""
         self._file = file
         self._size_bytes = size_bytes
         self._due_offset = due_offset
         self._upper_offset = upper_offset
+        self._end_offset = end_offset
         self._gaps = gaps
 
     def after(self, bad: int) -> tuple[int, int] | None:
@@ -260,6 +270,8 @@ class _Search:
 
     def _contradicted(self, first_offset: int, offset: int, following: int) -> bool:
         """Whether what comes behind an entry with these offsets shows that they are wrong."""
+        if following == self._size_bytes:
+            return self._end_offset is not None and offset + 1 != self._end_offset
         entry = _entry_at(self._file, following, self._size_bytes)
         if entry is None:
             return False
@@ -280,9 +292,9 @@ class _Search:
         return beyond == entry.last_offset + 1
 
     def _offset_at(self, position: int) -> int | None:
-        """The offset that the entry at `position` begins with; at the end the limit. `None` where
-        no good entry is."""
+        """The offset that the entry at `position` begins with; at the end the one that comes after
+        the last, or the limit. `None` where no good entry is."""
         if position == self._size_bytes:
-            return self._upper_offset
+            return self._upper_offset if self._end_offset is None else self._end_offset
         entry = _entry_at(self._file, position, self._size_bytes)
         return None if entry is None else entry.first_offset

@@ -23,7 +23,7 @@ from .entry_rules import (
 )
 from .files import File, Files
 from .findings import NOTHING, REPAIR, TORN, Finding
-from .index_checksums import Seal
+from .index_checksums import Seal, end_offset
 from .log_reader import Stop, StoredEntry, read_log_file
 from .salvage import Stretch, stretches
 from .verify_append_times import check_append_times
@@ -180,14 +180,17 @@ class SegmentCheck:
 
     def _behind(self, log: File, position: int, log_bytes: int) -> Iterator[Finding]:
         """What there is behind the place where the log could not be read on."""
+        around = self._around
+        following, point = around.next_base_offset, around.recovery_point
         for stretch in stretches(
             log,
             log_bytes,
             base_offset=self._base_offset,
             next_offset=max(self._base_offset, self.next_offset),  # what was read can say anything
-            limit_offset=self._around.next_base_offset,
-            gaps=self._around.gaps,
+            limit_offset=following,
+            gaps=around.gaps,
             start=position,
+            end_offset=end_offset(around.seal, log_bytes, following, point, clean=around.clean),
         ):
             if stretch.good:
                 yield Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)

@@ -113,6 +113,36 @@ def test_an_offset_that_cannot_be_behind_a_good_message(filled: DataDirectory, l
     check_served(filled, messages(expected), end_of(found))
 
 
+@pytest.mark.parametrize("more", [-1, 1, 7])
+@pytest.mark.parametrize("of_log", [False, True], ids=["segment", "log"])
+def test_a_wrong_offset_at_the_end(data: DataDirectory, of_log: bool, more: int) -> None:
+    """Behind a broken message nothing but the next segment, or the clean stop, contradicts it."""
+    fill(data, clean=True)
+    found = places(data.path / "t-0")
+    path = found[-1].path if of_log else found[0].path
+    broken, last = [one for one in found if one.path == path][-2:]
+    flip(broken.path, broken.end - 1, 3)
+    offset = last.messages[0][0] + more
+    overwrite(last.path, last.start, offset.to_bytes(8, "big"))
+    repair(data.path)
+    assert errors(data.path) == []
+    left = [place for place in found if place not in (broken, last)]
+    check_served(data, messages(left), end_of(found))
+
+
+def test_a_good_message_in_front_of_lost_ones(data: DataDirectory) -> None:
+    """It does not lead to where the segment ends, and is not to blame for that."""
+    fill(data, clean=True)
+    found = places(data.path / "t-0")
+    broken, _, lost = (place for place in found if place.path == found[0].path)
+    flip(broken.path, broken.end - 1, 3)
+    cut(lost.path, lost.start)
+    repair(data.path)
+    assert errors(data.path) == []
+    left = [place for place in found if place not in (broken, lost)]
+    check_served(data, messages(left), end_of(found))
+
+
 @pytest.mark.parametrize("number", range(-4, 0))
 def test_the_log_goes_on_where_it_did(filled: DataDirectory, number: int) -> None:
     """Offsets that somebody has seen are never given to other messages."""
