@@ -123,23 +123,57 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._host.figures.received_bytes += nbytes
-        if not self._reader.unfinished:
-            self.held_since = self._loop.time()
+        held_nothing = not self._reader.unfinished
         try:
             frames = self._reader.received(nbytes)
         except MemoryError:
             self._reader.let_go()
             self._drop("memory", "there was no memory for the request")
             return
-        self._frames.extend(frames)
+        if held_nothing or frames:
+            self.held_since = self._loop.time()
         if self._reader.fault is not None:
             self._broken = "protocol", self._reader.fault.cause
-        if frames:
-            self._frame_deadline.stop()
-            self.held_since = self._loop.time()
-            self._gathering.heard(self, sum(map(len, frames)))
-        else:
+        if not frames:
             self._work()
+            return
+        self._frame_deadline.stop()
+        if len(frames) == 1 and self._is_idle and self._answered_at_once(frames[0]):
+            return
+        self._frames.extend(frames)
+        self._gathering.heard(self, sum(map(len, frames)))
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether all before what has come now is answered, and all answers are read."""
+        return not (
+            self._frames
+            or self._answers
+            or self._sender
+            or self._unread
+            or self._reader.unfinished
+            or self._ending
+            or self._host.held_memory.is_short
+            or self._transport is None
+            or self._transport.get_write_buffer_size()
+            or self._transport.is_closing()
+        )
+
+    def _answered_at_once(self, frame: bytes | bytearray) -> bool:
+        """Answer the only request there is, if that takes next to nothing."""
+        answer = self._door.answerer.answer_at_once(frame)
+        if answer is None:
+            return False
+        if isinstance(answer, bytes):
+            assert self._transport is not None
+            self._host.figures.sent_bytes += len(answer)
+            self._transport.write(answer)
+            if self._transport.get_write_buffer_size():
+                self._host.held_memory.note(self)
+        else:
+            self._answers.add(answer)
+            self._work()
+        return True
 
     def eof_received(self) -> bool:
         """The client sends no more, and is probably gone; what it asked for is still answered."""

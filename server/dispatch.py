@@ -8,6 +8,7 @@ from typing import Any
 from ..protocol.api.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.fetch import FETCH
+from ..protocol.api.forms import MOST_BYTES
 from ..protocol.api.framing import ProtocolError
 from ..protocol.api.list_offsets import LIST_OFFSETS
 from ..protocol.api.native import Frame, RequestHead
@@ -59,6 +60,8 @@ class Dispatcher:
         self._produces = RepeatedProduces(services, encoding)
         self._fetches = RepeatedFetches(services, is_native=encoding.NATIVE)
         self._searches = RepeatedSearches(services, is_native=encoding.NATIVE)
+        self._left: Frame = b""
+        """The last request that was left to `answer`: it is not to be looked at again there."""
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -93,6 +96,20 @@ class Dispatcher:
 
         return self._guarded(asked, handle)
 
+    def answer_at_once(self, frame: Frame) -> Answer:
+        """The answer to a fetch or a search that repeats one before it; `None` leaves the frame to
+        `answer`. Never raises."""
+        if frame is self._left:
+            return None
+        key = self._encoding.likely_api_key(frame)
+        if key != FETCH.key and key != LIST_OFFSETS.key:
+            return None
+        repeated = self._fetches if key == FETCH.key else self._searches
+        answer = repeated.answer(frame)
+        if answer is None and len(frame) <= MOST_BYTES:
+            self._left = frame
+        return answer
+
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
 
@@ -104,12 +121,10 @@ class Dispatcher:
             answers = self._produces.answer(frames, most, TOGETHER_BYTES)
             if answers:
                 return answers
-        elif key == FETCH.key or key == LIST_OFFSETS.key:
-            repeated = self._fetches if key == FETCH.key else self._searches
-            answer = repeated.answer(frames[0])
-            if answer is not None:
-                frames.popleft()
-                return (answer,)
+        answer = self.answer_at_once(frames[0])
+        if answer is not None:
+            frames.popleft()
+            return (answer,)
         if len(frames) > 1 and key is not None and key in self._handlers_of_many:
             opened = self._open_alike(APIS[key], frames, most)
             if opened:

@@ -23,6 +23,11 @@ class Caller:
 class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
+    def answer_at_once(self, frame: bytes | bytearray) -> Answer:
+        """The answer to a request that takes next to nothing to answer; `None` leaves the frame to
+        `answer`. Never raises."""
+        ...
+
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
         taken. Raises `ProtocolError` or `CloseConnection`."""

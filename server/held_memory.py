@@ -45,6 +45,11 @@ class HeldMemory:
         self.total_bytes = 0
         """As it was noted: what was sent to clients since then is still in it."""
 
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody was told to let go of bytes, and has not yet."""
+        return bool(self._given_up)
+
     def has_room(self, work: Callable[[], None]) -> bool:
         """Whether more may be held. If not, `work` is called soon, when that may have changed."""
         if not self._given_up:

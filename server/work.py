@@ -35,7 +35,9 @@ class Work:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._stopwatch = SystemClock()
+        self.time: Callable[[], float] = SystemClock().monotonic
+        """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
+        real ones whatever clock the broker is given."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
@@ -101,11 +103,6 @@ class Work:
                 break
         if self._waiting:
             self._loop.call_soon(self._give_turn)
-
-    def time(self) -> float:
-        """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
-        real ones whatever clock the broker is given."""
-        return self._stopwatch.monotonic()
 
     async def stop(self) -> None:
         """Cancel the tasks and wait for the threads."""

@@ -13,8 +13,15 @@ from typing import Final
 
 from ..protocol.errors import HorologError, MessageTooLarge
 from ..protocol.records.batch import BatchHeader, batch_content, read_header
-from ..protocol.records.kernel import Problem, Walk
-from ..protocol.records.layout import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Codec
+from ..protocol.records.kernel import Offsets, Problem, Walk, walk
+from ..protocol.records.layout import (
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    Codec,
+)
 from ..protocol.records.message import Entry, entries, open_wrapper
 from ..protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
 
@@ -53,6 +60,25 @@ class Breach:
     """What is wrong, in words."""
     overlap: bool = False
     """Whether all that is wrong is that the next segment should have begun before it."""
+
+
+def walk_row(data: bytes, start: int, end: int, offset: int) -> Walk | None:
+    """A walk over these entries, if they are good ones whose offsets count up from the one that
+    `offset` is in: plain messages or batches, as nearly all are."""
+    if len(data) < end:
+        return None
+    first = offset
+    if data[start + MAGIC_AT] == BATCH_MAGIC:
+        # An index has the last offset of a batch.
+        first = int.from_bytes(data[start : start + SIZE_AT], "big", signed=True)
+    found = walk(data, start, end, offsets=Offsets.CONTIGUOUS, base_offset=first)
+    if found.problem is not Problem.NONE or found.last_offset - first + 1 != found.count:
+        return None
+    if found.magics & ~_BATCHES:
+        good = first == offset and not found.last_codec
+    else:
+        good = first <= offset <= found.last_offset
+    return found if good else None
 
 
 def falls_rule(offset: int, expected: int) -> str:

@@ -1,6 +1,6 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
 from .segment import Segment
 from .segment_list import SegmentList
+from .time_lookup import look_for_time
 from .watermark import Watermark
 
 FUTURE_MS: Final = 60_000
@@ -183,6 +184,16 @@ class ReadableLog:
         as `prepare`, which should have been done before.
         """
         return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
+
+    def look_for_time(self, target_ms: int) -> Found | None:
+        """What `find_time` would find up to the log end, if a look in one place tells; `None` does
+        not mean that there is nothing. Needs the log to be prepared. Raises `OSError`.
+        """
+        segment = self._list.segments[bisect_left(self._list.closed_max_ms, target_ms)]
+        if segment.largest_possible_ms < target_ms:
+            return None
+        start = max(segment.time_index.start_for(target_ms), self.log_start_offset)
+        return look_for_time(segment, start, target_ms, self.settings.max_decompressed_bytes)
 
     def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
         """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""

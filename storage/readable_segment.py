@@ -11,7 +11,7 @@ from typing import Final
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import HorologError
-from ..protocol.records.kernel import Offsets, Problem, walk
+from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
@@ -25,7 +25,7 @@ from ..protocol.records.layout import (
 from ..protocol.records.scans import NOT_FOUND, scan_offset
 from .append_times import AppendTimes
 from .damage import Damage, first_damage
-from .entry_rules import BATCH_MAGIC
+from .entry_rules import BATCH_MAGIC, walk_row
 from .files import File
 from .offset_index import OffsetIndex
 from .places import Places
@@ -303,7 +303,7 @@ class ReadableSegment:
             return
         if begin < position:
             data, position = self.file.pread(end - begin, begin), begin
-        if not self.gaps and _are_in_row(data, begin - position, end - position, offset):
+        if not self.gaps and walk_row(data, begin - position, end - position, offset):
             return
         offsets = offsets_at(self.file, begin, end)
         if offsets is None:
@@ -369,20 +369,3 @@ class ReadableSegment:
         if scan.largest_ms > largest_ms:
             return scan.largest_ms, scan.largest_offset
         return largest_ms, -1
-
-
-def _are_in_row(data: bytes, start: int, end: int, offset: int) -> bool:
-    """Whether these are good entries whose offsets count up from the one that `offset` is in: plain
-    messages or batches, as nearly all are."""
-    if len(data) < end:
-        return False
-    first = offset
-    if data[start + MAGIC_AT] == BATCH_MAGIC:
-        # An index has the last offset of a batch.
-        first = int.from_bytes(data[start : start + SIZE_AT], "big", signed=True)
-    found = walk(data, start, end, offsets=Offsets.CONTIGUOUS, base_offset=first)
-    if found.problem is not Problem.NONE or found.last_offset - first + 1 != found.count:
-        return False
-    if found.magics & ~(1 << BATCH_MAGIC):
-        return first == offset and not found.last_codec
-    return first <= offset <= found.last_offset

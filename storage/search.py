@@ -12,18 +12,19 @@ from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
 from ..protocol.records.batch import find_in_batch
-from ..protocol.records.kernel import Offsets, Problem, walk
+from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import (
     ENTRY_OVERHEAD,
     MAGIC_AT,
     NO_TIMESTAMP,
     SIZE_AT,
-    TIMESTAMP_AT,
 )
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
 from .entry_rules import BATCH_MAGIC
 from .segment import Segment
+from .time_lookup import Found as Found
+from .time_lookup import entry_bytes, look_for_time
 
 _FIRST_READ_BYTES = 8 << 10
 _READ_BYTES_MAX = 256 << 10
@@ -32,14 +33,6 @@ EARLIEST = -2
 LATEST = -1
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A message that a search by time found."""
-
-    offset: int
-    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +156,7 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
     if start == view.log_start_offset and position < end:
         # A wrapper that holds the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
-        first = segment.file.pread(min(_entry_bytes(head, 0), end - position), position)
+        first = segment.file.pread(min(entry_bytes(head, 0), end - position), position)
         for record in _visible_records(view, segment, first, position):
             largest_ms = max(largest_ms, record.timestamp_ms)
         position += len(first)
@@ -182,7 +175,7 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
         if not found.count:
             if found.problem is not Problem.PARTIAL or len(data) == end - position:
                 raise segment.damage(position)
-            wanted = max(_entry_bytes(data, 0), wanted)
+            wanted = max(entry_bytes(data, 0), wanted)
     return largest_ms
 
 
@@ -242,7 +235,7 @@ def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
 ) -> Generator[None, None, Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
-    found = _find_near_index(segment, start, target_ms)
+    found = look_for_time(segment, start, target_ms, view.max_decompressed_bytes)
     if found is not None:
         return found
     if not segment.located(start):
@@ -258,7 +251,7 @@ def _find_in_segment(
         if at == BAD_SIZE:
             raise segment.damage(position + stopped)
         if at >= 0:
-            end = at + _entry_bytes(data, at)
+            end = at + entry_bytes(data, at)
             if not segment.base_offset <= _offset(data, at) < segment.next_offset:
                 raise segment.damage(position + at)
             found = _open_entry(view, segment, data[at:end], target_ms, position + at)
@@ -268,8 +261,8 @@ def _find_in_segment(
             position += end
         elif stopped:
             position += stopped
-        elif _entry_bytes(data, 0) <= segment.readable_bytes - position and len(data) == wanted:
-            wanted = max(_entry_bytes(data, 0), 2 * wanted)
+        elif entry_bytes(data, 0) <= segment.readable_bytes - position and len(data) == wanted:
+            wanted = max(entry_bytes(data, 0), 2 * wanted)
             continue
         else:
             raise segment.damage(position)
@@ -281,31 +274,6 @@ def _find_in_segment(
             return (yield from _find_in_segment(view, segment, target_ms))
     segment.check_readable(view.high_watermark)
     return None
-
-
-def _find_near_index(segment: Segment, start: int, target_ms: int) -> Found | None:
-    """What is found in one read from the index entry on that is before offset `start`, if all in
-    front of it are good plain entries, as they nearly always are; `None` leaves it to others."""
-    offset, position, after = segment.offset_index.around(start)
-    end = segment.readable_bytes
-    if segment.gaps or min(after, end) - position > _READ_BYTES_MAX or position >= end:
-        return None
-    data = segment.file.pread(min(_FIRST_READ_BYTES, end - position), position)
-    at, _ = scan_timestamp(data, 0, len(data), target_ms)
-    if at < 0:
-        return None
-    end = at + _entry_bytes(data, at)
-    walked = walk(data, 0, end, offsets=Offsets.CONTIGUOUS, base_offset=offset)
-    found_offset = walked.last_offset
-    if (
-        walked.problem is not Problem.NONE
-        or walked.last_codec
-        or walked.magics & 1 << BATCH_MAGIC
-        or walked.count != found_offset - offset + 1
-        or not start <= found_offset < segment.next_offset
-    ):
-        return None
-    return Found(found_offset, _timestamp(data, at))
 
 
 def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
@@ -321,14 +289,6 @@ def _is_gone(view: SearchView, segment: Segment) -> bool:
 
 def _offset(data: bytes, position: int) -> int:
     return int.from_bytes(data[position : position + SIZE_AT], "big", signed=True)
-
-
-def _timestamp(data: bytes, position: int) -> int:
-    return int.from_bytes(data[position + TIMESTAMP_AT : position + TIMESTAMP_AT + 8], "big")
-
-
-def _entry_bytes(data: bytes, position: int) -> int:
-    return ENTRY_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
 def _open_entry(
@@ -354,7 +314,7 @@ def _open_batch(
     if walk(batch, 0, len(batch)).problem is not Problem.NONE:
         raise segment.damage(position)
     try:
-        record = find_in_batch(
+        found = find_in_batch(
             batch,
             0,
             target_ms,
@@ -363,7 +323,7 @@ def _open_batch(
         )
     except CorruptMessage as error:
         raise segment.damage(position) from error
-    return None if record is None else Found(record.offset, record.timestamp_ms)
+    return None if found is None else Found(*found)
 
 
 def _visible_records(

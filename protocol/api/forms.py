@@ -139,7 +139,17 @@ class Form:
     """What requests with the same bytes around their number ask for, and what all answers to them
     have in common."""
 
-    __slots__ = ("_between", "_numbers", "_numbers_bytes", "_wire", "around", "request", "version")
+    __slots__ = (
+        "_behind",
+        "_first",
+        "_number",
+        "_numbers",
+        "_numbers_bytes",
+        "_wire",
+        "around",
+        "request",
+        "version",
+    )
 
     def __init__(
         self, wire: Wire, head: RequestHead, request: Any, response: Any, result: Any, *names: str
@@ -173,7 +183,9 @@ class Form:
             # From the end: a topic can have any name.
             rest, _, behind = rest.rpartition(wire.number(stand_in))
             pieces.append(behind)
-        self._between = [rest, *reversed(pieces)]
+        self._first = rest
+        self._behind = pieces[::-1]
+        self._number = wire.number
         self._numbers: tuple[int, ...] | None = None
         self._numbers_bytes = b""
 
@@ -190,9 +202,11 @@ class Form:
         self, correlation_id: int, numbers: tuple[int, ...], end: bytes, more_bytes: int
     ) -> bytes:
         if numbers != self._numbers:
-            first, *others = self._between
-            values = map(self._wire.number, numbers)
-            self._numbers_bytes = first + b"".join(next(values) + piece for piece in others)
+            pieces = [self._first]
+            for number, piece in zip(numbers, self._behind, strict=False):
+                pieces.append(self._number(number))
+                pieces.append(piece)
+            self._numbers_bytes = b"".join(pieces)
             self._numbers = numbers
         head, body = self._wire.head(correlation_id), self._numbers_bytes
         length = len(head) + len(body) + len(end) + more_bytes

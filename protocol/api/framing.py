@@ -135,6 +135,12 @@ class FrameReader:
             frame = self._large.data
             self._large = None
             return [frame]
+        if self._opened and not self._beginning:
+            length = int.from_bytes(self._slab[:LENGTH_BYTES], "big")
+            if count == LENGTH_BYTES + length and 0 < length <= self._max_frame_bytes:
+                # One frame and nothing else, as from all who wait for the answer to each request.
+                self._window = len(self._slab)
+                return [self._slab[LENGTH_BYTES:count]]
         return self._split(len(self._beginning) + count)
 
     def _split(self, end: int) -> list[bytes | bytearray]:

@@ -240,8 +240,9 @@ def find_in_batch(
     *,
     max_decompressed_bytes: int,
     from_offset: int = 0,
-) -> Record | None:
-    """The first record of the batch at `position` with a timestamp >= `target_ms`.
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record of the batch at `position` with a timestamp >=
+    `target_ms`.
 
     Records below `from_offset` do not count, and nothing in a control batch does. The batch is
     opened only when its largest timestamp says that there can be one. Raises as `batch_records`.
@@ -254,24 +255,27 @@ def find_in_batch(
     content = batch_content(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
     cursor = RecordCursor(content, 0, len(content))
     while (step := find_timestamp(cursor, header.base_timestamp_ms, target_ms)) == RECORD:
-        if header.base_offset + cursor.offset_delta >= from_offset:
-            return _record(header, cursor)
+        offset = header.base_offset + cursor.offset_delta
+        if offset >= from_offset:
+            return offset, _time_of(header, cursor)
     if step != NO_MORE:
         raise record_error(step, -1, cursor.position, position)
     return None
 
 
+def _time_of(header: BatchHeader, cursor: RecordCursor) -> int:
+    """The timestamp of the record that `cursor` is at."""
+    if header.is_append_time:
+        return header.max_timestamp_ms
+    return header.base_timestamp_ms + cursor.timestamp_delta_ms
+
+
 def _record(header: BatchHeader, cursor: RecordCursor) -> Record:
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        timestamp_ms = header.max_timestamp_ms
-        kind = TimestampType.LOG_APPEND_TIME
-    else:
-        timestamp_ms = header.base_timestamp_ms + cursor.timestamp_delta_ms
-        kind = TimestampType.CREATE_TIME
+    kinds = TimestampType
     return Record(
         header.base_offset + cursor.offset_delta,
-        timestamp_ms,
-        kind,
+        _time_of(header, cursor),
+        kinds.LOG_APPEND_TIME if header.is_append_time else kinds.CREATE_TIME,
         cursor.key(),
         cursor.value(),
         cursor.headers(),

@@ -91,10 +91,12 @@ def found_at_once(
             return -1, _visible_end(log, request) if is_end else log.log_start_offset
         if target_ms < 0 or not log.prepared or log.settings.format_magic == 0:
             return None
-        search = log.find_time(target_ms, to_log_end=request.replica_id != CONSUMER)
-        if not search.step():
-            return None
-        found = search.result
+        found = log.look_for_time(target_ms)
+        if found is None:
+            search = log.find_time(target_ms, to_log_end=request.replica_id != CONSUMER)
+            if not search.step():
+                return None
+            found = search.result
         if found is None or found.offset >= _visible_end(log, request):
             return -1, -1
         return found.timestamp_ms, found.offset

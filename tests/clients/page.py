@@ -56,7 +56,7 @@ _TAIL: Final = """\
   topics with short names.
 - **Not there**: transactions, several brokers, SASL and TLS, the group protocol of Kafka 4
   (`group.protocol=consumer`), `IncrementalAlterConfigs` (use `AlterConfigs`, as clients of that
-  time do).
+  time do), commits to a group whose name is empty, which Kafka 2.1 still takes.
 """
 
 

@@ -266,10 +266,7 @@ def test_an_append_time_at_building() -> None:
 
 
 def found_by_time(batch: Buffer, target_ms: int, from_offset: int = 0) -> tuple[int, int] | None:
-    record = find_in_batch(
-        batch, 0, target_ms, max_decompressed_bytes=LIMIT, from_offset=from_offset
-    )
-    return None if record is None else (record.offset, record.timestamp_ms)
+    return find_in_batch(batch, 0, target_ms, max_decompressed_bytes=LIMIT, from_offset=from_offset)
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)

@@ -190,3 +190,20 @@ async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
     learn(repeated, native, frames[256])
     assert not any(map(repeated.answer, frames[:256]))
     assert repeated.answer(frames[256])
+
+
+async def test_one_that_has_to_wait_is_looked_at_once(
+    client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    looked: list[Any] = []
+    answer = RepeatedFetches.answer
+
+    def counted(repeated: RepeatedFetches, frame: Any) -> Any:
+        looked.append(answer(repeated, frame))
+        return looked[-1]
+
+    monkeypatch.setattr(RepeatedFetches, "answer", counted)
+    for _ in range(3):
+        await client.call(fetch("a", (0, 0), max_wait_ms=1, min_bytes=1))
+    assert looked == [None] * 3

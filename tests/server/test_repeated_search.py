@@ -7,7 +7,9 @@ import pytest
 
 from horolog.protocol.api import native
 from horolog.protocol.api.list_offsets import LIST_OFFSETS
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
@@ -32,7 +34,11 @@ async def test_answers_are_those_of_the_handler(
     for number in range(60):
         times = [NOW + random.randrange(-500, 500) + 50 * number for _ in range(number % 9 + 1)]
         codec = (Codec.NONE, Codec.GZIP)[number % 3 == 2]
-        await client.call(produce("a", message_set(*times, codec=codec)))
+        sent = message_set(*times, codec=codec)
+        if number % 4 == 3:
+            records = [NewRecord(b"v", timestamp_ms=ms) for ms in times]
+            sent = bytes(build_batch(records, codec=codec))
+        await client.call(produce("a", sent))
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
     short = 0
     for version in LIST_OFFSETS.versions(native=encoding.NATIVE)[1:]:

@@ -264,6 +264,32 @@ def test_damaged_snapshots_cost_time_only(folder: LogFolder) -> None:
     assert folder.events.named("producer_snapshot_ignored")
     assert send(folder, 11).repeated
     assert not send(folder, 12).repeated
+    folder.log.close()
+    assert max(snapshots(folder)) == 13
+    assert b"?" not in folder.content([".producers"]).values()
+
+
+def test_a_damaged_snapshot_of_the_end_is_written_anew(folder: LogFolder) -> None:
+    folder.open()
+    send(folder, 0)
+    folder.log.close()
+    folder.let_go()
+    [name] = folder.names(".producers")
+    written = (folder.path / name).read_bytes()
+    (folder.path / name).write_bytes(b"?")
+    folder.open().close()
+    assert (folder.path / name).read_bytes() == written
+
+
+def test_a_cut_forgets_snapshots_behind_it(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=300)
+    for number in range(12):
+        send(folder, number)
+    log.truncate(5)
+    send(folder, 5)
+    log.roll()
+    log.flush()
+    assert max(snapshots(folder)) == 6
 
 
 def test_what_could_not_be_written_is_not_remembered(folder: LogFolder) -> None:
