@@ -10,6 +10,10 @@ FIRST_RETRY_MS = 1_000
 """Wait after the first failed pass; it doubles with each further one up to the task's interval."""
 
 
+_ROUNDING_S = 1e-4
+"""Intervals are whole milliseconds; sums and differences of seconds are off by far less."""
+
+
 class PeriodicTask:
     """Calls `run` every `interval_ms` until stopped.
 
@@ -58,7 +62,7 @@ class PeriodicTask:
         due_at = wait.when()
         assert due_at is not None
         due_at -= seconds
-        if due_at <= asyncio.get_running_loop().time():
+        if due_at - asyncio.get_running_loop().time() < _ROUNDING_S:
             return True
         wait.reschedule(due_at)
         return False

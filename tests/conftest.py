@@ -5,8 +5,8 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ _FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
 _TOGETHER = ("pipeline", "clusters")
 """Their tests run in one process: a second Spark, or a second cluster of Kafka brokers, would take
 longer to come up than it saves, and from everything else beside it."""
+
+_LEFT_OPEN_MAX = 50
+"""Files that a module may leave open, such as those of a broker that others go on with."""
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -156,3 +159,21 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
         if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):
             monkeypatch.delenv(variable)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_files_left_open() -> Iterator[None]:
+    """A process has hundreds of modules before it, and `select` takes no file above 1023."""
+    before = _open_files()
+    yield
+    left = _open_files() - before
+    assert len(left) <= _LEFT_OPEN_MAX, f"{len(left)} files are open still, such as {min(left)}"
+
+
+def _open_files() -> set[str]:
+    """The numbers of the files that are open in this process, with their names."""
+    found = set()
+    for number in Path("/dev/fd").iterdir():
+        with suppress(OSError):
+            found.add(f"{number.name}: {number.readlink()}")
+    return found

@@ -14,7 +14,7 @@ from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.storage.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.power_cuts import PowerCuts, State
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
 TOPIC = "t"
@@ -24,7 +24,7 @@ SMALL = {"segment.bytes": "250", "index.interval.bytes": "50"}
 @pytest.fixture
 def folder() -> Iterator[Path]:
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=where) as name:
+    with tempfile.TemporaryDirectory(dir=where) as name, ending_process():
         yield Path(name)
 
 

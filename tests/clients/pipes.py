@@ -11,10 +11,13 @@ class Lines:
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
         self._rest = b""
+        self._poll = select.poll()
+        self._poll.register(pipe, select.POLLIN)
         os.set_blocking(pipe.fileno(), False)
 
     def take(self, wait_seconds: float) -> list[str]:
-        if select.select([self._pipe], [], [], wait_seconds)[0]:
+        # Not `select`, which takes no file above number 1023.
+        if self._poll.poll(wait_seconds * 1000):
             self._rest += self._pipe.read(64 << 10) or b""
         *lines, self._rest = self._rest.split(b"\n")
         return [line.decode() for line in lines]

@@ -6,7 +6,7 @@ from pathlib import Path
 from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.quick_files import QuickFiles, ending_process
 
 CHANGING = {
     "make_directory",
@@ -109,7 +109,7 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
         dying = before.copy(tmp_path / f"dying-{operations}")
         dying.files = CrashingFiles(operations)
         done: list[str] = []
-        with suppress(Crash):
+        with suppress(Crash), ending_process():
             live_through(dying, done)
         survivor = dying.copy(tmp_path / f"survivor-{operations}")
         survivor.files = QuickFiles()

@@ -1,11 +1,20 @@
-"""The summary of what the fault tests tried."""
+"""Processes that end with a test, and the summary of what the fault tests tried."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from horolog.testing.quick_files import ending_process
+
 TOLD = "told"
 """Reports carry what tests tell, also from another process."""
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """What was cut off keeps no files open, or there are thousands by the end of the run."""
+    with ending_process():
+        yield
 
 
 @pytest.fixture
