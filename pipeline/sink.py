@@ -21,6 +21,7 @@ from ..clock import SystemClock
 from ..protocol.records.binary import BinaryColumn
 from .option_values import OptionError, check_names
 from .sending import NOBODY, ColumnRows, Identity, RowTuple, Sending, identity
+from .worker import settle
 from .write_options import WriteOptions
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
@@ -59,7 +60,9 @@ class _Writer:
         now_ms = SystemClock().now_ms()
         chosen = self._columns, self._options.topic, now_ms
         rows = (_rows(batch, *chosen) for batch in batches if batch.num_rows)
-        return Written(asyncio.run(Sending(self._options, who, task).send(rows)))
+        written = Written(asyncio.run(Sending(self._options, who, task).send(rows)))
+        settle()
+        return written
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

@@ -34,6 +34,7 @@ from .planning import DataLoss, Offsets, Span
 from .questions import Questions, questions
 from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter
+from .worker import settle
 from .write_options import write_options
 
 NAME: Final = "horolog"
@@ -78,6 +79,7 @@ class HorologDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a read that names none."""
+        settle()
         flags = {
             name: self._given.get(name.lower(), "").strip().lower() == "true"
             for name in ("includeHeaders", "includeAppendTime")
@@ -87,6 +89,7 @@ class HorologDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
         options = read_options(self._given, streaming=False, now_ms=self._now_ms)
+        settle()
         return BatchReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -119,18 +122,13 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        if isinstance(partition, SegmentRange):
-            columns = arrow_schema(self._schema)
-            return segments.batches(partition.segment, columns, self._options.time_filter)
+        columns, times = arrow_schema(self._schema), self._options.time_filter
         # Without partitions Spark asks once for none.
-        if not isinstance(partition, OffsetRange):
-            return iter(())
-        return fetch.batches(
-            partition.span,
-            arrow_schema(self._schema),
-            self._options,
-            self._options.time_filter,
-        )
+        if isinstance(partition, SegmentRange):
+            yield from segments.batches(partition.segment, columns, times)
+        elif isinstance(partition, OffsetRange):
+            yield from fetch.batches(partition.span, columns, self._options, times)
+        settle()
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -143,7 +141,9 @@ class BatchReader(_Reader, DataSourceReader):
             found = segments.plan(self._options.segments_path, start_ms)
             return [SegmentRange(segment) for segment in found]
         asked = questions(self._options.broker)
-        return [OffsetRange(span) for span in bounds.plan(asked, self._options)]
+        planned = bounds.plan(asked, self._options)
+        settle()
+        return [OffsetRange(span) for span in planned]
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

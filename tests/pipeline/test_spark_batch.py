@@ -55,6 +55,20 @@ def test_a_session_that_runs_is_left_as_it_is(spark: SparkSession) -> None:
             spark.conf.set(name, was)
 
 
+def test_workers_that_have_read_are_settled(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+) -> None:
+    topic = make_topic(4)
+    producer.send_batch(topic, [b"v"] * 40, timestamps_ms=[T0_MS] * 40)
+    assert load(spark, broker, subscribe=topic).count() == 40
+    frozen = udf(lambda _: __import__("gc").get_freeze_count(), "long", useArrow=False)
+    counts = spark.range(8, numPartitions=8).select(frozen("id").alias("count")).collect()
+    assert max(row["count"] for row in counts) > 1000
+
+
 def test_rows_counted_filtered_and_counted_again(
     spark: SparkSession,
     broker: BrokerThread,
