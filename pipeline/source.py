@@ -123,9 +123,9 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         columns, times = arrow_schema(self._schema), self._options.time_filter
-        # Without partitions Spark asks once for none.
         if isinstance(partition, SegmentRange):
             yield from segments.batches(partition.segment, columns, times)
+        # Without partitions Spark asks once for none.
         elif isinstance(partition, OffsetRange):
             yield from fetch.batches(partition.span, columns, self._options, times)
         settle()

@@ -139,3 +139,4 @@ def test_38_an_append_without_memory_leaves_no_trace(tmp_path: Path, left: int) 
     folder.kill_and_restart(checkpointed=False)
     assert folder.times() == expected
     assert not folder.names(".broken")
+    folder.let_go()

@@ -1,6 +1,7 @@
 """Appending bytes as another log stored them (rules FO-*)."""
 
 import errno
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,7 +25,7 @@ MAX_RELATIVE = 2**31 - 1
 
 
 @pytest.fixture
-def leader(folder: LogFolder) -> LogFolder:
+def leader(folder: LogFolder) -> Iterator[LogFolder]:
     """A log of all kinds of entries: v0, CreateTime, LogAppendTime, wrappers."""
     leader = LogFolder(folder.path.with_name("leader-0"))
     leader.open(segment_bytes=500, index_interval_bytes=100)
@@ -34,7 +35,8 @@ def leader(folder: LogFolder) -> LogFolder:
         leader.log.append(timed_set(NOW - number, NOW + number, -1))
         leader.log.append(timed_set(NOW + 9, NOW - 9, codec=Codec(1 + number % 3)))
         leader.clock.advance(1000)
-    return leader
+    yield leader
+    leader.let_go()
 
 
 @pytest.mark.parametrize("chunk_bytes", [100, 450, 10**6])
@@ -71,6 +73,7 @@ def test_a_copy_keeps_its_times_tc133_fo11(folder: LogFolder) -> None:
         log.maintain(NOW - DAY_MS + 1)
     assert folder.bases() == leader.bases() == [2, 4, 6, 8]
     assert folder.found(NOW - 3 * DAY_MS) == leader.found(NOW - 3 * DAY_MS)
+    leader.let_go()
 
 
 @pytest.mark.parametrize(
