@@ -13,10 +13,10 @@ SLAB_BYTES: Final = 64 * 1024
 """Receive buffer of a connection that shares none. A frame of which more than that has come, and
 not all, gets a buffer of its own."""
 
-SHARED_SLAB_BYTES: Final = 512 * 1024
+SHARED_SLAB_BYTES: Final = 1024 * 1024
 """Receive buffer of all connections of a broker together: what one read brings is handled at once.
-Several sets of 64 KiB fit, so that they are written together; more than that in one turn would
-keep others waiting."""
+What a producer has under way in sets of 64 KiB fits, so that it is written together; more than
+that in one turn would keep others waiting."""
 
 REQUESTS_IN_A_TURN: Final = 512
 """So many requests of one connection are handled before others have their turn: a few ms."""

@@ -29,6 +29,10 @@ from .held_memory import HeldMemory
 from .outcomes import CloseConnection
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 
+BURST_BYTES = 32 * 1024
+"""From so many bytes on that came at once they are looked at where they lie: a copy of less costs
+nothing."""
+
 JOINED_BYTES = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
 
@@ -125,23 +129,46 @@ class Connection(asyncio.BufferedProtocol):
         self._host.figures.received_bytes += nbytes
         held_nothing = not self._reader.unfinished
         try:
-            frames = self._reader.received(nbytes)
+            taken = self._answer_burst(nbytes)
+            frames = self._reader.received(nbytes, taken)
         except MemoryError:
             self._reader.let_go()
             self._drop("memory", "there was no memory for the request")
             return
-        if held_nothing or frames:
+        if held_nothing or frames or taken:
             self.held_since = self._loop.time()
         if self._reader.fault is not None:
             self._broken = "protocol", self._reader.fault.cause
+        if frames or taken:
+            self._frame_deadline.stop()
         if not frames:
-            self._work()
+            if not (taken and self._is_done):
+                self._work()
             return
-        self._frame_deadline.stop()
-        if len(frames) == 1 and self._is_idle and self._answered_at_once(frames[0]):
+        if len(frames) == 1 and self._is_done and self._answered_at_once(frames[0]):
             return
         self._frames.extend(frames)
         self._gathering.heard(self, sum(map(len, frames)))
+
+    def _answer_burst(self, nbytes: int) -> int:
+        """Answer requests out of what has come where it lies, if they are of the same kind and all
+        before them is answered; how many bytes they take."""
+        if nbytes < BURST_BYTES or not self._is_idle:
+            return 0
+        most = min(self._limits.max_requests_in_flight, REQUESTS_IN_A_TURN)
+        with self._reader.arrived(nbytes) as arrived:
+            taken, answers = self._door.answerer.answer_burst(arrived, most)
+        if len(answers) == 1 and isinstance(answers[0], bytes):
+            self._send(answers[0])
+        else:
+            for answer in answers:
+                self._answers.add(answer)
+        return taken
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether nothing has come but what is looked at, and all before it is done."""
+        return self._is_idle and not self._reader.unfinished
 
     @property
     def _is_idle(self) -> bool:
@@ -151,7 +178,6 @@ class Connection(asyncio.BufferedProtocol):
             or self._answers
             or self._sender
             or self._unread
-            or self._reader.unfinished
             or self._ending
             or self._host.held_memory.is_short
             or self._transport is None
@@ -165,15 +191,19 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None:
             return False
         if isinstance(answer, bytes):
-            assert self._transport is not None
-            self._host.figures.sent_bytes += len(answer)
-            self._transport.write(answer)
-            if self._transport.get_write_buffer_size():
-                self._host.held_memory.note(self)
+            self._send(answer)
         else:
             self._answers.add(answer)
             self._work()
         return True
+
+    def _send(self, answer: bytes) -> None:
+        """Send the answer to all there was to be answered."""
+        assert self._transport is not None
+        self._host.figures.sent_bytes += len(answer)
+        self._transport.write(answer)
+        if self._transport.get_write_buffer_size():
+            self._host.held_memory.note(self)
 
     def eof_received(self) -> bool:
         """The client sends no more, and is probably gone; what it asked for is still answered."""

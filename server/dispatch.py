@@ -110,6 +110,11 @@ class Dispatcher:
             self._left = frame
         return answer
 
+    def answer_burst(self, received: memoryview, most: int) -> tuple[int, Sequence[Answer]]:
+        """Answer the requests at the front of frames with their lengths, up to so many, that repeat
+        one before them: how many bytes they take, and their answers. Never raises."""
+        return self._produces.answer_burst(received, most)
+
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
 

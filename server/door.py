@@ -28,6 +28,11 @@ class Answerer(Protocol):
         `answer`. Never raises."""
         ...
 
+    def answer_burst(self, received: memoryview, most: int) -> tuple[int, Sequence[Answer]]:
+        """Answer requests at the front of frames with their lengths, up to so many, if they can be
+        answered together: how many bytes they take, and their answers. Never raises."""
+        ...
+
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
         taken. Raises `ProtocolError` or `CloseConnection`."""

@@ -1,7 +1,6 @@
 """The server process: `horolog serve`."""
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -11,6 +10,7 @@ from ..config.broker import BrokerSettings
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .listener import CannotListen
+from .memory import settle
 from .ports import Addresses
 
 Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
@@ -51,8 +51,7 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
     for number in (signal.SIGTERM, signal.SIGINT):
         # A second signal changes nothing: what is being closed is closed to the end.
         loop.add_signal_handler(number, asked_to_stop.set)
-    # Looking for garbage among thousands of logs would stop the loop for 50 ms at a time.
-    broker = Broker(settings, log_stream=sys.stderr, settled=gc.freeze)
+    broker = Broker(settings, log_stream=sys.stderr, settled=settle)
     loop.set_exception_handler(broker.loop_error)
     if ignored:
         broker.observe("variables_ignored", names=", ".join(ignored))

@@ -16,6 +16,7 @@ from ..protocol.api.kafka_produce_forms import KafkaProduceForm
 from ..protocol.api.native import RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest, ProduceResponse
 from ..protocol.api.produce_forms import ProduceForm
+from ..protocol.limits import LENGTH_BYTES
 from .door import Frames
 from .handlers.base import Later, Services
 from .handlers.produce import DURABLE, IN_THE_LOG, append_alone
@@ -59,6 +60,28 @@ class RepeatedProduces:
         self._learned.add(key)
         form = self._form(head, request)
         self._forms[form.around] = form
+
+    def answer_burst(self, received: memoryview, most: int) -> tuple[int, Sequence[Answer]]:
+        """Answer the requests at the front of frames with their lengths, up to so many, if several
+        of one form are there that is known: how many bytes they take, and their answers, as one if
+        all are made."""
+        began = self._services.work.time()
+        length = int.from_bytes(received[:LENGTH_BYTES], "big")
+        if LENGTH_BYTES + length >= len(received):
+            return 0, ()
+        parts = self._split(received[LENGTH_BYTES : LENGTH_BYTES + length])
+        form = None if parts is None else self._forms.get(parts[0])
+        if form is None or not self._services.creations.exists(form.topic):
+            return 0, ()
+        end, numbers, record_sets = form.burst(received, most)
+        if len(numbers) < 2:
+            return 0, ()
+        found = [
+            (form, number, records) for number, records in zip(numbers, record_sets, strict=True)
+        ]
+        answers = self._answers((form.topic, form.partition), found, began)
+        made = [answer for answer in answers if isinstance(answer, bytes)]
+        return end, answers if len(made) < len(answers) else (b"".join(made),)
 
     def answer(self, frames: Frames, most: int, most_bytes: int) -> Sequence[Answer]:
         """Take the requests that are known off the front of `frames` and answer them.

@@ -123,12 +123,26 @@ class FrameReader:
             self._slab[:held] = self._beginning
         return memoryview(self._slab)[held : self._window]
 
-    def received(self, count: int) -> list[bytes | bytearray]:
-        """Take note of `count` bytes in the buffer, and return the frames they complete.
+    def arrived(self, count: int) -> memoryview:
+        """What there is with `count` more bytes: frames with their lengths, and the beginning of
+        one. Empty where it is not all in the slab, or has to be looked at more closely.
+
+        Whoever takes frames off its front tells `received` how many bytes these were, before
+        anything else is received into the slab.
+        """
+        if self._large is not None or not self._opened or self._max_frame_bytes < len(self._slab):
+            return memoryview(b"")
+        return memoryview(self._slab)[: len(self._beginning) + count]
+
+    def received(self, count: int, taken: int = 0) -> list[bytes | bytearray]:
+        """Take note of `count` bytes in the buffer, and return the frames they complete, but for
+        those in the first `taken` bytes of what has `arrived`.
 
         The frames come without their length. What follows them may set `fault`, after which the
         reader is of no more use.
         """
+        if taken:
+            return self._split(len(self._beginning) + count, taken)
         if self._large is not None:
             if not self._large.received(count):
                 return []
@@ -143,9 +157,9 @@ class FrameReader:
                 return [self._slab[LENGTH_BYTES:count]]
         return self._split(len(self._beginning) + count)
 
-    def _split(self, end: int) -> list[bytes | bytearray]:
+    def _split(self, end: int, start: int = 0) -> list[bytes | bytearray]:
         frames: list[bytes | bytearray] = []
-        slab, start = self._slab, 0
+        slab = self._slab
         length = 0
         try:
             while end - start >= LENGTH_BYTES:

@@ -1,6 +1,6 @@
 """Produce requests in Kafka's encoding that repeat one before them: see `produce_forms`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -32,6 +32,8 @@ _BEHIND_NAME_BYTES: Final = 4 + 4
 """How many partitions there are, and the first one."""
 
 _HEAD: Final = Struct(">ii")
+_FRAME_HEAD: Final = Struct(">ihhi")
+"""A request's length, what it asks for, the version, and the correlation id."""
 _OFFSET: Final = Struct(">q")
 
 
@@ -67,17 +69,44 @@ class KafkaProduceForm(ProduceForm):
         return 1 if self.version < _FIRST_VERSION_WITH_LOG_START else 2
 
     def answers(self, append_time_ms: int, log_start_offset: int) -> Callable[[int, int], bytes]:
+        told = append_time_ms, log_start_offset
+        if self._last is not None and self._last[0] == told:
+            return self._last[1]
         before, behind = self._before, self._behind
         if self._behind_time is not None:
-            told = (append_time_ms, log_start_offset)[: self._told]
-            behind = b"".join((*map(_OFFSET.pack, told), self._behind_time))
-        length = _CORRELATION.size + len(before) + _OFFSET.size + len(behind)
-        head, packed = _HEAD.pack, _OFFSET.pack
+            behind = b"".join((*map(_OFFSET.pack, told[: self._told]), self._behind_time))
+        layout = Struct(f">ii{len(before)}sq{len(behind)}s")
+        pack, length = layout.pack, layout.size - LENGTH_BYTES
 
         def answer(correlation_id: int, base_offset: int) -> bytes:
-            return b"".join((head(length, correlation_id), before, packed(base_offset), behind))
+            return pack(length, correlation_id, before, base_offset, behind)
 
+        self._last = told, answer
         return answer
+
+    def burst(
+        self, received: memoryview, most: int
+    ) -> tuple[int, Sequence[int], Sequence[memoryview]]:
+        version, around = self.around
+        size_at = _FRAME_HEAD.size + len(around)
+        records_at = size_at + _SIZE_BYTES
+        numbers: list[int] = []
+        record_sets: list[memoryview] = []
+        begin, end = 0, len(received)
+        while end - begin >= records_at and len(numbers) < most:
+            length, key, its_version, number = _FRAME_HEAD.unpack_from(received, begin)
+            stop = begin + LENGTH_BYTES + length
+            if stop > end or key != PRODUCE.key or its_version != version:
+                break
+            if received[begin + _FRAME_HEAD.size : begin + size_at] != around:
+                break
+            (size,) = _CORRELATION.unpack_from(received, begin + size_at)
+            if size < 0 or begin + records_at + size != stop:
+                break
+            numbers.append(number)
+            record_sets.append(received[begin + records_at : stop])
+            begin = stop
+        return begin, numbers, record_sets
 
 
 def split(frame: Frame) -> tuple[Around, int, memoryview] | None:

@@ -6,7 +6,7 @@ made of those of the first, without message objects in between. That holds for r
 record set in the form that Horolog's own encoders give; all others are none of these.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..limits import LENGTH_BYTES
@@ -41,7 +41,7 @@ class ProduceForm:
     """What requests with the same bytes around their record sets ask for."""
 
     __slots__ = (
-        *("_before", "_behind", "_behind_time"),
+        *("_before", "_behind", "_behind_time", "_last"),
         *("acks", "around", "partition", "request", "timeout_ms", "topic", "version"),
     )
 
@@ -60,6 +60,8 @@ class ProduceForm:
         """Such a request, without messages."""
         self.around = self._around(head.client_id)
         self._before, self._behind, self._behind_time = self._answer()
+        self._last: tuple[tuple[int, int], Callable[[int, int], bytes]] | None = None
+        """What `answers` was asked for last, and what it gave; for encodings where it stays."""
 
     def _around(self, client_id: str | None) -> Around:
         frame = encode_request(PRODUCE, self.version, 0, client_id, self.request)
@@ -101,6 +103,16 @@ class ProduceForm:
             return b"".join(frame)
 
         return answer
+
+    def burst(
+        self, received: memoryview, most: int
+    ) -> tuple[int, Sequence[int], Sequence[memoryview]]:
+        """Requests of this form at the front of frames with their lengths, up to so many: where
+        they end, their correlation ids and their record sets, as views.
+
+        There are none in the native encoding, whose numbers have no fixed size.
+        """
+        return 0, (), ()
 
 
 def split(frame: Frame) -> tuple[Around, int, memoryview] | None:

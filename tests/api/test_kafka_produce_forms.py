@@ -1,5 +1,7 @@
 """Repeated produce requests in Kafka's encoding: recognised, and answered as if decoded."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +87,58 @@ def test_answers_are_those_of_the_encoder(
     )
     response = ProduceResponse(topics=[ProduceTopicResult(name=topic, partitions=[result])])
     expected = encode_response(correlation_id, PRODUCE, version, response)
-    assert form.answers(time_ms, log_start)(correlation_id, offset) == expected
+    other = form.answers(time_ms ^ 1, log_start ^ 1)
+    for _ in range(2):
+        assert form.answers(time_ms, log_start)(correlation_id, offset) == expected
+    if version >= 2:  # Older ones tell no time.
+        assert other(correlation_id, offset) != expected
+
+
+OTHERS: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda frame: b"",
+    "cut": lambda frame: frame[:-1],
+    "beginning": lambda frame: frame[:9],
+    "longer": lambda frame: (len(frame) - 3).to_bytes(4, "big") + frame[4:] + b"\0",
+    "topic": lambda frame: encode_request(PRODUCE, frame[7], 5, "c", request(b"r", "other")),
+    "transaction": lambda frame: encode_request(PRODUCE, 3, 5, "c", request(b"r", "t", 0, "t")),
+}
+
+
+@given(
+    versions,
+    st.lists(st.tuples(int32s, record_sets), max_size=5),
+    st.integers(0, 6),
+    st.sampled_from(sorted(OTHERS)),
+)
+def test_a_burst_is_what_repeats_at_the_front(
+    version: int, sent: list[tuple[int, bytes]], most: int, other: str
+) -> None:
+    frames = [encode_request(PRODUCE, version, number, "c", request(data)) for number, data in sent]
+    repeated = encode_request(PRODUCE, version, 1, "c", request(b"records"))
+    form = form_of(repeated[4:], version)
+    received = bytearray(b"".join([*frames, OTHERS[other](repeated)]))
+    end, numbers, record_sets = form.burst(memoryview(received), most)
+    assert end == sum(map(len, frames[:most]))
+    assert list(zip(numbers, map(bytes, record_sets), strict=True)) == sent[:most]
+    assert not any(records.readonly for records in record_sets)
+
+
+@given(versions, st.data())
+def test_any_byte_changed_ends_a_burst(version: int, data: st.DataObject) -> None:
+    frame = encode_request(PRODUCE, version, 7, "me", request(b"records"))
+    form = form_of(frame[4:], version)
+    received = bytearray(frame * 3)
+    place = data.draw(st.integers(0, len(received) - 1))
+    received[place] ^= data.draw(st.integers(1, 255))
+    number, in_frame = divmod(place, len(frame))
+    end, numbers, record_sets = form.burst(memoryview(received), 9)
+    if 8 <= in_frame < 12 or in_frame >= len(frame) - len(b"records"):
+        assert end == len(received)
+        changed = numbers[number], bytes(record_sets[number])
+        assert changed != (7, b"records")
+        assert len(numbers) == len(record_sets) == 3
+    else:
+        assert (end, len(numbers)) == (number * len(frame), number)
 
 
 @given(versions, st.data())

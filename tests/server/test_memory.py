@@ -1,0 +1,55 @@
+"""Memory that requests took is kept for the next ones."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+from horolog.server.memory import keep_freed_memory
+
+def faults():
+    def turn():
+        frames = [bytes([1]) * 70_000 for _ in range(8)]
+        return len(b"".join(frames))
+    for _ in range(20):
+        turn()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        turn()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+before = faults()
+keep_freed_memory()
+print(before, faults())
+"""
+
+
+def page_faults(**environment: str) -> tuple[int, int]:
+    """Of a hundred turns, before and after the C library has been told."""
+    inherited = {name: text for name, text in os.environ.items() if "MALLOC" not in name}
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=inherited | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    before, after = map(int, told.stdout.split())
+    return before, after
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries are left alone")
+def test_turn_after_turn_takes_the_same_memory() -> None:
+    before, after = page_faults()
+    assert after < 100 < before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries are left alone")
+def test_what_an_operator_has_chosen_stays() -> None:
+    before, after = page_faults(MALLOC_TRIM_THRESHOLD_="131072", MALLOC_MMAP_THRESHOLD_="131072")
+    assert before > 1000
+    assert after > 1000
