@@ -8,7 +8,7 @@ comes is left to the handler.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..protocol.api import kafka_produce_forms, produce_forms
 from ..protocol.api.encodings import Encoding
@@ -27,7 +27,14 @@ from .sending import Answer, Deferred, SharedWait
 _FORMS_MAX: Final = 256
 """Producers and partitions that are known at a time; one more begins anew."""
 
-_Found = tuple[ProduceForm, int, memoryview]
+
+class _Asked(NamedTuple):
+    """Requests for one partition."""
+
+    forms: Sequence[ProduceForm]
+    numbers: Sequence[int]
+    """Their correlation ids."""
+    record_sets: Sequence[memoryview]
 
 
 class RepeatedProduces:
@@ -76,10 +83,8 @@ class RepeatedProduces:
         end, numbers, record_sets = form.burst(received, most)
         if len(numbers) < 2:
             return 0, ()
-        found = [
-            (form, number, records) for number, records in zip(numbers, record_sets, strict=True)
-        ]
-        answers = self._answers((form.topic, form.partition), found, began)
+        asked = _Asked([form] * len(numbers), numbers, record_sets)
+        answers = self._answers((form.topic, form.partition), asked, began)
         made = [answer for answer in answers if isinstance(answer, bytes)]
         return end, answers if len(made) < len(answers) else (b"".join(made),)
 
@@ -97,7 +102,7 @@ class RepeatedProduces:
         """As `answer`, for several connections, each with its own frames and how many of them may
         be taken: what they bring for one partition is appended at once."""
         began = self._services.work.time()
-        found: list[_Found] = []
+        found: list[tuple[ProduceForm, int, memoryview]] = []
         ends = []
         by_partition: dict[Partition, list[int]] = {}
         split, exists = self._split, self._services.creations.exists
@@ -125,22 +130,20 @@ class RepeatedProduces:
             ends.append(len(found))
         answers: list[Answer] = [None] * len(found)
         for partition, places in by_partition.items():
-            of_partition = [found[place] for place in places]
-            made = self._answers(partition, of_partition, began)
+            asked = _Asked(*zip(*[found[place] for place in places], strict=True))
+            made = self._answers(partition, asked, began)
             for place, answer in zip(places, made, strict=True):
                 answers[place] = answer
         return [answers[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
-    def _answers(
-        self, partition: Partition, found: Sequence[_Found], began: float
-    ) -> Sequence[Answer]:
+    def _answers(self, partition: Partition, asked: _Asked, began: float) -> Sequence[Answer]:
         """The answers to what was sent to one partition, whatever happens."""
         services = self._services
         try:
-            return self._append(partition, found, began)
+            return self._append(partition, asked, began)
         except Exception as error:
             code, message = services.outcomes.of(error, api=PRODUCE.name)
-            self._count(error_name(code), began, len(found))
+            self._count(error_name(code), began, len(asked.forms))
             return [
                 self._encoding.encode_refusal(
                     RequestHead(PRODUCE.key, form.version, number, None),
@@ -149,44 +152,43 @@ class RepeatedProduces:
                     code,
                     message,
                 )
-                for form, number, _ in found
+                for form, number in zip(asked.forms, asked.numbers, strict=True)
             ]
 
-    def _append(
-        self, partition: Partition, found: Sequence[_Found], began: float
-    ) -> Sequence[Answer]:
-        form = found[0][0]
-        record_sets = [records for _, _, records in found]
+    def _append(self, partition: Partition, asked: _Asked, began: float) -> Sequence[Answer]:
+        forms, numbers, record_sets = asked
+        form = forms[0]
         outcome = append_alone(self._services, partition, record_sets, form.acks, form.timeout_ms)
         if isinstance(outcome, list):
-            return [
-                self._answer(form, correlation_id, response, began)
-                for (form, correlation_id, _), response in zip(found, outcome, strict=True)
-            ]
+            return [self._answer(*one, began) for one in zip(forms, numbers, outcome, strict=True)]
         appended, response = outcome
         told = appended.append_time_ms, self._services.logs.find(*partition).log_start_offset
         make = form.answers(*told)
-        answers: list[bytes] = []
-        for (of, correlation_id, _), first_offset in zip(
-            found, appended.first_offsets, strict=True
-        ):
-            if of is not form:
-                form, make = of, of.answers(*told)
-            answers.append(make(correlation_id, first_offset))
+        if forms.count(form) == len(forms):
+            answers = list(map(make, numbers, appended.first_offsets))
+        else:
+            answers = []
+            for of, number, first_offset in zip(
+                forms, numbers, appended.first_offsets, strict=True
+            ):
+                if of is not form:
+                    form, make = of, of.answers(*told)
+                answers.append(make(number, first_offset))
         if isinstance(response, Later):
-            return self._answers_later(response, found, appended.first_offsets, answers, began)
-        self._count(NO_ERROR_NAME, began, len(found))
+            return self._answers_later(response, asked, appended.first_offsets, answers, began)
+        self._count(NO_ERROR_NAME, began, len(answers))
         return answers
 
     def _answers_later(
         self,
         later: Later,
-        found: Sequence[_Found],
+        asked: _Asked,
         first_offsets: Sequence[int],
         answers: Sequence[bytes],
         began: float,
     ) -> list[Answer]:
         """Answers that are given once the wait is over; others, if it did not end well."""
+        forms, numbers, _ = asked
         wait = SharedWait()
         refused: list[ProduceResponse] = []
 
@@ -195,18 +197,19 @@ class RepeatedProduces:
             result = error_name(first_error(response))
             if result != NO_ERROR_NAME:
                 refused.append(response)
-            self._count(result, began, len(found))
+            self._count(result, began, len(answers))
             wait.end()
 
         def answer(place: int) -> bytes:
             if not refused:
                 return answers[place]
-            form, correlation_id, _ = found[place]
             response = _from(refused[0], first_offsets[place])
-            return self._encoding.encode_response(correlation_id, PRODUCE, form.version, response)
+            return self._encoding.encode_response(
+                numbers[place], PRODUCE, forms[place].version, response
+            )
 
         later.ready.add_done_callback(end)
-        return [Deferred(wait, partial(answer, place)) for place in range(len(found))]
+        return [Deferred(wait, partial(answer, place)) for place in range(len(answers))]
 
     def _answer(
         self,

@@ -17,8 +17,11 @@ cdef inline unsigned char *bytes_of(object view) except? NULL:
     return <unsigned char *>buffer.buf
 
 cdef int _RECORD, _NO_MORE, _BAD_LENGTH, _BAD_FIELD, _BAD_END
-cdef long long _SMALLEST
+cdef long long _SMALLEST, _USUAL_ROOM, _VALUE_ROOM
 cdef int _INT32_BYTES, _INT64_BYTES, _INT32_TOP, _INT64_TOP
+
+@cython.locals(small="int", second="int")
+cdef inline int _short(unsigned char *data, long long at) noexcept
 
 @cython.final
 cdef class RecordCursor:
@@ -33,6 +36,13 @@ cdef class RecordCursor:
 
     @cython.locals(length="long long", start="long long", stop="long long", count="long long")
     cpdef int step(self)
+
+    @cython.locals(
+        data="unsigned char *", at="long long", end="long long", start="long long",
+        stop="long long", key_at="long long", value_at="long long", length="int", time="int",
+        offset="int", key="int", value="int",
+    )
+    cdef bint _usual(self) noexcept
 
     @cython.locals(at="long long", small="int", second="int")
     cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept
