@@ -25,7 +25,6 @@ from ..storage.flush import GroupCommit
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from .changes import Changes
-from .connection import ConnectionLimits
 from .connections import Connections
 from .conversions import Conversions
 from .creations import Creations
@@ -37,6 +36,7 @@ from .groups.figures import GroupFigures
 from .groups.setting_up import set_up_groups
 from .handlers import HANDLERS
 from .handlers.base import Services
+from .host import ConnectionLimits
 from .http import HttpServer, State
 from .lags import Lags
 from .listener import Listener, raise_file_limit, share_files

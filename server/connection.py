@@ -14,18 +14,17 @@ request or an unread answer may take.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from ..protocol.limits import REQUESTS_IN_A_TURN
 from .deadline import Deadline
 from .door import Caller, Door
-from .figures import Figures, count
-from .file_sending import FileChanged, FileSender, InThread
+from .figures import count
+from .file_sending import FileChanged, FileSender
 from .gathering import Gathering
-from .held_memory import HeldMemory
+from .host import Host
 from .outcomes import CloseConnection
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 
@@ -35,43 +34,6 @@ nothing."""
 
 JOINED_BYTES = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What one connection may cost."""
-
-    max_frame_bytes: int
-    max_requests_in_flight: int
-    buffer_bytes: int
-    deadline_seconds: float
-
-
-class Host(Protocol):
-    """What a connection needs of the broker."""
-
-    @property
-    def limits(self) -> ConnectionLimits: ...
-
-    @property
-    def figures(self) -> Figures: ...
-
-    @property
-    def held_memory(self) -> HeldMemory: ...
-
-    @property
-    def in_thread(self) -> InThread: ...
-
-    @property
-    def slab(self) -> bytearray:
-        """Where bytes are received: they are taken out before another connection reads."""
-        ...
-
-    def observe(self, event: str, /, **fields: object) -> None: ...
-
-    def closed(self, connection: "Connection") -> None:
-        """The connection is gone."""
-        ...
 
 
 class Connection(asyncio.BufferedProtocol):

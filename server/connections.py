@@ -4,12 +4,13 @@ import asyncio
 
 from ..protocol.limits import SHARED_SLAB_BYTES
 from ..storage.events import Observer
-from .connection import Connection, ConnectionLimits
+from .connection import Connection
 from .door import Door
 from .figures import Figures, count
 from .file_sending import InThread
 from .gathering import Gathering
 from .held_memory import HeldMemory
+from .host import ConnectionLimits
 
 
 class Connections:

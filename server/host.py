@@ -1,0 +1,48 @@
+"""What connections need of the broker that they belong to."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from .figures import Figures
+from .file_sending import InThread
+from .held_memory import HeldMemory
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may cost."""
+
+    max_frame_bytes: int
+    max_requests_in_flight: int
+    buffer_bytes: int
+    deadline_seconds: float
+
+
+class Host(Protocol):
+    """What a connection needs of the broker."""
+
+    @property
+    def limits(self) -> ConnectionLimits: ...
+
+    @property
+    def figures(self) -> Figures: ...
+
+    @property
+    def held_memory(self) -> HeldMemory: ...
+
+    @property
+    def in_thread(self) -> InThread: ...
+
+    @property
+    def slab(self) -> bytearray:
+        """Where bytes are received: they are taken out before another connection reads."""
+        ...
+
+    def observe(self, event: str, /, **fields: object) -> None: ...
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection is gone."""
+        ...
