@@ -1,8 +1,9 @@
 """What only a process of Spark's is told."""
 
-import gc
 import os
 from typing import Final
+
+from .. import memory
 
 _USED_AGAIN: Final = "SPARK_REUSE_WORKER"
 """Environment variable of a worker that gets one task after the other."""
@@ -12,12 +13,11 @@ _settled: set[int] = set()
 
 
 def settle() -> None:
-    """Have the garbage collector pass over all that there is in this process by now, if it is a
-    worker of Spark's; once.
+    """Call `memory.settle` in a worker of Spark's; once.
 
     Spark has such a worker collect garbage after each task. To look at all modules again and again
     takes longer than many a task, and finds nothing.
     """
     if _USED_AGAIN in os.environ and os.getpid() not in _settled:
         _settled.add(os.getpid())
-        gc.freeze()
+        memory.settle()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ..config.broker import BrokerSettings
+from ..memory import settle
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .listener import CannotListen
-from .memory import settle
 from .ports import Addresses
 
 Beside = Callable[[Addresses], Coroutine[Any, Any, None]]

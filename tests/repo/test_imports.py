@@ -8,6 +8,7 @@ BASE = {"clock", "times", "config", "protocol"}
 MAY_IMPORT = {
     "clock": set(),
     "times": set(),
+    "memory": set(),
     "compiled": set(),
     "setup": set(),
     "protocol": set(),
@@ -15,8 +16,8 @@ MAY_IMPORT = {
     "storage": BASE,
     "client": BASE,
     "blocking": BASE | {"client"},
-    "pipeline": BASE | {"blocking", "client", "storage"},
-    "server": BASE | {"storage"},
+    "pipeline": BASE | {"blocking", "client", "memory", "storage"},
+    "server": BASE | {"memory", "storage"},
     "testing": BASE | {"storage", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server", "pipeline", "blocking"},
     "cli": BASE | {"storage", "client", "pipeline", "server", "testing", "bench"},

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from horolog.server.memory import keep_freed_memory
+from horolog.memory import keep_freed_memory
 
 def faults():
     def turn():

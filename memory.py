@@ -16,18 +16,18 @@ _CHOSEN_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_TH
 
 
 def settle() -> None:
-    """For a process that has made what it will need all the time, and serves from now on.
+    """For a process that has made what it needs all the time, and works with it from now on.
 
     The garbage collector passes over what is there: to look for garbage among thousands of logs
-    would stop the loop for 50 ms at a time.
+    would stop a broker for 50 ms at a time.
     """
     gc.freeze()
     keep_freed_memory()
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for the next requests, if it is glibc and nobody has
-    told it otherwise.
+    """Have the C library keep freed memory for what comes next, if it is glibc and nobody has told
+    it otherwise.
 
     Left to itself it returns what the requests of a turn took at the end of the turn, and the
     system has to find, clear and map the same pages again in the next: a sixth of the time of a
