@@ -28,6 +28,7 @@ from .raw_client import Refused
 RESULTS: Final = Path("build") / "bench-kafka.json"
 
 _ROUNDS: Final = 3
+_PRODUCE_ROUNDS: Final = 5
 _SECONDS: Final = 0.5
 _LEAD_IN_SECONDS: Final = 1.2
 """How long a broker runs before its turn is measured, so that it writes to memory that it has just
@@ -63,10 +64,10 @@ class Compared:
 Rounds = dict[str, list[float]]
 
 
-def in_turns(sides: Sequence[Side], work: Callable[[Side], float]) -> Rounds:
+def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int = _ROUNDS) -> Rounds:
     """What `work` gives for each side, in each of some rounds."""
     found: Rounds = {side.name: [] for side in sides}
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for side in sides:
             found[side.name].append(work(side))
     return found
@@ -131,7 +132,7 @@ def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> I
 
     for side in sides.all:
         send(side, 0, ONE_TURN_BYTES)
-    found = in_turns(sides.all, work)
+    found = in_turns(sides.all, work, _PRODUCE_ROUNDS)
     for side in sides.all:
         side.check_end(topics[side.name], sent[side.name])
     yield compared(name, "msg/s", found)
