@@ -1,7 +1,6 @@
 """Settings from a TOML file, the environment and the command line; the later one wins."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -55,6 +54,8 @@ def ignored_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _from_file(path: Path) -> Iterator[Given]:
+    import tomllib  # most brokers start without a file
+
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

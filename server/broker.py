@@ -19,6 +19,7 @@ from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
 from ..protocol.api import kafka, native
 from ..protocol.lag import Lag
+from ..protocol.records import codecs
 from ..protocol.records.kernel import FORM
 from ..storage.files import Files, SystemFiles
 from ..storage.flush import GroupCommit
@@ -366,7 +367,8 @@ class Broker:
 
     def _late_modules(self, listening: socket.socket | None) -> list[str]:
         logging = ["structlog"] if self._log_stream is not None else []
-        return logging if listening is None else [*logging, "prometheus_client", PAGE]
+        page = ["prometheus_client", PAGE] if listening is not None else []
+        return [*codecs.LOADED_LATE, *logging, *page]
 
     def _start_connections(self, capacity: int, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,17 @@
-"""The value of a wrapper and the records of a batch, compressed and decompressed."""
+"""The value of a wrapper and the records of a batch, compressed and decompressed.
 
-from . import gzip_stream, lz4_frame, xerial, zstd_frames
+What loads a library is imported when the first data in its form comes: a broker starts without.
+"""
+
+from typing import Final
+
+from . import gzip_stream
 from .layout import Buffer, Codec
+
+LOADED_LATE: Final = tuple(
+    f"{__package__}.{name}" for name in ("lz4_frame", "xerial", "zstd_frames")
+)
+"""Modules that may be imported beforehand, so that the first data does not wait for them."""
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
@@ -13,10 +23,16 @@ def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
         case Codec.GZIP:
             return gzip_stream.compress(data)
         case Codec.SNAPPY:
+            from . import xerial
+
             return xerial.compress(data)
         case Codec.LZ4:
+            from . import lz4_frame
+
             return lz4_frame.compress(data, magic)
         case Codec.ZSTD if magic == 2:
+            from . import zstd_frames
+
             return zstd_frames.compress(data)
     raise _unfit(codec, magic)
 
@@ -32,10 +48,16 @@ def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> byt
         case Codec.GZIP:
             return gzip_stream.decompress(data, max_bytes)
         case Codec.SNAPPY:
+            from . import xerial
+
             return xerial.decompress(data, max_bytes)
         case Codec.LZ4:
+            from . import lz4_frame
+
             return lz4_frame.decompress(data, magic, max_bytes)
         case Codec.ZSTD if magic == 2:
+            from . import zstd_frames
+
             return zstd_frames.decompress(data, max_bytes)
     raise _unfit(codec, magic)
 
