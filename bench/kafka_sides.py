@@ -38,7 +38,7 @@ _OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
 """What a record of a batch takes beside a value of that size."""
 _SPREAD_MS: Final = 500
 _READY_SECONDS: Final = 30
-_STARTS: Final = 3
+_STARTS: Final = 5
 _LATEST: Final = -1
 _ALL: Final = -1
 
