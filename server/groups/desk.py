@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
-from uuid import uuid4
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -212,4 +211,6 @@ def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
 
 def new_member_id(joining: Joining) -> str:
     """An id that nobody had before: no member of an earlier broker is taken for this one."""
+    from uuid import uuid4  # brokers without groups start without it
+
     return f"{joining.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]}-{uuid4()}"
