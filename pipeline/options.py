@@ -7,6 +7,7 @@ Spark.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Final, Literal
 
 from ..config.address import split_address
@@ -30,12 +31,12 @@ SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.serv
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _SIDES: Final = ("starting", "ending")
 
-_KAFKA_PATIENCE: Final = (
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-)
-"""Kafka's, taken and not needed: retryBudgetMs is how long to try."""
+_RETRIES: Final = "fetchOffset.numRetries"
+_RETRY_INTERVAL: Final = "fetchOffset.retryIntervalMs"
+_POLL_TIMEOUT: Final = "kafkaConsumer.pollTimeoutMs"
+_KAFKA_PATIENCE: Final = {_RETRIES: 3, _RETRY_INTERVAL: 10, _POLL_TIMEOUT: 0}
+"""How long Spark's Kafka source tries, with its defaults. It lengthens what ours has, and does not
+shorten it: 3 times 10 ms is no time for a broker to start again."""
 
 COMMON_NAMES: Final = (*SERVERS, "retryBudgetMs", "requestTimeoutMs", "path")
 READ_NAMES: Final = (
@@ -187,10 +188,12 @@ class Given:
                 f"bootstrap.servers={address!r}: there is one Horolog broker; several addresses "
                 "are for Kafka, as kafka://HOST:PORT,HOST:PORT"
             )
+        retries, interval_ms, poll_ms = starmap(self.number, _KAFKA_PATIENCE.items())
+        retry_ms = max(_DEFAULT_RETRY_MS, retries * interval_ms)
         return Broker(
             address,
-            self.number("retryBudgetMs", _DEFAULT_RETRY_MS),
-            self.number("requestTimeoutMs", _DEFAULT_REQUEST_MS, least=1),
+            self.number("retryBudgetMs", retry_ms),
+            self.number("requestTimeoutMs", max(_DEFAULT_REQUEST_MS, poll_ms), least=1),
         )
 
 
@@ -208,8 +211,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     _check_bounds(start, end, streaming)
     for name in ("includeHeaders", "includeAppendTime"):
         given.flag(name, False)  # they choose the schema
-    for name in _KAFKA_PATIENCE:
-        given.number(name, 0)
     exact = given.choice("timeRange", "offsets", ("offsets", "exact")) == "exact"
     slack = given.text("maxOutOfOrderness")
     if slack is not None and not exact:

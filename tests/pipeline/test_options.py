@@ -133,14 +133,31 @@ def test_the_name_of_a_stream() -> None:
         parse({"groupId": " "}, streaming=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "retry_ms", "request_ms"),
+    [
+        ({}, 60_000, 30_000),
+        ({"fetchOffset.numRetries": "5"}, 60_000, 30_000),
+        ({"fetchOffset.numRetries": "5000", "fetchOffset.retryIntervalMs": "20"}, 100_000, 30_000),
+        ({"fetchOffset.retryIntervalMs": "30000"}, 90_000, 30_000),
+        ({"fetchOffset.numRetries": "9000", "retryBudgetMs": "7"}, 7, 30_000),
+        ({"kafkaConsumer.pollTimeoutMs": "512"}, 60_000, 30_000),
+        ({"kafkaConsumer.pollTimeoutMs": "120000"}, 60_000, 120_000),
+        ({"kafkaConsumer.pollTimeoutMs": "120000", "requestTimeoutMs": "9"}, 60_000, 9),
+    ],
+)
+def test_patience_by_kafkas_names(options: dict[str, str], retry_ms: int, request_ms: int) -> None:
+    broker = parse(options).broker
+    assert (broker.retry_budget_ms, broker.request_timeout_ms) == (retry_ms, request_ms)
+
+
 def test_every_option_is_in_the_guide() -> None:
     guide = Path(__file__).parents[2] / "docs" / "spark.md"
     text = guide.read_text(encoding="utf-8")
     silent = {
         # Other spellings, Kafka's, what Spark adds.
         *("bootstrapServers", "kafka.bootstrap.servers", "path"),
-        *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
-        *("kafkaConsumer.pollTimeoutMs", "queryName", "outputMode"),
+        *("queryName", "outputMode"),
     }
     names = {*READ_NAMES, *WRITE_NAMES} - silent
     assert [name for name in sorted(names) if name not in text] == []
