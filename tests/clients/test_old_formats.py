@@ -34,7 +34,9 @@ PROVED.add(Step.OLD_FORMATS)
 
 
 def values(place: int) -> list[bytes]:
-    return [b"writer %d, message %d" % (place, number) for number in range(EACH)]
+    """Each takes less room compressed, by itself too: what does not, librdkafka sends as it is, and
+    how many messages make a set is a matter of time."""
+    return [b"writer %d, message %d" % (place, number) + bytes(200) for number in range(EACH)]
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +78,9 @@ def test_everybody_reads_what_the_others_wrote(
 
 def test_all_is_stored_as_it_was_sent(server: ServerProcess, topic: str) -> None:
     log = server.data_dir / f"{topic}-0" / f"{0:020}.log"
-    stored = [entry.magic for entry in entries(log.read_bytes())]
-    expected = []
-    for kind, codec in WRITERS:
-        magic = MAGIC.get(kind, 2)
-        expected += [magic] * (EACH if magic < 2 and codec == "none" else 1)
-    assert stored == expected
+    written = [(MAGIC.get(kind, 2), codec) for kind, codec in WRITERS for _ in range(EACH)]
+    stored: list[tuple[int, str]] = []
+    for entry in entries(log.read_bytes()):
+        messages = entry.offset + 1 - len(stored)
+        stored += [(entry.magic, entry.codec.label)] * messages
+    assert stored == written
