@@ -1,14 +1,12 @@
 """What connections need of the broker that they belong to."""
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from .figures import Figures
 from .file_sending import InThread
 from .held_memory import HeldMemory
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,6 @@ class Host(Protocol):
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: asyncio.BaseProtocol) -> None:
         """The connection is gone."""
         ...

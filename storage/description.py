@@ -1,13 +1,9 @@
 """What a log tells about itself: to `describe-log`, the command line and the metrics."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .retention import RetentionPlan, Verdict
-
-if TYPE_CHECKING:
-    from .readable_log import ReadableLog
-    from .segment import Segment
+from .retention import Verdict
+from .segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +44,7 @@ class LogDescription:
     segments: tuple[SegmentDescription, ...]
 
 
-def describe_log(log: "ReadableLog", plan: RetentionPlan) -> LogDescription:
-    """Describe `log`, which is prepared, with the verdicts of `plan`. Raises `OSError`."""
-    return LogDescription(
-        log.log_start_offset,
-        log.log_end_offset,
-        log.high_watermark,
-        log.recovery_point,
-        log.size_bytes,
-        tuple(
-            describe_segment(segment, verdict, active=segment is log.segments[-1])
-            for segment, verdict in zip(log.segments, plan.verdicts, strict=True)
-        ),
-    )
-
-
-def describe_segment(segment: "Segment", verdict: Verdict, *, active: bool) -> SegmentDescription:
+def describe_segment(segment: Segment, verdict: Verdict, *, active: bool) -> SegmentDescription:
     """Describe one segment of a prepared log. Raises `OSError`."""
     return SegmentDescription(
         base_offset=segment.base_offset,

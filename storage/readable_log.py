@@ -11,7 +11,7 @@ from ..protocol.records.layout import NO_TIMESTAMP
 from . import search
 from .append_time_search import append_times_of, find_append_time, offset_behind
 from .append_times import Told
-from .description import LogDescription, SegmentDescription, describe_log, describe_segment
+from .description import LogDescription, SegmentDescription, describe_segment
 from .log_producers import LogProducers
 from .producer_states import AbortedTransaction
 from .reading import Slice, read_slice, readable_bytes
@@ -297,4 +297,15 @@ class ReadableLog:
 
     def describe(self, now_ms: int) -> LogDescription:
         """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
-        return describe_log(self, self.plan_retention(now_ms))
+        verdicts = self.plan_retention(now_ms).verdicts
+        return LogDescription(
+            self.log_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self.recovery_point,
+            self.size_bytes,
+            tuple(
+                describe_segment(segment, verdict, active=segment is self._list.active)
+                for segment, verdict in zip(self.segments, verdicts, strict=True)
+            ),
+        )
