@@ -26,9 +26,9 @@ class Log(AppendableLog):
         """Called before the end is cut off; the recovery point has to be remembered."""
         self._append_times_safe = parts.recovery_point
         """The append times of messages below it are on stable storage."""
-        self._cut = -1, -1
-        """Where the recovery point was lowered to by a cut, and where the messages before that end:
-        the batch that holds the offset goes as a whole."""
+        self._cuts: dict[int, int] = {}
+        """Offsets in batches that went as a whole when the log was cut off there, and where the
+        messages before each end; of those that may still become the recovery point."""
         self._told_of_ms = NO_TIMESTAMP
         """The time in the future that was told of last, as one that keeps segments."""
         self._closed = False
@@ -147,16 +147,18 @@ class Log(AppendableLog):
     def safe_point(self) -> int:
         """The recovery point as it may be checkpointed: the append times below it are on stable
         storage too, and messages reach up to it, else a start would not believe it."""
-        offset, messages_end = self._cut
-        end = messages_end if offset == self.recovery_point else self.recovery_point
-        return min(self._append_times_safe, end)
+        messages_end = self._cuts.get(self.recovery_point, self.recovery_point)
+        return min(self._append_times_safe, messages_end)
 
     def _lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
         end at `messages_end`."""
-        if offset <= self.recovery_point:
-            self.recovery_point = offset
-            self._cut = offset, messages_end
+        # A sync brings the recovery point to an offset that is above it, too.
+        still = range(self.recovery_point, offset)
+        self._cuts = {at: end for at, end in self._cuts.items() if at in still}
+        if messages_end < offset:
+            self._cuts[offset] = messages_end
+        self.recovery_point = min(self.recovery_point, offset)
         self._append_times_safe = min(self._append_times_safe, messages_end)
         if self.on_cut is not None:
             self.on_cut(self)

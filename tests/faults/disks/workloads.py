@@ -328,6 +328,23 @@ def cut_twice(life: Life) -> None:
     life.truncate("t", 2)
 
 
+def cut_of_unsynced(life: Life) -> None:
+    """A cut into a batch that is not synced: a sync makes the end that it leaves the recovery
+    point, and what comes then is not synced."""
+    life.open()
+    life.create("t")
+    life.append_numbered("t", 10, 20, producer_id=1)
+    life.truncate("t", 1)
+    life.flush("t")
+    life.append("t", 30)
+    life.checkpoint()
+    life.append_numbered("t", 40, 50, producer_id=1)
+    life.truncate("t", 3)
+    life.flush("t")
+    life.append("t", 60)
+    life.checkpoint()
+
+
 def cut_of_sealed(life: Life) -> None:
     """A cut in a segment whose indexes' checksums are safe, and the next one begun there."""
     life.open()
@@ -398,6 +415,7 @@ WORKLOADS = (
     truncation_and_rolls,
     cut_and_roll,
     cut_twice,
+    cut_of_unsynced,
     cut_of_sealed,
     cut_of_segments,
     overlapping,
