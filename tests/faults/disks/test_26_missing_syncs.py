@@ -40,6 +40,7 @@ CAUGHT_BY = {
     "clean_shutdown.leave_marker > files.replace_file: sync_directory": "stops",
     "flush.sync_indexes > files.replace_file: sync index-checksums.tmp": "rolls",
     "flush.sync_indexes > files.replace_file: sync_directory": "rolls",
+    "flush.FlushWork._sync_index: sync *.appendtime": RECOVERY_OF_LESS,
     "flush.FlushWork._sync_index: sync *.index": "rolls",
     "flush.FlushWork._sync_index: sync *.timeindex": "rolls",
     "flush.FlushWork.sync_messages: sync *.log": "torn_sets",
@@ -69,7 +70,6 @@ HARMLESS = {
     "clean_shutdown.take_marker: sync_directory": (
         "a log that does not end where its checkpoint says is recovered all the same"
     ),
-    "flush.FlushWork._sync_index: sync *.appendtime": "append times that may be wrong are unknown",
     "positions.Positions._open: sync positions": (
         "the next start cuts the same bytes again, the next commit syncs that they are gone"
     ),
