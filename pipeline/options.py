@@ -31,10 +31,11 @@ SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.serv
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _SIDES: Final = ("starting", "ending")
 
-_RETRIES: Final = "fetchOffset.numRetries"
-_RETRY_INTERVAL: Final = "fetchOffset.retryIntervalMs"
-_POLL_TIMEOUT: Final = "kafkaConsumer.pollTimeoutMs"
-_KAFKA_PATIENCE: Final = {_RETRIES: 3, _RETRY_INTERVAL: 10, _POLL_TIMEOUT: 0}
+_KAFKA_PATIENCE: Final = {
+    "fetchOffset.numRetries": 3,
+    "fetchOffset.retryIntervalMs": 10,
+    "kafkaConsumer.pollTimeoutMs": 0,
+}
 """How long Spark's Kafka source tries, with its defaults. It lengthens what ours has, and does not
 shorten it: 3 times 10 ms is no time for a broker to start again."""
 
@@ -188,11 +189,14 @@ class Given:
                 f"bootstrap.servers={address!r}: there is one Horolog broker; several addresses "
                 "are for Kafka, as kafka://HOST:PORT,HOST:PORT"
             )
+        return self.broker_at(address)
+
+    def broker_at(self, address: str) -> Broker:
+        """How long to try at `address`. Raises OptionError."""
         retries, interval_ms, poll_ms = starmap(self.number, _KAFKA_PATIENCE.items())
-        retry_ms = max(_DEFAULT_RETRY_MS, retries * interval_ms)
         return Broker(
             address,
-            self.number("retryBudgetMs", retry_ms),
+            self.number("retryBudgetMs", max(_DEFAULT_RETRY_MS, retries * interval_ms)),
             self.number("requestTimeoutMs", max(_DEFAULT_REQUEST_MS, poll_ms), least=1),
         )
 
@@ -205,7 +209,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     if segments_path is None:
         broker, subscription = given.broker(), _subscription(given)
     else:
-        broker, subscription = Broker(""), _no_broker(given, streaming)
+        broker, subscription = given.broker_at(""), _no_broker(given, streaming)
     start = _bound(given, "starting", "latest" if streaming else "earliest", now_ms)
     end = _bound(given, "ending", "latest", now_ms)
     _check_bounds(start, end, streaming)

@@ -151,6 +151,12 @@ def test_patience_by_kafkas_names(options: dict[str, str], retry_ms: int, reques
     assert (broker.retry_budget_ms, broker.request_timeout_ms) == (retry_ms, request_ms)
 
 
+@pytest.mark.parametrize("name", ["fetchOffset.numRetries", "retryBudgetMs", "requestTimeoutMs"])
+def test_patience_is_checked_where_files_are_read_too(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name}='abc'"):
+        read_options({"segments.path": "t-0", name: "abc"}, streaming=False, now_ms=NOW_MS)
+
+
 def test_every_option_is_in_the_guide() -> None:
     guide = Path(__file__).parents[2] / "docs" / "spark.md"
     text = guide.read_text(encoding="utf-8")
