@@ -217,8 +217,10 @@ _DECLARED: Final = (
         "max.producer.ids",
         10_000,
         "",
-        "Idempotent producers that a partition remembers. Each takes about 1 KiB of memory; one "
-        "more makes it forget the one that was silent for the longest.",
+        "Idempotent producers that a partition remembers: so many that the broker gave an id to, "
+        "and so many that chose their own (with bit 62), as the tasks of a Spark stream do, a new "
+        "one for each batch. Each takes up to 1 KiB of memory; one more makes it forget the one of "
+        "its kind that was silent for the longest.",
         minimum=1,
         maximum=1_000_000,
     ),

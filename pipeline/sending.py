@@ -9,10 +9,9 @@ rest.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -20,26 +19,21 @@ from zlib import crc32
 from ..client.client import cluster_at
 from ..client.delivery import Delivery
 from ..client.patience import PASSING, patiently
-from ..protocol.errors import (
-    DuplicateSequenceNumber,
-    InvalidProducerEpoch,
-    OutOfOrderSequenceNumber,
-)
+from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
 from ..protocol.partitioner import partition_of
 from ..protocol.records.batch import batch_records, finish_batch, read_header
 from ..protocol.records.binary import BinaryColumn
-from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
+from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN, Buffer
 from ..protocol.records.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
+from .stored_before import ANY_SIZE, check_stored, end_of
 from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, which a batch may not exceed."""
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
-_ANY_SIZE: Final = 2**31 - 1
-"""Of our own batches, uncompressed."""
-_EPOCHS: Final = 2**15
-_OURS: Final = 1 << 62
-"""Brokers give no producer an id with this bit."""
+
+NOBODY: Final = NO_PRODUCER_ID
+"""For writes that may come twice."""
 
 
 class Row(NamedTuple):
@@ -77,28 +71,13 @@ class ColumnRows:
             yield self.topic, None, key, value, time_ms, ()
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a task is to the broker: it recognises what this one has sent before."""
-
-    producer_id: int
-    epoch: int
-
-
-NOBODY: Final = Identity(NO_PRODUCER_ID, -1)
-"""For writes that may come twice."""
-
-
-def identity(writer: str, task: int, batch: int = 0) -> Identity:
+def producer_id(writer: str, task: int, batch: int = 0) -> int:
     """The same for every attempt of a task, and different from every other one's.
 
-    `writer` is a query or a job. Its batches are the epochs of one producer, as far as there are
-    numbers for them, so that the broker does not have to remember one for each batch.
+    `writer` is a query or a job. The broker recognises by it what an attempt has sent.
     """
-    series, epoch = divmod(batch, _EPOCHS)
-    text = f"{writer}/{task}/{series}".encode()
-    digest = int.from_bytes(hashlib.sha256(text).digest()[:8])
-    return Identity(_OURS | digest & (_OURS - 1), epoch)
+    digest = hashlib.sha256(f"{writer}/{task}/{batch}".encode()).digest()
+    return SELF_CHOSEN | int.from_bytes(digest[:8]) & (SELF_CHOSEN - 1)
 
 
 @dataclass(slots=True)
@@ -109,6 +88,9 @@ class _Lane:
     partition: int
     encoder: RecordEncoder
     sequence: int = 0
+    end_before: int = 0
+    """Where the log ended when this attempt came to it: what is said to be stored before that is
+    an earlier attempt's."""
     stored: bool = False
     """Whether the broker took a batch, or knew it: it knows all that come before then."""
     refused: OutOfOrderSequenceNumber | None = None
@@ -119,9 +101,10 @@ class _Lane:
 class Sending:
     """One task's writes. Use `send`, once."""
 
-    def __init__(self, options: WriteOptions, identity: Identity, task: int) -> None:
+    def __init__(self, options: WriteOptions, producer_id: int, task: int) -> None:
         self._options = options
-        self._identity = identity
+        self._producer_id = producer_id
+        self._numbered = producer_id != NOBODY
         self._turn = task
         """The partition of rows without a key, and without one of their own; the next batch of
         them goes to the next one."""
@@ -150,7 +133,7 @@ class Sending:
         try:
             for batch in batches:
                 rows += await self._add(batch)
-                if self._cluster.kafka and self._identity is not NOBODY:
+                if self._cluster.kafka and self._numbered:
                     # Nobody can ask Kafka which part of a batch it has. Most early ends are where
                     # a batch of Spark's ends.
                     self._cut_all()
@@ -236,16 +219,18 @@ class Sending:
         return lane
 
     async def _partitions(self, topic: str) -> int:
-        async def ask() -> int:
-            return await self._cluster.partition_count(topic)
+        self._counts[topic] = count = await self._patiently(
+            partial(self._cluster.partition_count, topic)
+        )
+        return count
 
-        self._counts[topic] = count = await patiently(
-            ask,
+    async def _patiently(self, question: Callable[[], Awaitable[int]]) -> int:
+        return await patiently(
+            question,
             timeout_ms=self._options.broker.retry_budget_ms,
             setting="retryBudgetMs",
             passing=PASSING,
         )
-        return count
 
     def _cut_all(self) -> None:
         for lane in self._lanes.values():
@@ -266,9 +251,9 @@ class Sending:
         return finish_batch(
             encoder,
             codec=self._options.codec,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            base_sequence=sequence if self._identity is not NOBODY else -1,
+            producer_id=self._producer_id,
+            producer_epoch=0 if self._numbered else -1,
+            base_sequence=sequence if self._numbered else -1,
         )
 
     async def _deliver(
@@ -276,6 +261,10 @@ class Sending:
     ) -> None:
         if before is not None:
             await before
+        elif self._numbered:
+            lane.end_before = await self._patiently(
+                partial(end_of, self._cluster, lane.topic, lane.partition)
+            )
         refused = await self._refusal(lane, data)
         if refused is None:
             lane.stored = True
@@ -292,19 +281,17 @@ class Sending:
         """Send a batch; None when the broker has all of it then."""
         since = asyncio.get_running_loop().time()
         try:
-            with suppress(DuplicateSequenceNumber):  # an earlier attempt wrote it
-                await self._delivery.until_answered(
-                    lane.topic, lane.partition, data, self._options.acks, since=since
-                )
+            appended = await self._delivery.until_answered(
+                lane.topic, lane.partition, data, self._options.acks, since=since
+            )
+        except DuplicateSequenceNumber:
+            return None  # an earlier attempt wrote it; where, the broker does not know any more
         except OutOfOrderSequenceNumber as error:
             return error
-        except InvalidProducerEpoch as error:
-            raise InvalidProducerEpoch(
-                f"{lane.topic}-{lane.partition} has a later batch of this query already "
-                f"({error.message}): its checkpoint is older than what it wrote, as one restored "
-                "from a copy is. Begin with a new checkpoint, from the offsets that are not "
-                "written yet, or write once with idempotent=false"
-            ) from error
+        if 0 <= appended.base_offset < lane.end_before:
+            await check_stored(
+                self._options.broker, lane.topic, lane.partition, appended.base_offset, data
+            )
         return None
 
     async def _send_rest(
@@ -312,7 +299,7 @@ class Sending:
     ) -> None:
         """Send the rows of a batch that are behind those that the broker has of it."""
         sequence = read_header(data).base_sequence
-        rows = list(batch_records(data, max_decompressed_bytes=_ANY_SIZE))
+        rows = list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
 
         def packed(first: int, end: int) -> bytearray:
             encoder = RecordEncoder()

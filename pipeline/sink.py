@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from ..clock import SystemClock
 from ..protocol.records.binary import BinaryColumn
 from .option_values import OptionError, check_names
-from .sending import NOBODY, ColumnRows, Identity, RowTuple, Sending, identity
+from .sending import NOBODY, ColumnRows, RowTuple, Sending, producer_id
 from .worker import settle
 from .write_options import WriteOptions
 
@@ -56,7 +56,7 @@ class _Writer:
         self._options = options
         self._columns = columns(schema, options)
 
-    def _send(self, batches: Iterator[pa.RecordBatch], who: Identity, task: int) -> Written:
+    def _send(self, batches: Iterator[pa.RecordBatch], who: int, task: int) -> Written:
         now_ms = SystemClock().now_ms()
         chosen = self._columns, self._options.topic, now_ms
         rows = (_rows(batch, *chosen) for batch in batches if batch.num_rows)
@@ -77,7 +77,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         """Append the rows of one task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        who = identity(f"job/{self._job}", task) if self._options.idempotent else NOBODY
+        who = producer_id(f"job/{self._job}", task) if self._options.idempotent else NOBODY
         return self._send(iterator, who, task)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -96,7 +96,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         batch = context and context.getLocalProperty(_BATCH)
         who = NOBODY
         if self._options.idempotent and query and batch:
-            who = identity(f"query/{query}", task, int(batch))
+            who = producer_id(f"query/{query}", task, int(batch))
         return self._send(iterator, who, task)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from ..protocol.errors import StorageError
+from ..protocol.records.layout import SELF_CHOSEN
 from .events import Observer
 from .files import Files, replace_file
 
@@ -22,7 +23,7 @@ PRODUCER_IDS_FILE: Final = "producer-ids"
 BLOCK: Final = 1000
 """Ids that one write to the disk is for."""
 
-MAX_PRODUCER_ID: Final = 2**62 - 1
+MAX_PRODUCER_ID: Final = SELF_CHOSEN - 1
 """Bit 62 is never set, nor is the sign."""
 
 _VERSION: Final = "0"

@@ -11,7 +11,7 @@ transaction that has not ended begins, and which have been aborted.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from ..protocol.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
 )
+from ..protocol.records.layout import SELF_CHOSEN
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
@@ -74,24 +75,34 @@ class AbortedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one log, by id. The one that was silent for the longest comes first."""
+    """The producers of one log, by id.
+
+    Those whose ids were handed out by a broker and those that chose theirs are kept apart, the one
+    that was silent for the longest first: a writer that takes a new id for each piece of its work
+    makes nobody forgotten but its like.
+    """
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._handed_out: dict[int, Producer] = {}
+        self._self_chosen: dict[int, Producer] = {}
         self.aborted: list[AbortedTransaction] = []
         """In the order in which they ended."""
         self._open = 0
         """How many producers have a transaction that has not ended."""
 
     def __len__(self) -> int:
-        return len(self._producers)
+        return len(self._handed_out) + len(self._self_chosen)
 
     def items(self) -> Iterator[tuple[int, Producer]]:
         """Producer ids and what is known of them."""
-        return iter(self._producers.items())
+        return chain(self._handed_out.items(), self._self_chosen.items())
 
     def get(self, producer_id: int) -> Producer | None:
-        return self._producers.get(producer_id)
+        return self._like(producer_id).get(producer_id)
+
+    def _like(self, producer_id: int) -> dict[int, Producer]:
+        """Those that are kept with this one."""
+        return self._self_chosen if producer_id & SELF_CHOSEN else self._handed_out
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, count: int
@@ -104,7 +115,7 @@ class ProducerStates:
         `DuplicateSequenceNumber` for a batch that is stored already, where is not known any more,
         `OutOfOrderSequenceNumber` where a batch is missing in front of it.
         """
-        known = self._producers.get(producer_id)
+        known = self.get(producer_id)
         if known is None:
             return None
         if epoch < known.epoch:
@@ -146,7 +157,7 @@ class ProducerStates:
 
         Returns what was known before, for `put_back`.
         """
-        known = self._producers.get(producer_id)
+        known = self.get(producer_id)
         open_offset = -1 if known is None else known.open_offset
         if opens and open_offset < 0:
             open_offset = batch.first_offset
@@ -161,7 +172,7 @@ class ProducerStates:
 
         Returns what was known before, for `put_back`.
         """
-        known = self._producers.get(producer_id)
+        known = self.get(producer_id)
         open_offset = -1 if known is None else known.open_offset
         self._take(producer_id, epoch, batches, seen_ms, open_offset)
         return known
@@ -174,17 +185,19 @@ class ProducerStates:
         seen_ms: int,
         open_offset: int,
     ) -> None:
-        known = self._producers.pop(producer_id, None)
+        like = self._like(producer_id)
+        known = like.pop(producer_id, None)
         if known is not None and known.epoch == epoch:
             batches = (*known.batches, *batches)
         last = tuple(batches[-REMEMBERED_BATCHES:])
-        self._producers[producer_id] = Producer(epoch, last, seen_ms, open_offset)
+        like[producer_id] = Producer(epoch, last, seen_ms, open_offset)
 
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
     ) -> None:
         """Take in the control batch at `offset`, which ends a transaction."""
-        known = self._producers.pop(producer_id, None)
+        like = self._like(producer_id)
+        known = like.pop(producer_id, None)
         open_offset = -1
         batches: tuple[SentBatch, ...] = ()
         if known is not None:
@@ -194,15 +207,15 @@ class ProducerStates:
             self._open -= 1
             if aborted:
                 self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
-        self._producers[producer_id] = Producer(epoch, batches, seen_ms)
+        like[producer_id] = Producer(epoch, batches, seen_ms)
 
     def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
         """Take all transactions that have not ended for aborted at `last_offset`, that of the last
         message; which they were."""
         given_up = []
-        for producer_id, producer in self._producers.items():
+        for producer_id, producer in self.items():
             if producer.open_offset >= 0:
-                self._producers[producer_id] = replace(producer, open_offset=-1)
+                self._like(producer_id)[producer_id] = replace(producer, open_offset=-1)
                 given_up.append(AbortedTransaction(producer_id, producer.open_offset, last_offset))
         self._open = 0
         self.aborted += given_up
@@ -210,10 +223,11 @@ class ProducerStates:
 
     def put_back(self, producer_id: int, before: Producer | None) -> None:
         """Know of a producer what was known before, as after a batch that could not be stored."""
-        known = self._producers.pop(producer_id, None)
+        like = self._like(producer_id)
+        known = like.pop(producer_id, None)
         self._open -= known is not None and known.open_offset >= 0
         if before is not None:
-            self._producers[producer_id] = before
+            like[producer_id] = before
             self._open += before.open_offset >= 0
 
     def expire(self, now_ms: int, after_ms: int) -> int:
@@ -223,33 +237,27 @@ class ProducerStates:
         """
         expired = [
             producer_id
-            for producer_id, producer in self._producers.items()
+            for producer_id, producer in self.items()
             if now_ms - producer.seen_ms > after_ms and producer.open_offset < 0
         ]
         for producer_id in expired:
-            del self._producers[producer_id]
+            del self._like(producer_id)[producer_id]
         return len(expired)
 
     def keep(self, count: int) -> int:
-        """Forget those that were silent for the longest until `count` are left; how many.
+        """Forget those that were silent for the longest until `count` of each kind are left; how
+        many were forgotten.
 
         One whose transaction has not ended stays.
         """
-        surplus = len(self._producers) - count
-        if surplus <= 0:
-            return 0
-        idle = (one for one, producer in self._producers.items() if producer.open_offset < 0)
-        forgotten = list(islice(idle, surplus))
-        for producer_id in forgotten:
-            del self._producers[producer_id]
-        return len(forgotten)
+        return _keep(self._handed_out, count) + _keep(self._self_chosen, count)
 
     @property
     def open_offset(self) -> int | None:
         """Where the first transaction begins that has not ended."""
         if not self._open:
             return None
-        return min(p.open_offset for p in self._producers.values() if p.open_offset >= 0)
+        return min(p.open_offset for _, p in self.items() if p.open_offset >= 0)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that have something from offset `start` on and below `end`."""
@@ -265,7 +273,19 @@ class ProducerStates:
     def copy(self) -> "ProducerStates":
         """A table of its own with the same content."""
         copied = ProducerStates()
-        copied._producers = dict(self._producers)
+        copied._handed_out = dict(self._handed_out)
+        copied._self_chosen = dict(self._self_chosen)
         copied.aborted = list(self.aborted)
         copied._open = self._open
         return copied
+
+
+def _keep(producers: dict[int, Producer], count: int) -> int:
+    surplus = len(producers) - count
+    if surplus <= 0:
+        return 0
+    idle = (one for one, producer in producers.items() if producer.open_offset < 0)
+    forgotten = list(islice(idle, surplus))
+    for producer_id in forgotten:
+        del producers[producer_id]
+    return len(forgotten)

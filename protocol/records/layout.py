@@ -72,6 +72,8 @@ CONTROL_BIT: Final = 0x20
 """The last two in batches only."""
 
 NO_PRODUCER_ID: Final = -1
+SELF_CHOSEN: Final = 1 << 62
+"""The bit of the producer ids that writers choose themselves. Brokers hand out none with it."""
 NO_LEADER_EPOCH: Final = -1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from horolog import blocking
-from horolog.pipeline.sending import Row, Sending, identity
+from horolog.pipeline.sending import Row, Sending, producer_id
 from horolog.pipeline.write_options import write_options
 from horolog.testing.broker_thread import BrokerThread
 
@@ -25,7 +25,7 @@ def test_written_twice_and_read_once(tmp_path: Path) -> None:
             for number in range(5000)
         ]
         for _ in range(2):
-            assert asyncio.run(Sending(chosen, identity("j", 0), 0).send([iter(rows)])) == 5000
+            assert asyncio.run(Sending(chosen, producer_id("j", 0), 0).send([iter(rows)])) == 5000
         found = read(
             source(address, subscribe="t", includeHeaders=True, startingTimestamp=T0_MS + 100)
         )

@@ -22,10 +22,10 @@ from pyspark.sql.types import (
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
-from horolog.pipeline.sending import NOBODY, ColumnRows, Row, Sending, identity
+from horolog.pipeline.sending import NOBODY, ColumnRows, Row, Sending, producer_id
 from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.errors import (
-    InvalidProducerEpoch,
+    DuplicateSequenceNumber,
     InvalidTimestamp,
     OutOfOrderSequenceNumber,
 )
@@ -196,7 +196,7 @@ def test_a_second_attempt_writes_what_the_first_did_not(
         Row(topic, None, b"%d" % (number % 50), b"%090d" % number, T0_MS + number)
         for number in range(40_000)
     ]
-    who = identity("job/1", task=3)
+    who = producer_id("job/1", task=3)
 
     def until_it_fails() -> Iterator[Iterator[Row]]:
         yield iter(rows[:stopped_after])
@@ -238,7 +238,7 @@ def test_an_attempt_that_ended_early_without_a_word(
         )
         for number in range(10_000)
     ]
-    who = identity("job/1", task=2)
+    who = producer_id("job/1", task=2)
     address = f"kafka://{server.kafka_address}" if kafka else server.address
     chosen = write_options(
         {"bootstrap.servers": address, "compression": "lz4"}, overwrite=False, streaming=False
@@ -261,7 +261,7 @@ def test_other_rows_than_those_of_the_first_attempt_are_told(kafka_broker: Broke
     with blocking.Admin(kafka_broker.address) as admin:
         admin.create_topic("others")
     rows = [Row("others", None, None, b"%d" % number, T0_MS) for number in range(5)]
-    who = identity("job/1", task=0)
+    who = producer_id("job/1", task=0)
     chosen = write_options(
         {"bootstrap.servers": f"kafka://{kafka_broker.kafka_address}"},
         overwrite=False,
@@ -272,11 +272,32 @@ def test_other_rows_than_those_of_the_first_attempt_are_told(kafka_broker: Broke
         send(chosen, rows, who)
 
 
-def test_a_batch_before_the_last_one_is_told(broker: BrokerThread, make_topic: MakeTopic) -> None:
-    rows = [Row(make_topic(), None, None, b"v", T0_MS)]
-    send(options(broker), rows, identity("query/1", 0, 5))
-    with pytest.raises(InvalidProducerEpoch, match="checkpoint is older"):
-        send(options(broker), rows, identity("query/1", 0, 4))
+@pytest.mark.parametrize("kafka", [False, True])
+def test_other_rows_under_the_same_numbers_are_told(
+    kafka_broker: BrokerThread, kafka: bool
+) -> None:
+    """As of a stream that began again with an older checkpoint."""
+    topic = f"older-{kafka}"
+    with blocking.Admin(kafka_broker.address) as admin:
+        admin.create_topic(topic)
+    address = f"kafka://{kafka_broker.kafka_address}" if kafka else kafka_broker.address
+    chosen = write_options({"bootstrap.servers": address}, overwrite=False, streaming=False)
+
+    def rows(**changed: object) -> list[Row]:
+        row = Row(topic, None, b"k", b"v", T0_MS, (("h", b"1"),))
+        return [row, row._replace(**changed)]  # type: ignore[arg-type]
+
+    batch_4, batch_5 = (producer_id("query/1", 0, batch) for batch in (4, 5))
+    send(chosen, rows(), batch_4)
+    send(chosen, rows(), batch_5)
+    # The time is that of the attempt where rows have none.
+    assert send(chosen, rows(timestamp_ms=T0_MS + 1), batch_4) == 2
+    for other in ({"value": b"w"}, {"value": None}, {"key": None}, {"headers": ()}):
+        with pytest.raises(DuplicateSequenceNumber, match=r"offset 1 .*checkpoint that is older"):
+            send(chosen, rows(**other), batch_4)
+    with pytest.raises(OutOfOrderSequenceNumber if kafka else DuplicateSequenceNumber):
+        send(chosen, [*rows(value=b"w"), *rows()], batch_4)
+    assert [record.value for record in stored(kafka_broker, topic)] == [b"v"] * 4
 
 
 def test_without_idempotence_a_second_attempt_doubles(
@@ -293,15 +314,14 @@ def test_other_jobs_tasks_and_batches_are_others(
 ) -> None:
     topic = make_topic()
     others = [
-        identity("query/1", 0, 0),
-        identity("query/1", 0, 1),
-        identity("query/1", 1, 0),
-        identity("query/2", 0, 0),
-        identity("query/1", 0, 2**15),
-        identity("query/1", 0, 2**15 + 1),
+        producer_id("query/1", 0, 0),
+        producer_id("query/1", 0, 1),
+        producer_id("query/1", 1, 0),
+        producer_id("query/2", 0, 0),
     ]
     assert len(set(others)) == len(others)
-    assert all(who.producer_id >> 62 == 1 and 0 <= who.epoch < 2**15 for who in others)
+    # The high bit of the two says whose id it is; no broker gives one out.
+    assert all(who >> 62 == 1 for who in others)
     for number, who in enumerate(others):
         send(options(broker), [Row(topic, None, None, b"%d" % number, T0_MS)], who)
     assert [record.value for record in stored(broker, topic)] == [
@@ -370,7 +390,7 @@ def test_columns_are_cut_as_rows_are(
         async def send_all(by_row: bool, columns: list[ColumnRows]) -> int:
             chosen = options(broker, partitioner=partitioner)
             batches = [iter(rows) for rows in columns] if by_row else columns
-            return await Sending(chosen, identity("w", 1), 1).send(batches)
+            return await Sending(chosen, producer_id("w", 1), 1).send(batches)
 
         assert asyncio.run(send_all(by_row, columns)) == len(sizes)
         logs = [broker.data_dir / f"{topic}-{number}" for number in range(partitions)]

@@ -10,6 +10,7 @@ from horolog.protocol.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
 )
+from horolog.protocol.records.layout import SELF_CHOSEN
 from horolog.storage.producer_states import (
     REMEMBERED_BATCHES,
     SEQUENCES,
@@ -165,6 +166,22 @@ def test_there_are_never_more_than_the_limit() -> None:
     assert states.keep(5) == 0
     assert states.keep(3) == 2
     assert [producer_id for producer_id, _ in states.items()] == [3, 4, 0]
+
+
+def test_self_chosen_ids_push_out_no_others() -> None:
+    states = ProducerStates()
+    states.add(7, 0, SentBatch(0, 1, 0, -1), 0)
+    for number in range(5):
+        states.add(SELF_CHOSEN | number, 0, SentBatch(0, 1, 1 + number, -1), 0)
+        states.keep(3)
+    assert [producer_id for producer_id, _ in states.items()] == [
+        7,
+        *(SELF_CHOSEN | number for number in (2, 3, 4)),
+    ]
+    assert len(states) == 4
+    assert states.get(SELF_CHOSEN | 4) == states.copy().get(SELF_CHOSEN | 4)
+    assert states.expire(10, 5) == 4
+    assert not len(states)
 
 
 def test_transactions_open_end_and_abort() -> None:
