@@ -47,6 +47,8 @@ class RepeatedProduces:
         self._split = (produce_forms if encoding.NATIVE else kafka_produce_forms).split
         self._forms: dict[Any, ProduceForm] = {}
         self._learned: set[tuple[object, ...]] = set()
+        self._latest: ProduceForm | None = None
+        """Of the last burst: the next one is most likely of the same."""
 
     def learn(self, head: RequestHead, request: ProduceRequest) -> None:
         """Know requests like this one from now on."""
@@ -73,20 +75,26 @@ class RepeatedProduces:
         of one form are there that is known: how many bytes they take, and their answers, as one if
         all are made."""
         began = self._services.work.time()
-        length = int.from_bytes(received[:LENGTH_BYTES], "big")
-        if LENGTH_BYTES + length >= len(received):
-            return 0, ()
-        parts = self._split(received[LENGTH_BYTES : LENGTH_BYTES + length])
-        form = None if parts is None else self._forms.get(parts[0])
-        if form is None or not self._services.creations.exists(form.topic):
-            return 0, ()
-        end, numbers, record_sets = form.burst(received, most)
-        if len(numbers) < 2:
+        form = self._latest
+        end, numbers, record_sets = (0, (), ()) if form is None else form.burst(received, most)
+        if not numbers:
+            form = self._first_in(received)
+            if form is None:
+                return 0, ()
+            self._latest = form
+            end, numbers, record_sets = form.burst(received, most)
+        if form is None or len(numbers) < 2 or not self._services.creations.exists(form.topic):
             return 0, ()
         asked = _Asked([form] * len(numbers), numbers, record_sets)
         answers = self._answers((form.topic, form.partition), asked, began)
         made = [answer for answer in answers if isinstance(answer, bytes)]
         return end, answers if len(made) < len(answers) else (b"".join(made),)
+
+    def _first_in(self, received: memoryview) -> ProduceForm | None:
+        """The form of the first request of frames with their lengths, if it is whole and known."""
+        end = LENGTH_BYTES + int.from_bytes(received[:LENGTH_BYTES], "big")
+        parts = self._split(received[LENGTH_BYTES:end]) if end < len(received) else None
+        return None if parts is None else self._forms.get(parts[0])
 
     def answer(self, frames: Frames, most: int, most_bytes: int) -> Sequence[Answer]:
         """Take the requests that are known off the front of `frames` and answer them.
@@ -162,7 +170,7 @@ class RepeatedProduces:
         if isinstance(outcome, list):
             return [self._answer(*one, began) for one in zip(forms, numbers, outcome, strict=True)]
         appended, response = outcome
-        told = appended.append_time_ms, self._services.logs.find(*partition).log_start_offset
+        told = appended.append_time_ms, appended.log_start_offset
         make = form.answers(*told)
         if forms.count(form) == len(forms):
             answers = list(map(make, numbers, appended.first_offsets))

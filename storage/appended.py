@@ -58,6 +58,8 @@ class AppendedTogether:
     """Of each set."""
     end_offset: int
     """Behind the last message of the last set."""
+    log_start_offset: int
+    """Of the log."""
     append_time_ms: int
     """-1 unless the broker stamped the messages."""
     size_bytes: int

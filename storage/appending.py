@@ -149,7 +149,9 @@ class AppendableLog(ReadableLog):
         self._commit(run)
         self._tell_of_old(found.max_timestamp_ms, now_ms)
         end_offset = found.last_offset + 1
-        return AppendedTogether(first_offsets, end_offset, stamp_ms, len(data), latency)
+        return AppendedTogether(
+            first_offsets, end_offset, self.log_start_offset, stamp_ms, len(data), latency
+        )
 
     def _append_to(self, run: _Run, record_set: Buffer) -> Appended:
         """Take one more set into a run."""

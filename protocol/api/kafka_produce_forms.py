@@ -32,19 +32,20 @@ _BEHIND_NAME_BYTES: Final = 4 + 4
 """How many partitions there are, and the first one."""
 
 _HEAD: Final = Struct(">ii")
-_FRAME_HEAD: Final = Struct(">ihhi")
-"""A request's length, what it asks for, the version, and the correlation id."""
 _OFFSET: Final = Struct(">q")
 
 
 class KafkaProduceForm(ProduceForm):
     """The same in Kafka's encoding."""
 
-    __slots__ = ()
+    __slots__ = ("_before_records",)
 
     def _around(self, client_id: str | None) -> Around:
         frame = encode_request(PRODUCE, self.version, 0, client_id, self.request)
-        return self.version, frame[LENGTH_BYTES + _CLIENT_ID_AT : -_SIZE_BYTES]
+        around = frame[LENGTH_BYTES + _CLIENT_ID_AT : -_SIZE_BYTES]
+        # Length, what is asked for, version, correlation id, what repeats, size of the records.
+        self._before_records = Struct(f">ihhi{len(around)}si")
+        return self.version, around
 
     def _answer(self) -> tuple[bytes, bytes, bytes | None]:
         offset, time_ms = b"\x77" * 8, 0x6666_6666_6666_6666
@@ -87,21 +88,17 @@ class KafkaProduceForm(ProduceForm):
     def burst(
         self, received: memoryview, most: int
     ) -> tuple[int, Sequence[int], Sequence[memoryview]]:
-        version, around = self.around
-        size_at = _FRAME_HEAD.size + len(around)
-        records_at = size_at + _SIZE_BYTES
+        unpack_from, records_at = self._before_records.unpack_from, self._before_records.size
+        known = PRODUCE.key, *self.around
         numbers: list[int] = []
         record_sets: list[memoryview] = []
         begin, end = 0, len(received)
         while end - begin >= records_at and len(numbers) < most:
-            length, key, its_version, number = _FRAME_HEAD.unpack_from(received, begin)
+            length, key, version, number, around, size = unpack_from(received, begin)
             stop = begin + LENGTH_BYTES + length
-            if stop > end or key != PRODUCE.key or its_version != version:
+            if stop > end or size < 0 or begin + records_at + size != stop:
                 break
-            if received[begin + _FRAME_HEAD.size : begin + size_at] != around:
-                break
-            (size,) = _CORRELATION.unpack_from(received, begin + size_at)
-            if size < 0 or begin + records_at + size != stop:
+            if (key, version, around) != known:
                 break
             numbers.append(number)
             record_sets.append(received[begin + records_at : stop])

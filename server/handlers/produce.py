@@ -217,11 +217,11 @@ def append_alone(
     record_sets: Sequence[Buffer],
     acks: int,
     timeout_ms: int,
-) -> tuple[AppendedTogether, ProduceResponse | Later] | list[ProduceResponse | Later]:
+) -> tuple[AppendedTogether, ProduceResponse | Later | None] | list[ProduceResponse | Later]:
     """Append the sets of requests that brought nothing else; `acks` is 1 or -1.
 
     Gives what became of all of them at once with one answer, which is right for each but for the
-    base offset; or the answer of each.
+    base offset, and `None` where nothing has to be waited for; or the answer of each.
     """
     log, outcomes = _append_sets(services, acks, partition, record_sets)
 
@@ -233,6 +233,9 @@ def append_alone(
         return _when_durable(services, timeout_ms, response, (sent,), requests)
 
     if isinstance(outcomes, AppendedTogether):
+        assert log is not None
+        if acks == IN_THE_LOG or log.high_watermark >= outcomes.end_offset:
+            return outcomes, None
         result = ProducePartitionResult(
             partition=partition[1], log_append_time_ms=outcomes.append_time_ms
         )
