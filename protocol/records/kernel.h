@@ -7,7 +7,8 @@
    same remainder as its product with x^D modulo the polynomial, and such a product is two
    carry-less multiplications and an addition. The constants are x^n modulo the polynomial, bits
    reflected and shifted left by one, which makes up for the bit that a product of reflected
-   numbers lacks. Elsewhere eight tables take eight bytes at a time.
+   numbers lacks. Processors that multiply four pairs at once (VPCLMULQDQ) fold 64 bytes at a time.
+   Elsewhere eight tables take eight bytes at a time.
 
    CRC-32C, for record batches, has the polynomial 0x1edc6f41 and is computed in the same ways. Many
    processors have an instruction for it, which is quicker where there is little to fold.
@@ -130,8 +131,15 @@ static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t lengt
 #ifdef HOROLOG_FOLDS
 
 #define HOROLOG_TARGET __attribute__((target("pclmul,sse4.1")))
+#if defined(__clang__) || __GNUC__ >= 9
+#define HOROLOG_FOLDS_WIDE 1
+#define HOROLOG_WIDE_TARGET __attribute__((target("pclmul,sse4.1,avx512f,vpclmulqdq")))
+#endif
 
 /* x^(D+32) for the first half of a block, x^(D-32) for the second, D bits ahead. */
+#define HOROLOG_FOLD_2048 0x11542778a, 0x1322d1430
+#define HOROLOG_FOLD_1536 0x1821d8bc0, 0x12e958ac4
+#define HOROLOG_FOLD_1024 0x1e88ef372, 0x14a7fe880
 #define HOROLOG_FOLD_512 0x154442bd4, 0x1c6e41596
 #define HOROLOG_FOLD_384 0x03db1ecdc, 0x174359406
 #define HOROLOG_FOLD_256 0x0f1da05aa, 0x15a546366
@@ -141,6 +149,9 @@ static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t lengt
 #define HOROLOG_POLYNOMIAL 0x1db710641
 #define HOROLOG_QUOTIENT 0x1f7011641
 /* The same for CRC-32C. */
+#define HOROLOG_CASTAGNOLI_FOLD_2048 0x0dcb17aa4, 0x0b9e02b86
+#define HOROLOG_CASTAGNOLI_FOLD_1536 0x0a87ab8a8, 0x0ab7aff2a
+#define HOROLOG_CASTAGNOLI_FOLD_1024 0x06992cea2, 0x00d3b6092
 #define HOROLOG_CASTAGNOLI_FOLD_512 0x0740eef02, 0x09e4addf8
 #define HOROLOG_CASTAGNOLI_FOLD_384 0x01c291d04, 0x1d82c63da
 #define HOROLOG_CASTAGNOLI_FOLD_256 0x1384aa63a, 0x0ba4fc28e
@@ -150,13 +161,17 @@ static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t lengt
 #define HOROLOG_CASTAGNOLI_QUOTIENT 0x0dea713f1
 
 struct horolog_folds {
-    long long by_512[2], by_384[2], by_256[2], by_128[2], by_64, polynomial, quotient;
+    long long by_2048[2], by_1536[2], by_1024[2], by_512[2], by_384[2], by_256[2], by_128[2];
+    long long by_64, polynomial, quotient;
 };
 static const struct horolog_folds horolog_zlib_folds = {
+    {HOROLOG_FOLD_2048}, {HOROLOG_FOLD_1536}, {HOROLOG_FOLD_1024},
     {HOROLOG_FOLD_512}, {HOROLOG_FOLD_384}, {HOROLOG_FOLD_256}, {HOROLOG_FOLD_128},
     HOROLOG_FOLD_64, HOROLOG_POLYNOMIAL, HOROLOG_QUOTIENT,
 };
 static const struct horolog_folds horolog_castagnoli_folds = {
+    {HOROLOG_CASTAGNOLI_FOLD_2048}, {HOROLOG_CASTAGNOLI_FOLD_1536},
+    {HOROLOG_CASTAGNOLI_FOLD_1024},
     {HOROLOG_CASTAGNOLI_FOLD_512}, {HOROLOG_CASTAGNOLI_FOLD_384},
     {HOROLOG_CASTAGNOLI_FOLD_256}, {HOROLOG_CASTAGNOLI_FOLD_128},
     HOROLOG_CASTAGNOLI_FOLD_64, HOROLOG_CASTAGNOLI_POLYNOMIAL, HOROLOG_CASTAGNOLI_QUOTIENT,
@@ -201,10 +216,10 @@ HOROLOG_TARGET static inline uint32_t horolog_remainder(const struct horolog_fol
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(block, quotient), 1);
 }
 
-/* For 16 bytes and more. What does not fill a block comes first, behind zeros, which change no
-   remainder; so all that follows is whole blocks. */
-HOROLOG_TARGET static uint32_t horolog_by_folding(const struct horolog_folds *by,
-                                                  const unsigned char *data, size_t length)
+/* The block that the first bytes fold into, 16 of them and those that fill no block. The latter come
+   first, behind zeros, which change no remainder; so all that follows is whole blocks. */
+HOROLOG_TARGET static inline __m128i horolog_first_block(const struct horolog_folds *by,
+                                                         const unsigned char *data, size_t length)
 {
     static const unsigned char places[48] = {
         0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
@@ -212,16 +227,26 @@ HOROLOG_TARGET static uint32_t horolog_by_folding(const struct horolog_folds *by
         8,    9,    10,   11,   12,   13,   14,   15,   0x80, 0x80, 0x80, 0x80,
         0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
     };
-    const __m128i fold_128 = horolog_factors(by->by_128);
     const __m128i ones = _mm_cvtsi32_si128(-1);
     __m128i state = _mm_xor_si128(horolog_load(data), ones);
-    size_t head = length & 15, blocks = (length >> 4) - 1;
+    size_t head = length & 15;
     if (head) {
         __m128i rest = _mm_shuffle_epi8(ones, horolog_load(places + 16 + head));
         state = _mm_shuffle_epi8(state, horolog_load(places + head));
-        state = horolog_fold(state, fold_128, _mm_xor_si128(horolog_load(data + head), rest));
+        state = horolog_fold(state, horolog_factors(by->by_128),
+                             _mm_xor_si128(horolog_load(data + head), rest));
     }
-    data += head + 16;
+    return state;
+}
+
+/* For 16 bytes and more. */
+HOROLOG_TARGET static uint32_t horolog_by_folding(const struct horolog_folds *by,
+                                                  const unsigned char *data, size_t length)
+{
+    const __m128i fold_128 = horolog_factors(by->by_128);
+    __m128i state = horolog_first_block(by, data, length);
+    size_t blocks = (length >> 4) - 1;
+    data += (length & 15) + 16;
     if (blocks >= 7) {
         const __m128i fold_512 = horolog_factors(by->by_512);
         __m128i second = horolog_load(data), third = horolog_load(data + 16);
@@ -241,6 +266,72 @@ HOROLOG_TARGET static uint32_t horolog_by_folding(const struct horolog_folds *by
     return ~horolog_remainder(by, state);
 }
 
+#ifdef HOROLOG_FOLDS_WIDE
+
+HOROLOG_WIDE_TARGET static inline __m512i horolog_four_factors(const long long *two)
+{
+    return _mm512_broadcast_i32x4(horolog_factors(two));
+}
+
+HOROLOG_WIDE_TARGET static inline __m512i horolog_fold_four(__m512i blocks, __m512i factors,
+                                                            __m512i onto)
+{
+    __m512i first = _mm512_clmulepi64_epi128(blocks, factors, 0x00);
+    __m512i second = _mm512_clmulepi64_epi128(blocks, factors, 0x11);
+    return _mm512_ternarylogic_epi64(first, second, onto, 0x96); /* the sum of the three */
+}
+
+#define HOROLOG_WIDE_LEAST 1024
+
+/* The same, for HOROLOG_WIDE_LEAST bytes and more. */
+HOROLOG_WIDE_TARGET static uint32_t horolog_by_wide_folding(const struct horolog_folds *by,
+                                                            const unsigned char *data,
+                                                            size_t length)
+{
+    const __m128i fold_128 = horolog_factors(by->by_128);
+    const __m512i fold_2048 = horolog_four_factors(by->by_2048);
+    __m128i state = horolog_first_block(by, data, length), last;
+    __m512i first, second, third, fourth;
+    size_t blocks = (length >> 4) - 1;
+    data += (length & 15) + 16;
+    /* The second block onto the next, and that with the three behind it. */
+    state = horolog_fold(state, fold_128, horolog_load(data));
+    first = _mm512_inserti32x4(_mm512_loadu_si512(data), state, 0);
+    second = _mm512_loadu_si512(data + 64);
+    third = _mm512_loadu_si512(data + 128);
+    fourth = _mm512_loadu_si512(data + 192);
+    for (data += 256, blocks -= 16; blocks >= 16; data += 256, blocks -= 16) {
+        first = horolog_fold_four(first, fold_2048, _mm512_loadu_si512(data));
+        second = horolog_fold_four(second, fold_2048, _mm512_loadu_si512(data + 64));
+        third = horolog_fold_four(third, fold_2048, _mm512_loadu_si512(data + 128));
+        fourth = horolog_fold_four(fourth, fold_2048, _mm512_loadu_si512(data + 192));
+    }
+    fourth = horolog_fold_four(first, horolog_four_factors(by->by_1536), fourth);
+    fourth = horolog_fold_four(second, horolog_four_factors(by->by_1024), fourth);
+    fourth = horolog_fold_four(third, horolog_four_factors(by->by_512), fourth);
+    last = _mm512_extracti32x4_epi32(fourth, 3);
+    last = horolog_fold(_mm512_extracti32x4_epi32(fourth, 0), horolog_factors(by->by_384), last);
+    last = horolog_fold(_mm512_extracti32x4_epi32(fourth, 1), horolog_factors(by->by_256), last);
+    state = horolog_fold(_mm512_extracti32x4_epi32(fourth, 2), fold_128, last);
+    for (; blocks; data += 16, blocks--)
+        state = horolog_fold(state, fold_128, horolog_load(data));
+    return ~horolog_remainder(by, state);
+}
+
+#endif
+
+/* For 16 bytes and more, where the processor folds. */
+static inline uint32_t horolog_by_best_folding(const struct horolog_folds *by,
+                                               const unsigned char *data, size_t length)
+{
+#ifdef HOROLOG_FOLDS_WIDE
+    if (length >= HOROLOG_WIDE_LEAST && __builtin_cpu_supports("vpclmulqdq") &&
+        __builtin_cpu_supports("avx512f"))
+        return horolog_by_wide_folding(by, data, length);
+#endif
+    return horolog_by_folding(by, data, length);
+}
+
 #endif
 
 static inline unsigned int crc32_at(const unsigned char *data, long long position, long long length)
@@ -248,7 +339,7 @@ static inline unsigned int crc32_at(const unsigned char *data, long long positio
     data += position;
 #ifdef HOROLOG_FOLDS
     if (length >= 16 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
-        return horolog_by_folding(&horolog_zlib_folds, data, (size_t)length);
+        return horolog_by_best_folding(&horolog_zlib_folds, data, (size_t)length);
 #endif
     return horolog_crc_by_tables(data, (size_t)length);
 }
@@ -294,7 +385,7 @@ static inline unsigned int crc32c_at(const unsigned char *data, long long positi
     data += position;
 #ifdef HOROLOG_FOLDS
     if (length >= 256 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
-        return horolog_by_folding(&horolog_castagnoli_folds, data, (size_t)length);
+        return horolog_by_best_folding(&horolog_castagnoli_folds, data, (size_t)length);
     if (__builtin_cpu_supports("sse4.2"))
         return horolog_crc32c_by_instruction(data, (size_t)length);
 #elif defined(HOROLOG_ARM_CRC)

@@ -37,15 +37,39 @@ unsigned int castagnoli_best(const unsigned char *data, size_t length)
 {
     return crc32c_at(data, 0, length);
 }
+#ifdef HOROLOG_FOLDS
+static int folds(size_t length)
+{
+    return length >= 16 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+}
+#endif
+unsigned int by_narrow_folding(const unsigned char *data, size_t length)
+{
+#ifdef HOROLOG_FOLDS
+    if (folds(length))
+        return horolog_by_folding(&horolog_zlib_folds, data, length);
+#endif
+    return horolog_crc_by_tables(data, length);
+}
+unsigned int castagnoli_by_narrow_folding(const unsigned char *data, size_t length)
+{
+#ifdef HOROLOG_FOLDS
+    if (folds(length))
+        return horolog_by_folding(&horolog_castagnoli_folds, data, length);
+#endif
+    return horolog_crc32c_by_tables(data, length);
+}
 """
 WAYS = {
     "by_tables": zlib.crc32,
+    "by_narrow_folding": zlib.crc32,
     "best": zlib.crc32,
     "castagnoli_by_tables": google_crc32c.value,
     "castagnoli_by_instruction": google_crc32c.value,
+    "castagnoli_by_narrow_folding": google_crc32c.value,
     "castagnoli_best": google_crc32c.value,
 }
-LENGTHS = (*range(701), 1023, 1024, 1058, 4095, 4096, 4097, 65_535, 65_536, 70_001)
+LENGTHS = (*range(701), *range(1023, 1600), 4095, 4096, 4097, 65_535, 65_536, 70_001)
 POLYNOMIALS = {"": 0x104C11DB7, "CASTAGNOLI_": 0x11EDC6F41}
 
 
@@ -92,7 +116,7 @@ def test_the_constants_are_what_the_header_says(prefix: str) -> None:
     polynomial = POLYNOMIALS[prefix]
     lines = re.findall(r"#define HOROLOG_(\w+) (0x[0-9a-fx, ]+)", HEADER.read_text())
     named = {name: [int(value, 16) for value in values.split(",")] for name, values in lines}
-    for distance in (512, 384, 256, 128):
+    for distance in (2048, 1536, 1024, 512, 384, 256, 128):
         powers = [power_of_x(distance + by, polynomial) for by in (32, -32)]
         folds = [reflected(power, 32) << 1 for power in powers]
         assert named[f"{prefix}FOLD_{distance}"] == folds
