@@ -124,7 +124,8 @@ setup(
             [f"{FOLDER}/{module}.py"],
             include_dirs=[FOLDER],
             define_macros=[("HOROLOG_SOURCES", f'"{DIGEST}"')],
-            extra_compile_args=["-O2", "-g0", "-w"],
+            # Two fields that were just stored, loaded as one vector, keep the processor waiting.
+            extra_compile_args=["-O2", "-fno-tree-slp-vectorize", "-g0", "-w"],
         )
         for module in MODULES
     ],

@@ -74,6 +74,17 @@ static inline void copy_bytes(unsigned char *data, long long position,
     memcpy(data + position, content + start, (size_t)length);
 }
 
+/* The number at `at` as a record has it, in one or two bytes, and goes behind it; -1 for one that
+   takes more. By branches, so that the processor need not know how long one is to read the next. */
+__attribute__((always_inline)) static inline int short_at(const unsigned char *data, long long *at)
+{
+    int small = data[(*at)++], second;
+    if (small < 0x80)
+        return small;
+    second = data[(*at)++];
+    return second < 0x80 ? (small & 0x7f) | second << 7 : -1;
+}
+
 /* Tables for one polynomial, made when they are first needed. */
 struct horolog_tables {
     uint32_t polynomial;

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from .record_cursor cimport RecordCursor
+from .record_cursor cimport RecordCursor, usual
 
 cdef extern from "kernel.h":
     pass

@@ -15,6 +15,9 @@ try:
 except ImportError:
     from . import uncompiled as cython
 
+if not cython.compiled:
+    from .uncompiled import usual
+
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
 
@@ -123,7 +126,7 @@ class RecordTally:
         min_ms = _LARGEST_INT64
         max_ms = max_delta = -1
         while True:
-            step = cursor.step()
+            step = _RECORD if cython.compiled and usual(cursor) else cursor.step()
             if step != _RECORD:
                 break
             if cursor.offset_delta != count:

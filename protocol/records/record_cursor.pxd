@@ -2,8 +2,8 @@
 
 cimport cython
 
-cdef extern from "kernel.h":
-    pass
+cdef extern from "kernel.h" nogil:
+    int short_at(const unsigned char *data, long long *at)
 
 cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
@@ -17,11 +17,8 @@ cdef inline unsigned char *bytes_of(object view) except? NULL:
     return <unsigned char *>buffer.buf
 
 cdef int _RECORD, _NO_MORE, _BAD_LENGTH, _BAD_FIELD, _BAD_END
-cdef long long _SMALLEST, _USUAL_ROOM, _VALUE_ROOM
+cdef long long _SMALLEST
 cdef int _INT32_BYTES, _INT64_BYTES, _INT32_TOP, _INT64_TOP
-
-@cython.locals(small="int", second="int")
-cdef inline int _short(unsigned char *data, long long at) noexcept
 
 @cython.final
 cdef class RecordCursor:
@@ -37,13 +34,6 @@ cdef class RecordCursor:
     @cython.locals(length="long long", start="long long", stop="long long", count="long long")
     cpdef int step(self)
 
-    @cython.locals(
-        data="unsigned char *", at="long long", end="long long", start="long long",
-        stop="long long", key_at="long long", value_at="long long", length="int", time="int",
-        offset="int", key="int", value="int",
-    )
-    cdef bint _usual(self) noexcept
-
     @cython.locals(at="long long", small="int", second="int")
     cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept
 
@@ -52,3 +42,48 @@ cdef class RecordCursor:
         wide="unsigned long long", number="unsigned long long",
     )
     cdef long long _long_varint(self, int most_bytes, unsigned int top) noexcept
+
+# Go to the next record if it is like most: its numbers take one or two bytes each, and it has no
+# headers. Else nothing is changed, whatever is wrong with it.
+cdef inline bint usual(RecordCursor cursor) noexcept:
+    cdef const unsigned char *data = cursor._data
+    cdef long long at = cursor.following, end = cursor._end, start, stop, key_at, value_at
+    cdef int length, time, offset, key, value
+    if end - at < 9:  # four numbers and the attributes
+        return False
+    length = short_at(data, &at)
+    start = at
+    stop = start + (length >> 1)
+    if length < 0 or length & 1 or stop > end:
+        return False
+    at += 1
+    time = short_at(data, &at)
+    offset = short_at(data, &at)
+    key = short_at(data, &at)
+    if (time | offset | key) < 0:
+        return False
+    key = key >> 1 ^ -(key & 1)
+    key_at = at
+    if key > 0:
+        at += key
+    if end - at < 3:  # a number and the count of headers
+        return False
+    value = short_at(data, &at)
+    value_at = at
+    if value < 0:
+        return False
+    value = value >> 1 ^ -(value & 1)
+    if value > 0:
+        at += value
+    # All of it is inside the record if this is its last byte.
+    if at + 1 != stop or data[at] != 0:
+        return False
+    cursor.position = cursor.following
+    cursor.following = cursor.headers_at = stop
+    cursor.attributes = data[start]
+    cursor.timestamp_delta_ms = time >> 1 ^ -(time & 1)
+    cursor.offset_delta = offset >> 1 ^ -(offset & 1)
+    cursor.key_at, cursor.key_bytes = key_at, key
+    cursor.value_at, cursor.value_bytes = value_at, value
+    cursor.header_count = 0
+    return True

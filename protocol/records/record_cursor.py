@@ -1,10 +1,11 @@
 """One record of a batch after the other: where everything in it is.
 
 This is the only place that knows how records are written when it reads them. It runs as it is and
-compiled, as `kernel` does, and never looks behind the bytes it is given, whatever they say.
+compiled, as `kernel` does, and never looks behind the bytes it is given, whatever they say. The
+compiled form has a shorter way for records that are like most, which is in the .pxd file (`usual`).
 """
 
-from typing import Any, Final
+from typing import Final
 
 try:
     import cython
@@ -12,7 +13,7 @@ except ImportError:
     from . import uncompiled as cython
 
 if not cython.compiled:
-    from .uncompiled import bytes_of
+    from .uncompiled import bytes_of, usual
 
 FORM: Final = "compiled" if cython.compiled else "interpreted"
 """How this module runs."""
@@ -42,23 +43,6 @@ _INT64_BYTES: Final = 10
 _INT32_TOP: Final = 0x0F
 _INT64_TOP: Final = 0x01
 """What fits into their last byte."""
-
-
-_USUAL_ROOM: Final = 9
-"""Bytes of four short numbers and the attributes."""
-_VALUE_ROOM: Final = 3
-"""Bytes of a short number and the count of headers."""
-
-
-def _short(data: Any, at: int) -> int:
-    """The number at `at` as it is written, in one or two bytes; -1 for one that takes more."""
-    small: int = data[at]
-    if small < 0x80:
-        return small
-    second: int = data[at + 1]
-    if second < 0x80:
-        return small & 0x7F | second << 7
-    return -1
 
 
 class RecordCursor:
@@ -117,7 +101,7 @@ class RecordCursor:
         """
         if self.following >= self._end:
             return _NO_MORE
-        if cython.compiled and self._usual():
+        if cython.compiled and usual(self):
             return _RECORD
         self.position = self._at = self.following
         self._stop = self._end
@@ -165,57 +149,6 @@ class RecordCursor:
             return _BAD_END
         self.following = stop
         return _RECORD
-
-    def _usual(self) -> bool:
-        """Go to the next record if it is like most: its numbers take one or two bytes each, and it
-        has no headers. Else nothing is changed, whatever is wrong with it."""
-        data, at, end = self._data, self.following, self._end
-        if end - at < _USUAL_ROOM:
-            return False
-        length = _short(data, at)
-        at += 1 + (data[at] >> 7)
-        if length < 0 or length & 1:
-            return False
-        start = at
-        stop = start + (length >> 1)
-        if stop > end:
-            return False
-        at += 1
-        time = _short(data, at)
-        at += 1 + (data[at] >> 7)
-        offset = _short(data, at)
-        at += 1 + (data[at] >> 7)
-        key = _short(data, at)
-        at += 1 + (data[at] >> 7)
-        if time < 0 or offset < 0 or key < 0:
-            return False
-        key_at = at
-        key = key >> 1 ^ -(key & 1)
-        if key > 0:
-            at += key
-        if end - at < _VALUE_ROOM:
-            return False
-        value = _short(data, at)
-        if value < 0:
-            return False
-        at += 1 + (data[at] >> 7)
-        value_at = at
-        value = value >> 1 ^ -(value & 1)
-        if value > 0:
-            at += value
-        # All of it is inside the record if this is its last byte.
-        if at + 1 != stop or data[at] != 0:
-            return False
-        self.position = self.following
-        self.following = stop
-        self.attributes = data[start]
-        self.timestamp_delta_ms = time >> 1 ^ -(time & 1)
-        self.offset_delta = offset >> 1 ^ -(offset & 1)
-        self.key_at, self.key_bytes = key_at, key
-        self.value_at, self.value_bytes = value_at, value
-        self.header_count, self.headers_at = 0, stop
-        self._at = self._stop = stop
-        return True
 
     def _varint(self, most_bytes: int, top: int) -> int:
         """The number at `_at`, which goes behind it, or behind `_stop` where there is none.
