@@ -154,13 +154,32 @@ async def test_a_log_that_failed_refuses_all_of_them(
     assert bursts
 
 
-async def test_a_topic_that_is_gone(broker: Broker, client: Wire) -> None:
+async def test_bursts_of_two_kinds_by_turns(client: Wire, bursts: list[int]) -> None:
+    kinds = [produce("a", GOOD), produce("b", GOOD, acks=-1)]
+    for good in kinds:
+        await client.call(create_topic(good.topics[0].name))
+        await client.call(good)
+    for offset in (1, 21, 41):
+        for good in kinds:
+            bursts.clear()
+            client.send_together(*[good] * 20)
+            assert await told(client, 20) == [(0, offset + number) for number in range(20)]
+            assert bursts
+
+
+async def test_a_topic_that_is_gone(broker: Broker, client: Wire, bursts: list[int]) -> None:
     good = produce("a", GOOD, partition=3)
     await client.call(create_topic("a", 4))
     await client.call(good)
+    client.send_together(*[good] * 6)
+    assert {code for code, _ in await told(client, 6)} == {0}
+    assert bursts
+    bursts.clear()
     broker.directory.delete_topic("a")
     client.send_together(*[good] * 6)
     assert {code for code, _ in await told(client, 6)} == {UnknownTopicOrPartition.code}
+    # To make it is left to the handler, which keeps nobody waiting for that.
+    assert not bursts
 
 
 async def test_bursts_of_several_connections(
