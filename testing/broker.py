@@ -1,5 +1,6 @@
 """A broker inside the running event loop, on free ports, for tests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,13 @@ async def running_broker(
         yield broker
     finally:
         await broker.stop()
+
+
+async def synced(broker: Broker) -> None:
+    """Return when no sync is under way or asked for."""
+    done = asyncio.Event()
+    broker.services.commits.when_idle(done.set)
+    await done.wait()
 
 
 def _text(value: object) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.records.message import entries
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import message_set, produce, result
 
@@ -225,7 +225,8 @@ async def test_a_folder_copied_by_hand(
     """`cp -r` gives every file the time of the copy; the messages keep theirs."""
     folder = source.broker.settings.data_dir / f"{TOPIC}-0"
     if source_stop == "clean":
-        source.log.flush()
+        source.broker.services.commits.request(source.log)
+        await synced(source.broker)
     copy = tmp_path / "target" / f"{TOPIC}-0"
     shutil.copytree(folder, copy)
     for path in copy.iterdir():

@@ -4,7 +4,6 @@ Segments stay few, open files stay few, retention does what its rule says, and w
 segment explains that.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import pytest
 from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.server.broker import Broker
 from horolog.storage.log import Log
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire, wire
@@ -52,13 +51,6 @@ class Place:
         overrides = dict(self.broker.directory.topics()["a"].overrides)
         given = {name.replace("_", "."): str(value) for name, value in retention.items()}
         self.broker.directory.alter_topic("a", overrides | given)
-
-    async def synced(self) -> None:
-        """Have everything synced by those who sync: a log is synced by one thread at a time."""
-        commits, done = self.broker.services.commits, asyncio.Event()
-        commits.request(self.log)
-        commits.when_idle(done.set)
-        await done.wait()
 
     async def retain(self) -> None:
         await self.broker.maintenance.tasks["retention"].run_now()
@@ -133,7 +125,9 @@ async def test_40_rising_times_make_a_segment_each_and_no_more_open_files(place:
     files = open_files()
     times = [NOW - TEN_YEARS_MS + number * 8 * DAY_MS for number in range(300)]
     await place.fill(times, segment_ms=7 * DAY_MS)
-    await place.synced()
+    # By those who sync: a log is synced by one thread at a time.
+    place.broker.services.commits.request(place.log)
+    await synced(place.broker)
     assert not place.log.unflushed_messages
     assert place.log.segment_count == 300
     assert place.broker.figures.topic("a").rolls == {"time": 299}

@@ -9,7 +9,7 @@ import pytest
 
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -22,13 +22,6 @@ ENTRY_BYTES = 39
 
 async def run(broker: Broker, task: str) -> None:
     await broker.maintenance.tasks[task].run_now()
-
-
-async def synced(broker: Broker) -> None:
-    """Return when no sync is under way or asked for."""
-    done = asyncio.Event()
-    broker.services.commits.when_idle(done.set)
-    await done.wait()
 
 
 async def test_an_idle_topic_expires(broker: Broker, client: Wire, clock: ManualClock) -> None:

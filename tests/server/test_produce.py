@@ -28,7 +28,7 @@ from horolog.protocol.records.message import build_message, records
 from horolog.protocol.records.sets import build_wrapper, set_timestamp
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import (
@@ -413,9 +413,7 @@ async def test_a_roll_has_the_old_segment_synced_and_retention_looked_at(
     assert log.log_start_offset > 0
     assert broker.figures.topic("a").rolls == {"size": 3}
     assert broker.figures.topic("a").deleted_segments == 1
-    synced = asyncio.Event()
-    broker.services.commits.when_idle(synced.set)
-    await synced.wait()
+    await synced(broker)
     assert log.recovery_point >= 6
 
 
