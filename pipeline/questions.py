@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from ..client.admin import Admin
 from ..client.background import BackgroundLoop
-from ..client.consumer import Consumer
 from ..client.patience import PASSING, patiently
 from ..client.results import FindResult, Found
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from .connecting import consumer_at
 from .options import Broker, Subscription
 from .planning import Offsets, Span, TopicPartition
 
@@ -193,16 +193,6 @@ class Questions:
 
         return LOOP.run(do())
 
-    def _consumer(self, retry_timeout_ms: int, partition_max_bytes: int = 1) -> Consumer:
-        return Consumer(
-            self._broker.address,
-            partition_max_bytes=partition_max_bytes,
-            client_id="horolog-spark",
-            request_timeout_ms=self._broker.request_timeout_ms,
-            retry_timeout_ms=retry_timeout_ms,
-            check_units=False,
-        )
-
     async def _first_in(
         self, spans: Sequence[Span], from_ms: int, before_ms: int, effort: _Effort
     ) -> dict[TopicPartition, tuple[int, int | None]]:
@@ -212,7 +202,7 @@ class Questions:
         if not spans:
             return seen
         open_spans = {(span.topic, span.partition): span for span in spans}
-        async with self._consumer(self._broker.retry_budget_ms, effort.fetch_bytes) as consumer:
+        async with consumer_at(self._broker, partition_max_bytes=effort.fetch_bytes) as consumer:
             for key, span in open_spans.items():
                 consumer.assign(*key, offset=span.start)
             while consumer.assignment:
@@ -238,7 +228,7 @@ class Questions:
         if not ends:
             await asyncio.sleep(wait_ms / 1000)
             return
-        async with self._consumer(0) as consumer:
+        async with consumer_at(self._broker, retry_timeout_ms=0, partition_max_bytes=1) as consumer:
             for key, offset in ends.items():
                 consumer.assign(*key, offset=offset)
             await consumer.fetch_columns(max_wait_ms=wait_ms)

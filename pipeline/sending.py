@@ -25,7 +25,7 @@ from ..protocol.records.batch import batch_records, finish_batch, read_header
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN, Buffer
 from ..protocol.records.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
-from .stored_before import ANY_SIZE, check_stored, end_of
+from .stored_before import ANY_SIZE, StoredBefore, end_of
 from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
@@ -101,10 +101,10 @@ class _Lane:
 class Sending:
     """One task's writes. Use `send`, once."""
 
-    def __init__(self, options: WriteOptions, producer_id: int, task: int) -> None:
+    def __init__(self, options: WriteOptions, producer: int, task: int) -> None:
         self._options = options
-        self._producer_id = producer_id
-        self._numbered = producer_id != NOBODY
+        self._producer = producer
+        self._numbered = producer != NOBODY
         self._turn = task
         """The partition of rows without a key, and without one of their own; the next batch of
         them goes to the next one."""
@@ -129,6 +129,7 @@ class Sending:
             ack_timeout_ms=broker.request_timeout_ms,
             delivery_timeout_ms=broker.retry_budget_ms,
         )
+        self._before = StoredBefore(broker)
         rows = 0
         try:
             for batch in batches:
@@ -147,6 +148,7 @@ class Sending:
             for task in self._under_way:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)
+            await self._before.close()
             await self._cluster.close()
         return rows
 
@@ -251,7 +253,7 @@ class Sending:
         return finish_batch(
             encoder,
             codec=self._options.codec,
-            producer_id=self._producer_id,
+            producer_id=self._producer,
             producer_epoch=0 if self._numbered else -1,
             base_sequence=sequence if self._numbered else -1,
         )
@@ -289,9 +291,7 @@ class Sending:
         except OutOfOrderSequenceNumber as error:
             return error
         if 0 <= appended.base_offset < lane.end_before:
-            await check_stored(
-                self._options.broker, lane.topic, lane.partition, appended.base_offset, data
-            )
+            await self._before.check(lane.topic, lane.partition, appended.base_offset, data)
         return None
 
     async def _send_rest(

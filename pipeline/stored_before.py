@@ -4,6 +4,7 @@ A broker knows a batch again by its numbers, not by what is in it. Other rows un
 rows that are stored would be lost without a word, so they are compared.
 """
 
+import asyncio
 from typing import Final
 
 from ..client.cluster import Cluster
@@ -15,6 +16,7 @@ from ..protocol.errors import DuplicateSequenceNumber, OffsetOutOfRange
 from ..protocol.records.batch import batch_records
 from ..protocol.records.layout import Buffer
 from ..protocol.records.record import Record
+from .connecting import consumer_at
 from .options import Broker
 
 ANY_SIZE: Final = 2**31 - 1
@@ -28,40 +30,54 @@ async def end_of(cluster: Cluster, topic: str, partition: int) -> int:
     return end.offset or 0
 
 
-async def check_stored(
-    broker: Broker, topic: str, partition: int, base_offset: int, data: Buffer
-) -> None:
-    """Raise DuplicateSequenceNumber where the log has, from `base_offset` on, other messages than
-    the batch `data`. Those that are not there any more are believed to have been the same."""
-    sent = list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
-    async with Consumer(
-        broker.address,
-        client_id="horolog-spark",
-        request_timeout_ms=broker.request_timeout_ms,
-        retry_timeout_ms=broker.retry_budget_ms,
-        check_units=False,
-    ) as consumer:
-        consumer.assign(topic, partition, offset=base_offset)
-        while True:
+class StoredBefore:
+    """Reads back what is stored, through one connection, one batch at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._consumer: Consumer | None = None
+        self._reading = asyncio.Lock()
+
+    async def check(self, topic: str, partition: int, base_offset: int, data: Buffer) -> None:
+        """Raise DuplicateSequenceNumber where the log has, from `base_offset` on, other messages
+        than the batch `data`. A batch of which the first is not there any more is believed to
+        have been the same."""
+        sent = list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
+        async with self._reading:
+            if self._consumer is None:
+                self._consumer = consumer_at(self._broker)
+            self._consumer.assign(topic, partition, offset=base_offset)
             try:
-                found = await consumer.fetch(max_wait_ms=_WAIT_MS)
+                await _compare(self._consumer, base_offset, sent)
             except OffsetOutOfRange:
+                pass  # not there any more
+            finally:
+                self._consumer.unassign(topic, partition)
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._consumer is not None:
+            await self._consumer.close()
+
+
+async def _compare(consumer: Consumer, base_offset: int, sent: list[Record]) -> None:
+    while True:
+        found = await consumer.fetch(max_wait_ms=_WAIT_MS)
+        for record in found:
+            number = record.offset - base_offset
+            if number >= len(sent):
                 return
-            for record in found:
-                number = record.offset - base_offset
-                if number >= len(sent):
-                    return
-                if not _same(record, sent[number]):
-                    raise DuplicateSequenceNumber(
-                        f"{topic}-{partition} has another message at offset {record.offset} than "
-                        "the one that this task of this batch or job sends: an earlier attempt "
-                        "wrote it. Where a stream began again with a checkpoint that is older "
-                        "than what it wrote, begin with a new one, from the offsets that are not "
-                        "written yet. Else a task that is run again must have the same rows in "
-                        "the same order. idempotent=false writes them at least once"
-                    )
-            if not found or found[-1].offset - base_offset == len(sent) - 1:
-                return
+            if not _same(record, sent[number]):
+                raise DuplicateSequenceNumber(
+                    f"{record.topic}-{record.partition} has another message at offset "
+                    f"{record.offset} than the one that this task of this batch or job sends: an "
+                    "earlier attempt wrote it. Where a stream began again with a checkpoint that "
+                    "is older than what it wrote, begin with a new one, from the offsets that are "
+                    "not written yet. Else a task that is run again must have the same rows in "
+                    "the same order. idempotent=false writes them at least once"
+                )
+        if not found or found[-1].offset - base_offset == len(sent) - 1:
+            return
 
 
 def _same(stored: ConsumerRecord, sent: Record) -> bool:

@@ -10,6 +10,7 @@ from ..clock import Clock
 from ..config.broker import broker_settings
 from ..server.broker import Broker
 from ..storage.files import Files
+from ..storage.log import Log
 
 
 @asynccontextmanager
@@ -46,8 +47,11 @@ async def running_broker(
         await broker.stop()
 
 
-async def synced(broker: Broker) -> None:
-    """Return when no sync is under way or asked for."""
+async def synced(broker: Broker, *logs: Log) -> None:
+    """Have these logs synced, by those who sync: by one thread at a time. Return when no sync is
+    under way or asked for."""
+    for log in logs:
+        broker.services.commits.request(log)
     done = asyncio.Event()
     broker.services.commits.when_idle(done.set)
     await done.wait()

@@ -126,7 +126,7 @@ class RecordTally:
         min_ms = _LARGEST_INT64
         max_ms = max_delta = -1
         while True:
-            step = _RECORD if cython.compiled and usual(cursor) else cursor.step()
+            step = _RECORD if cython.compiled and usual(cursor) else cursor.step_any()
             if step != _RECORD:
                 break
             if cursor.offset_delta != count:

@@ -31,8 +31,10 @@ cdef class RecordCursor:
 
     cpdef object begin(self, long long start, long long end)
 
-    @cython.locals(length="long long", start="long long", stop="long long", count="long long")
     cpdef int step(self)
+
+    @cython.locals(length="long long", start="long long", stop="long long", count="long long")
+    cpdef int step_any(self)
 
     @cython.locals(at="long long", small="int", second="int")
     cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept

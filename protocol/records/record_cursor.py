@@ -99,10 +99,12 @@ class RecordCursor:
 
         At a bad record it stays for ever.
         """
+        return _RECORD if cython.compiled and usual(self) else self.step_any()
+
+    def step_any(self) -> int:
+        """As `step`, in the way that does for every record."""
         if self.following >= self._end:
             return _NO_MORE
-        if cython.compiled and usual(self):
-            return _RECORD
         self.position = self._at = self.following
         self._stop = self._end
         length = self._varint(_INT32_BYTES, _INT32_TOP)

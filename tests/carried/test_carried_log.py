@@ -225,8 +225,7 @@ async def test_a_folder_copied_by_hand(
     """`cp -r` gives every file the time of the copy; the messages keep theirs."""
     folder = source.broker.settings.data_dir / f"{TOPIC}-0"
     if source_stop == "clean":
-        source.broker.services.commits.request(source.log)
-        await synced(source.broker)
+        await synced(source.broker, source.log)
     copy = tmp_path / "target" / f"{TOPIC}-0"
     shutil.copytree(folder, copy)
     for path in copy.iterdir():

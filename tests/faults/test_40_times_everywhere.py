@@ -125,9 +125,7 @@ async def test_40_rising_times_make_a_segment_each_and_no_more_open_files(place:
     files = open_files()
     times = [NOW - TEN_YEARS_MS + number * 8 * DAY_MS for number in range(300)]
     await place.fill(times, segment_ms=7 * DAY_MS)
-    # By those who sync: a log is synced by one thread at a time.
-    place.broker.services.commits.request(place.log)
-    await synced(place.broker)
+    await synced(place.broker, place.log)
     assert not place.log.unflushed_messages
     assert place.log.segment_count == 300
     assert place.broker.figures.topic("a").rolls == {"time": 299}

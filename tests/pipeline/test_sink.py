@@ -298,6 +298,12 @@ def test_other_rows_under_the_same_numbers_are_told(
     with pytest.raises(OutOfOrderSequenceNumber if kafka else DuplicateSequenceNumber):
         send(chosen, [*rows(value=b"w"), *rows()], batch_4)
     assert [record.value for record in stored(kafka_broker, topic)] == [b"v"] * 4
+    # What is not there any more, all of the batch or its beginning, cannot be compared.
+    with blocking.Admin(kafka_broker.address) as admin:
+        admin.delete_records(topic, 0, before=3)
+    assert send(chosen, rows(value=b"w"), batch_4) == 2
+    assert send(chosen, rows(value=b"w"), batch_5) == 2
+    assert [record.offset for record in stored(kafka_broker, topic)] == [3]
 
 
 def test_without_idempotence_a_second_attempt_doubles(
