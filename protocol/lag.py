@@ -7,8 +7,9 @@ second over the last minute); there is none while the lag does not shrink.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+from ..values import value
 
 WINDOW_SECONDS: Final = 60.0
 """Rates are those of the last minute, or of the time since the first sample when that is less."""
@@ -20,7 +21,7 @@ SHORTEST_SECONDS: Final = 1.0
 """Of less than this no rate is made."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lag:
     """How far behind a position is."""
 

@@ -7,18 +7,18 @@ readers there are. Each runs in turns of the loop, and compresses and decompress
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from ..protocol.errors import HorologError
 from ..protocol.records.downconversion import Call, Downconverted, downconversion
 from ..protocol.records.layout import Buffer
+from ..values import value
 from .work import Work
 
 CONCURRENT = 2
 """Requests at a time: two, so that a small one need not wait for a large one."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """What the result of one conversion may be; see `downconversion`."""
 

@@ -2,15 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from ..values import value
 from .sending import Answer
 
 Frames = deque[bytes | bytearray]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Caller:
     """Who asks, as far as a connection tells."""
 
@@ -44,7 +44,7 @@ class Answerer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Door:
     """One port, for all of its connections."""
 

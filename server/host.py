@@ -1,15 +1,15 @@
 """What connections need of the broker that they belong to."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Protocol
 
+from ..values import value
 from .figures import Figures
 from .file_sending import InThread
 from .held_memory import HeldMemory
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConnectionLimits:
     """What one connection may cost."""
 

@@ -9,7 +9,6 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -20,6 +19,7 @@ from ..protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ..protocol.records.message import records
 from ..storage.log import Log
 from ..storage.positions import Position, Positions
+from ..values import value
 from .logs import Logs
 from .work import Work
 
@@ -34,7 +34,7 @@ Key = tuple[str, str, int]
 """Name, topic and partition of a position."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _FirstTime:
     """When the message at an offset came."""
 

@@ -2,18 +2,18 @@
 
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Self
 
 from ..config.broker import BrokerSettings
 from ..storage.events import Observer
+from ..values import value
 from .listener import CannotListen, address_of, bind
 
 OFF = "off"
 """What an address may be instead, but for the native protocol's."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Addresses:
     """Where the broker listens, as `HOST:PORT`; `None` for what is off."""
 

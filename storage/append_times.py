@@ -23,12 +23,12 @@ error.
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from ..protocol.records.layout import NO_TIMESTAMP
+from ..values import value
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .files import File
 from .index_checksums import AppendTimesSeal
@@ -38,7 +38,7 @@ STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Told:
     """What is told of the messages between two offsets."""
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_TIMESTAMP
+from ..values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Conversion:
     """What it took to store a set in another format than it was sent in."""
 

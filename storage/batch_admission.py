@@ -5,18 +5,17 @@ it; most are stored as they came, with another first offset, and on LogAppendTim
 append time in the header.
 """
 
-from dataclasses import dataclass
-
 from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidRecord, TransactionalIdAuthorizationFailed
 from ..protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_PRODUCER_ID, Codec
+from ..values import value
 from .rebuilding import Numbered
 from .timestamp_range import check_batch_timestamps
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SentBatches:
     """The batches of a set, checked."""
 

@@ -1,10 +1,10 @@
 """Damage: stored bytes that were safe once and cannot be believed any more."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..protocol.errors import HorologError, StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem
+from ..values import value
 from .files import File
 from .salvage import offsets_at
 from .segment_scan import SegmentScan, scan_log_file
@@ -13,7 +13,7 @@ LOOK_BACK_BYTES = 4 << 20
 """How far a reader that met damage reads again to find where it begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Damage:
     """From where on a segment cannot be read, and why."""
 

@@ -1,12 +1,11 @@
 """What a log tells about itself: to `describe-log`, the command line and the metrics."""
 
-from dataclasses import dataclass
-
+from ..values import value
 from .retention import Verdict
 from .segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SegmentDescription:
     """One segment, and what retention says of it."""
 
@@ -32,7 +31,7 @@ class SegmentDescription:
     """From where on it cannot be read, and why; empty when no damage is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogDescription:
     """One log and its segments, oldest first."""
 

@@ -6,7 +6,6 @@ offset shows. Where bytes came from elsewhere offsets may jump: an offset that j
 unless the entry after it falls back behind it. Then it was the jump that was wrong.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
 from typing import Final
@@ -24,6 +23,7 @@ from ..protocol.records.layout import (
 )
 from ..protocol.records.message import Entry, entries, open_wrapper
 from ..protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
+from ..values import value
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -49,7 +49,7 @@ _HEAD = Struct(">qi4xBB")
 """Offset, size, magic and attributes of an entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Breach:
     """An entry that breaks a rule."""
 

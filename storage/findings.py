@@ -1,9 +1,10 @@
 """What a check of stored files has to say."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from ..values import value
 
 MAX_FINDINGS_PER_FILE: Final = 100
 """A file that is wrong all over is told about once, not for each of a million entries."""
@@ -16,7 +17,7 @@ TORN: Final = (
 REBUILD: Final = "stop the broker and delete this file; it is rebuilt from the log"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Finding:
     """One thing found."""
 

@@ -6,11 +6,11 @@ then its kind, then perhaps a suffix such as `.deleted`.
 """
 
 import re
-from dataclasses import dataclass
 from os.path import basename
 from pathlib import Path
 
 from ..protocol.errors import InvalidTopic
+from ..values import value
 
 MAX_TOPIC_NAME = 249
 """Characters. Leaves room in a 255-byte file name for the dash and five digits of partition."""
@@ -85,7 +85,7 @@ def is_deleted_folder_name(name: str) -> bool:
     return _DELETED_FOLDER.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SegmentFileName:
     """A segment file's name, taken apart."""
 

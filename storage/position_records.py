@@ -10,12 +10,14 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgpack
+
+from ..values import value
 
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
@@ -32,7 +34,7 @@ BROKERS: Final = 0
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Position:
     """Where one consumer goes on in one partition."""
 

@@ -19,7 +19,6 @@ of each producer. It leaves ours alone, and ours are newer than its own as soon 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct, error
 from threading import Lock
@@ -27,6 +26,7 @@ from typing import Final
 from zlib import crc32
 
 from ..protocol.records.batch_head import crc32c
+from ..values import value
 from .files import Files, replace_file
 from .names import MAX_OFFSET, OFFSET_DIGITS
 from .producer_states import (
@@ -64,7 +64,7 @@ class MalformedSnapshot(ValueError):
     """A snapshot's bytes cannot be believed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotName:
     """Which offset a snapshot file is of, and whether it is one of Kafka's."""
 

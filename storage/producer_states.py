@@ -10,7 +10,7 @@ transaction that has not ended begins, and which have been aborted.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -21,6 +21,7 @@ from ..protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from ..protocol.records.layout import SELF_CHOSEN
+from ..values import value
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
@@ -52,7 +53,7 @@ class SentBatch(NamedTuple):
         return (self.first_sequence + self.messages) % SEQUENCES
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Producer:
     """What is known of one producer."""
 

@@ -1,10 +1,10 @@
 """Reading by offset: from an offset to the stretch of a log file that answers it."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
+from ..values import value
 from .files import Buffer, File
 from .segment import Segment
 from .segment_list import SegmentList
@@ -13,7 +13,7 @@ from .stretch import Stretch
 _UNCHECKED_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slice:
     """A stretch of one log file, whole entries first, perhaps cut off at its end."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..values import value
 from .files import Files
 from .findings import Finding
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
@@ -22,7 +23,7 @@ from .verify_checksums import read_seals
 KEPT: Final = "kept beside it as .broken"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """One thing that a repair does, for people."""
 
@@ -39,7 +40,7 @@ class Step:
     """False for what a repair cannot do."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SegmentPlan:
     """What becomes of one segment."""
 

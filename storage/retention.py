@@ -1,11 +1,11 @@
 """Which segments a log may drop: a pure judgement, carried out and explained elsewhere."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ..config.topic import TopicSettings
 from ..times import format_time
+from ..values import value
 
 
 class SegmentFacts(Protocol):
@@ -26,7 +26,7 @@ class SegmentFacts(Protocol):
         """The time that decides: the largest timestamp, else the time of the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """What becomes of one segment, and why."""
 
@@ -37,7 +37,7 @@ class Verdict:
     """From when on it is past `retention.ms`; `None` when that is off."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RetentionPlan:
     """The verdicts, oldest segment first."""
 

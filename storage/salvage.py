@@ -8,7 +8,6 @@ the entry after it, if that is good too, does not contradict it.
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from ..protocol.records.layout import (
     Codec,
 )
 from ..protocol.records.message import entries, open_wrapper
+from ..values import value
 from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
 from .files import File
 from .index_file import RELATIVE_OFFSET_MAX
@@ -41,7 +41,7 @@ OFFSETS_PER_BYTE: Final = 16
 offset behind bytes that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stretch:
     """Bytes `start` to `end` of a log file, all good or all bad."""
 

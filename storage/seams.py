@@ -1,12 +1,12 @@
 """What the logs of one broker share and are handed: nothing in storage is global."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
 from ..clock import Clock
+from ..values import value
 from .events import Observer
 from .files import Files
 from .open_files import OpenFiles
@@ -18,7 +18,7 @@ class Deletions(Protocol):
     def add(self, paths: Sequence[Path], delay_ms: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Seams:
     """Clock, file system, event sink, random numbers and what is shared between logs."""
 

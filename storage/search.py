@@ -7,7 +7,6 @@ there. A search is a series of bounded steps, so that a long one can make room f
 
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
@@ -21,6 +20,7 @@ from ..protocol.records.layout import (
 )
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
+from ..values import value
 from .entry_rules import BATCH_MAGIC
 from .segment import Segment
 from .time_lookup import Found as Found
@@ -35,7 +35,7 @@ LATEST = -1
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SearchView:
     """The log as it was when the search began.
 

@@ -2,13 +2,13 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..values import value
 from .search import Found
 from .segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SearchTrail:
     """The steps of one search by message time."""
 

@@ -1,8 +1,8 @@
 """The requests and responses that the reference shows byte by byte."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ...values import value
 from ..records.sets import NewRecord, build_set
 from .fetch import (
     FETCH,
@@ -25,7 +25,7 @@ from .produce import (
 from .schema import Api
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Example:
     """One exchange."""
 

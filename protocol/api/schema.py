@@ -18,9 +18,9 @@ their plans from that.
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict, TypeVar, Unpack, dataclass_transform
 
+from ...values import by_fields, value
 from ..limits import MAX_DATA_BYTES, MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
 
 REQUIRED: Final = object()
@@ -31,7 +31,7 @@ _METADATA_KEY: Final = "horolog.field"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Integer:
     """A signed big-endian integer of 8, 16, 32 or 64 bits."""
 
@@ -49,7 +49,7 @@ class Integer:
         return f"int{self.bits}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Boolean:
     """True or false; one byte in Kafka's encoding."""
 
@@ -57,7 +57,7 @@ class Boolean:
         return "boolean"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Text:
     """UTF-8 text of at most `max_bytes` bytes; Kafka's STRING or NULLABLE_STRING."""
 
@@ -70,7 +70,7 @@ class Text:
         return "nullable string" if self.nullable else "string"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Records:
     """A message set, byte for byte as stored; Kafka's RECORDS (bytes, or null).
 
@@ -81,7 +81,7 @@ class Records:
         return "records"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Data:
     """At most `max_bytes` bytes that mean something only to clients; Kafka's BYTES."""
 
@@ -92,7 +92,7 @@ class Data:
         return "nullable bytes" if self.nullable else "bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Array:
     """At most `max_items` items: of a message class, or of one of the types above."""
 
@@ -113,7 +113,7 @@ INT32: Final = Integer(32)
 INT64: Final = Integer(64)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Field:
     """One declared field. `name` is filled in by `@message`."""
 
@@ -259,12 +259,9 @@ def message(cls: type[T]) -> type[T]:
 
     Raises TypeError at import when a declaration breaks the rules of this module.
     """
-    # A hundred classes: made for each, what tells messages apart and shows them, and a docstring of
-    # its signature where there is none, would take a tenth of the broker's start.
+    # A docstring is made of the signature where there is none, which takes long for a hundred.
     cls.__doc__ = cls.__doc__ or f"The message {cls.__name__}."
-    made = dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
-    made.__eq__ = _equal  # type: ignore[method-assign]
-    made.__repr__ = _shown  # type: ignore[method-assign]
+    made = by_fields(dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls))
     made.__hash__ = None  # type: ignore[assignment]
     seen_native = False
     for spec in all_fields(made):
@@ -272,18 +269,6 @@ def message(cls: type[T]) -> type[T]:
             raise TypeError(f"{cls.__name__}.{spec.name} stands after a native field")
         seen_native = spec.native
     return made
-
-
-def _equal(message: Any, other: Any) -> Any:
-    if other.__class__ is not message.__class__:
-        return NotImplemented
-    names = message.__slots__
-    return all(getattr(message, name) == getattr(other, name) for name in names)
-
-
-def _shown(message: Any) -> str:
-    values = ", ".join(f"{name}={getattr(message, name)!r}" for name in message.__slots__)
-    return f"{type(message).__qualname__}({values})"
 
 
 def all_fields(struct: type[Any]) -> list[Field]:
@@ -319,7 +304,7 @@ def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Api:
     """One request of the protocol: its key, its versions and the two messages.
 

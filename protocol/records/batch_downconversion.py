@@ -5,9 +5,9 @@ codec, and of gzip where it was zstd, which such readers do not know. Headers ar
 counted; control batches are left out.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
+from ...values import value
 from ..errors import CorruptMessage, MessageTooLarge
 from .batch import BatchHeader, batch_content, read_header
 from .kernel import Problem, walk
@@ -19,7 +19,7 @@ from .sets import build_wrapper
 from .steps import PIECE_BYTES, DamagedSlice, Downconverted, Steps
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Converted:
     """What a batch has become."""
 

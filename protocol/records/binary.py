@@ -1,12 +1,12 @@
 """Byte strings in a column."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ...values import value
 from .layout import Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BinaryColumn:
     """Byte strings, some of them null, as Apache Arrow lays out `binary`."""
 

@@ -12,12 +12,12 @@ magic bytes too, and its readers expect that byte in messages of magic 0; so who
 magic of a message has to write the frame anew.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 import lz4.block
 
+from ...values import value
 from ..errors import CorruptMessage
 from .layout import Buffer
 from .problems import decompressed_too_large
@@ -110,7 +110,7 @@ def decompress(data: Buffer, magic: int, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Frame:
     header_bytes: int
     block_bytes: int

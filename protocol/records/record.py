@@ -1,11 +1,10 @@
 """Messages: as a consumer sees them, and as a producer has them."""
 
-from dataclasses import dataclass
-
+from ...values import value
 from .layout import NO_TIMESTAMP, TimestampType
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """One message as a consumer sees it."""
 
@@ -20,7 +19,7 @@ class Record:
     """Names and contents, in the order they were sent in; names can repeat. Only in v2."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewRecord:
     """A message that has no offset yet."""
 

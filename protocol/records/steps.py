@@ -5,9 +5,9 @@ as calls which may run in another thread.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ...values import value
 from .layout import Buffer
 
 PIECE_BYTES: Final = 16 * 1024
@@ -23,7 +23,7 @@ Steps = Generator[Call | None, Buffer | None, T]
 """Pauses (`None`) and calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Downconverted:
     """A slice as a reader of an older format gets it."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ...values import value
 from .states import Refusal
 
 Token = object
@@ -13,7 +14,7 @@ MEMBER_BYTES: Final = 1_000
 """What a member takes beside its texts and bytes, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Protocol:
     """A way to share out the work that a member offers."""
 
@@ -40,7 +41,7 @@ class Joining:
         return texts + sum(len(each.name) + len(each.metadata) for each in self.protocols)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Joined:
     """Answer to a join: the member is in this generation."""
 
@@ -52,14 +53,14 @@ class Joined:
     """Ids and metadata of all members, for the leader; empty for others."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Synced:
     """Answer to a sync: the member's share of the work."""
 
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """Answer to a join or a sync that has waited in vain."""
 

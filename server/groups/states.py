@@ -7,12 +7,12 @@ come, go or are lost. A `Dead` group is one that was dropped.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from ...protocol.errors import HorologError, RebalanceInProgress, UnknownMemberId
+from ...values import value
 
 Refusal = type[HorologError]
 
@@ -47,7 +47,7 @@ class Rejoin(StrEnum):
     """As above, but the leader asks for a new rebalance by it: its topics may have changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rules:
     """What holds in one state, for members of the group's present generation."""
 

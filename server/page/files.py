@@ -1,9 +1,10 @@
 """The files of the page: read once, when they are first asked for."""
 
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from ...values import value
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "static"
 
@@ -15,7 +16,7 @@ TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StaticFile:
     """One file as it is sent."""
 

@@ -2,7 +2,6 @@
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -12,6 +11,7 @@ from ...protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, Ti
 from ...protocol.records.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log import Log
+from ...values import value
 from ..handlers.base import Services
 from .asking import Query, asked_log
 
@@ -28,7 +28,7 @@ SHOWN_HEADERS: Final = 20
 """Of one message."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decoded:
     """What became of stored bytes."""
 

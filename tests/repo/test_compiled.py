@@ -20,7 +20,7 @@ def copy(root: Path, tmp_path: Path, require_program: Callable[[str], str]) -> P
     require_program("cc")
     package = tmp_path / "horolog"
     package.mkdir()
-    for path in ("__init__.py", "compiled.py", "protocol"):
+    for path in ("__init__.py", "compiled.py", "values.py", "protocol"):
         source = root / path
         (shutil.copytree if source.is_dir() else shutil.copy)(source, package / path)
     if not all((package / FOLDER / f"{name}{EXTENSION_SUFFIXES[0]}").exists() for name in MODULES):

@@ -4,14 +4,15 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-BASE = {"clock", "times", "config", "protocol"}
+BASE = {"clock", "times", "values", "config", "protocol"}
 MAY_IMPORT = {
     "clock": set(),
     "times": set(),
+    "values": set(),
     "memory": set(),
     "compiled": set(),
     "setup": set(),
-    "protocol": set(),
+    "protocol": {"values"},
     "config": {"protocol"},
     "storage": BASE,
     "client": BASE,

@@ -1,0 +1,47 @@
+"""Classes for values: compared, hashed and shown by their fields, which nobody changes."""
+
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value(cls: type[T]) -> type[T]:
+    """Make `cls` a slotted dataclass. That its fields are not assigned to is for the type checker
+    to see; no code says it again at run time.
+
+    `dataclass(frozen=True, slots=True)` writes and compiles half a dozen functions for each class.
+    Of the time of a broker's start that took a tenth.
+    """
+    return by_fields(dataclass(slots=True, eq=False, repr=False)(cls))
+
+
+def by_fields(made: type[T]) -> type[T]:
+    """Have a dataclass compared, hashed and shown by its fields, by functions for all such."""
+    made.__eq__ = _equal  # type: ignore[method-assign]
+    made.__hash__ = _hash  # type: ignore[assignment, method-assign]
+    made.__repr__ = _shown  # type: ignore[method-assign]
+    return made
+
+
+@cache
+def _names(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(cls))
+
+
+def _equal(this: Any, other: Any) -> Any:
+    if other.__class__ is not this.__class__:
+        return NotImplemented
+    return all(getattr(this, name) == getattr(other, name) for name in _names(this.__class__))
+
+
+def _hash(this: Any) -> int:
+    return hash(tuple(getattr(this, name) for name in _names(this.__class__)))
+
+
+def _shown(this: Any) -> str:
+    names = _names(this.__class__)
+    content = ", ".join(f"{name}={getattr(this, name)!r}" for name in names)
+    return f"{type(this).__qualname__}({content})"
