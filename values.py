@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value(cls: type[T]) -> type[T]:
+def value_class(cls: type[T]) -> type[T]:
     """Make `cls` a slotted dataclass. That its fields are not assigned to is for the type checker
     to see; no code says it again at run time.
 

@@ -9,7 +9,7 @@ second over the last minute); there is none while the lag does not shrink.
 from collections import deque
 from typing import Final
 
-from ..values import value
+from ..values import value_class
 
 WINDOW_SECONDS: Final = 60.0
 """Rates are those of the last minute, or of the time since the first sample when that is less."""
@@ -21,7 +21,7 @@ SHORTEST_SECONDS: Final = 1.0
 """Of less than this no rate is made."""
 
 
-@value
+@value_class
 class Lag:
     """How far behind a position is."""
 

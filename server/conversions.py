@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 from ..protocol.errors import HorologError
 from ..protocol.records.downconversion import Call, Downconverted, downconversion
 from ..protocol.records.layout import Buffer
-from ..values import value
+from ..values import value_class
 from .work import Work
 
 CONCURRENT = 2
 """Requests at a time: two, so that a small one need not wait for a large one."""
 
 
-@value
+@value_class
 class Limits:
     """What the result of one conversion may be; see `downconversion`."""
 

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ..values import value
+from ..values import value_class
 from .sending import Answer
 
 Frames = deque[bytes | bytearray]
 
 
-@value
+@value_class
 class Caller:
     """Who asks, as far as a connection tells."""
 
@@ -44,7 +44,7 @@ class Answerer(Protocol):
         ...
 
 
-@value
+@value_class
 class Door:
     """One port, for all of its connections."""
 

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Protocol
 
-from ..values import value
+from ..values import value_class
 from .figures import Figures
 from .file_sending import InThread
 from .held_memory import HeldMemory
 
 
-@value
+@value_class
 class ConnectionLimits:
     """What one connection may cost."""
 

@@ -19,7 +19,7 @@ from ..protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ..protocol.records.message import records
 from ..storage.log import Log
 from ..storage.positions import Position, Positions
-from ..values import value
+from ..values import value_class
 from .logs import Logs
 from .work import Work
 
@@ -34,7 +34,7 @@ Key = tuple[str, str, int]
 """Name, topic and partition of a position."""
 
 
-@value
+@value_class
 class _FirstTime:
     """When the message at an offset came."""
 

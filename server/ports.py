@@ -6,14 +6,14 @@ from typing import Self
 
 from ..config.broker import BrokerSettings
 from ..storage.events import Observer
-from ..values import value
+from ..values import value_class
 from .listener import CannotListen, address_of, bind
 
 OFF = "off"
 """What an address may be instead, but for the native protocol's."""
 
 
-@value
+@value_class
 class Addresses:
     """Where the broker listens, as `HOST:PORT`; `None` for what is off."""
 

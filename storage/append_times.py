@@ -28,7 +28,7 @@ from typing import Final
 from zlib import crc32
 
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..values import value
+from ..values import value_class
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .files import File
 from .index_checksums import AppendTimesSeal
@@ -38,7 +38,7 @@ STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
 
 
-@value
+@value_class
 class Told:
     """What is told of the messages between two offsets."""
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..values import value
+from ..values import value_class
 
 
-@value
+@value_class
 class Conversion:
     """What it took to store a set in another format than it was sent in."""
 

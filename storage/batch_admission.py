@@ -10,12 +10,12 @@ from ..protocol.errors import InvalidRecord, TransactionalIdAuthorizationFailed
 from ..protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_PRODUCER_ID, Codec
-from ..values import value
+from ..values import value_class
 from .rebuilding import Numbered
 from .timestamp_range import check_batch_timestamps
 
 
-@value
+@value_class
 class SentBatches:
     """The batches of a set, checked."""
 

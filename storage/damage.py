@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..protocol.errors import HorologError, StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem
-from ..values import value
+from ..values import value_class
 from .files import File
 from .salvage import offsets_at
 from .segment_scan import SegmentScan, scan_log_file
@@ -13,7 +13,7 @@ LOOK_BACK_BYTES = 4 << 20
 """How far a reader that met damage reads again to find where it begins."""
 
 
-@value
+@value_class
 class Damage:
     """From where on a segment cannot be read, and why."""
 

@@ -1,11 +1,11 @@
 """What a log tells about itself: to `describe-log`, the command line and the metrics."""
 
-from ..values import value
+from ..values import value_class
 from .retention import Verdict
 from .segment import Segment
 
 
-@value
+@value_class
 class SegmentDescription:
     """One segment, and what retention says of it."""
 
@@ -31,7 +31,7 @@ class SegmentDescription:
     """From where on it cannot be read, and why; empty when no damage is known."""
 
 
-@value
+@value_class
 class LogDescription:
     """One log and its segments, oldest first."""
 

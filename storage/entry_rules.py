@@ -23,7 +23,7 @@ from ..protocol.records.layout import (
 )
 from ..protocol.records.message import Entry, entries, open_wrapper
 from ..protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
-from ..values import value
+from ..values import value_class
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -49,7 +49,7 @@ _HEAD = Struct(">qi4xBB")
 """Offset, size, magic and attributes of an entry."""
 
 
-@value
+@value_class
 class Breach:
     """An entry that breaks a rule."""
 

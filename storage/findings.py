@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ..values import value
+from ..values import value_class
 
 MAX_FINDINGS_PER_FILE: Final = 100
 """A file that is wrong all over is told about once, not for each of a million entries."""
@@ -17,7 +17,7 @@ TORN: Final = (
 REBUILD: Final = "stop the broker and delete this file; it is rebuilt from the log"
 
 
-@value
+@value_class
 class Finding:
     """One thing found."""
 

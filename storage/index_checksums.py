@@ -18,14 +18,14 @@ read, indexes are rebuilt, and append times unknown.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..values import value
+from ..values import value_class
 
 FILE_NAME = "index-checksums"
 _VERSION = "0"
 _APPEND_TIME_FIELDS = 4
 
 
-@value
+@value_class
 class AppendTimesSeal:
     """What is noted of a segment's append times."""
 

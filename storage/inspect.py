@@ -13,7 +13,7 @@ from ..protocol.errors import HorologError
 from ..protocol.records.batch import BatchHeader
 from ..protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ..protocol.records.message import Entry, Record, records
-from ..values import value
+from ..values import value_class
 from .append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from .files import File, Files
 from .index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
@@ -26,7 +26,7 @@ MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 taking all memory."""
 
 
-@value
+@value_class
 class DumpedMessage:
     """One message as a consumer sees it, and where it is stored."""
 
@@ -48,7 +48,7 @@ class DumpedMessage:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-@value
+@value_class
 class DumpedOffsetEntry:
     """One entry of an offset index: `offset` is found from byte `log_position` of the log on."""
 
@@ -57,7 +57,7 @@ class DumpedOffsetEntry:
     log_position: int
 
 
-@value
+@value_class
 class DumpedTimeEntry:
     """One entry of a time index: times above `timestamp_ms` are found from `offset` on."""
 
@@ -66,7 +66,7 @@ class DumpedTimeEntry:
     offset: int
 
 
-@value
+@value_class
 class DumpedAppendTime:
     """One entry of an append-time file: the messages from `offset` on were appended then."""
 
@@ -76,7 +76,7 @@ class DumpedAppendTime:
     """-1 when it is not known."""
 
 
-@value
+@value_class
 class Remark:
     """Bytes that are no entry."""
 

@@ -12,7 +12,7 @@ from ..protocol.records.batch import BatchHeader, read_header
 from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, Codec
 from ..protocol.records.message import Entry, entries
-from ..values import value
+from ..values import value_class
 from .entry_rules import BATCH_MAGIC, RULES, ZEROS_RULE
 from .files import File
 
@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 1 << 20
 _HEADER = Struct(">qi")
 
 
-@value
+@value_class
 class StoredEntry:
     """One entry of a log file."""
 
@@ -58,7 +58,7 @@ class StoredEntry:
         return self.entry.offset if isinstance(self.entry, Entry) else self.entry.last_offset
 
 
-@value
+@value_class
 class Stop:
     """Where reading ended before the end of the file."""
 

@@ -10,7 +10,7 @@ from os.path import basename
 from pathlib import Path
 
 from ..protocol.errors import InvalidTopic
-from ..values import value
+from ..values import value_class
 
 MAX_TOPIC_NAME = 249
 """Characters. Leaves room in a 255-byte file name for the dash and five digits of partition."""
@@ -85,7 +85,7 @@ def is_deleted_folder_name(name: str) -> bool:
     return _DELETED_FOLDER.fullmatch(name) is not None
 
 
-@value
+@value_class
 class SegmentFileName:
     """A segment file's name, taken apart."""
 

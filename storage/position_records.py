@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgpack
 
-from ..values import value
+from ..values import value_class
 
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
@@ -34,7 +34,7 @@ BROKERS: Final = 0
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 
-@value
+@value_class
 class Position:
     """Where one consumer goes on in one partition."""
 

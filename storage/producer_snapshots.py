@@ -26,7 +26,7 @@ from typing import Final
 from zlib import crc32
 
 from ..protocol.records.batch_head import crc32c
-from ..values import value
+from ..values import value_class
 from .files import Files, replace_file
 from .names import MAX_OFFSET, OFFSET_DIGITS
 from .producer_states import (
@@ -64,7 +64,7 @@ class MalformedSnapshot(ValueError):
     """A snapshot's bytes cannot be believed."""
 
 
-@value
+@value_class
 class SnapshotName:
     """Which offset a snapshot file is of, and whether it is one of Kafka's."""
 

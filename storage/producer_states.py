@@ -21,7 +21,7 @@ from ..protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from ..protocol.records.layout import SELF_CHOSEN
-from ..values import value
+from ..values import value_class
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
@@ -53,7 +53,7 @@ class SentBatch(NamedTuple):
         return (self.first_sequence + self.messages) % SEQUENCES
 
 
-@value
+@value_class
 class Producer:
     """What is known of one producer."""
 

@@ -7,7 +7,7 @@ from typing import Final
 from ..config.topic import TopicSettings
 from ..protocol.errors import OffsetOutOfRange
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..values import value
+from ..values import value_class
 from . import search
 from .append_time_search import append_times_of, find_append_time, offset_behind
 from .append_times import Told
@@ -28,7 +28,7 @@ FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
 
 
-@value
+@value_class
 class LogParts:
     """What a log is when it has just been opened."""
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from ..protocol.records.kernel import Problem, walk
 from ..protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from ..values import value
+from ..values import value_class
 from .files import Buffer, File
 from .segment import Segment
 from .segment_list import SegmentList
@@ -13,7 +13,7 @@ from .stretch import Stretch
 _UNCHECKED_BYTES = 1 << 20
 
 
-@value
+@value_class
 class Slice:
     """A stretch of one log file, whole entries first, perhaps cut off at its end."""
 

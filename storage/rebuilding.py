@@ -10,7 +10,7 @@ from ..protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Codec
 from ..protocol.records.record_packing import RecordEncoder
 from ..protocol.records.record_rewriting import records_to_messages
 from ..protocol.records.sets import build_wrapper
-from ..values import value
+from ..values import value_class
 from .files import Buffer
 
 
@@ -25,7 +25,7 @@ class Numbered(NamedTuple):
 NOT_NUMBERED = Numbered(NO_PRODUCER_ID, -1, -1)
 
 
-@value
+@value_class
 class Part:
     """Checked plain entries of a sent set: a stretch of it, or what a wrapper in it held."""
 
@@ -37,7 +37,7 @@ class Part:
     """-1 when no message has a time."""
 
 
-@value
+@value_class
 class Form:
     """What a set is to become."""
 

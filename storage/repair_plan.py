@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..values import value
+from ..values import value_class
 from .files import Files
 from .findings import Finding
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
@@ -23,7 +23,7 @@ from .verify_checksums import read_seals
 KEPT: Final = "kept beside it as .broken"
 
 
-@value
+@value_class
 class Step:
     """One thing that a repair does, for people."""
 
@@ -40,7 +40,7 @@ class Step:
     """False for what a repair cannot do."""
 
 
-@value
+@value_class
 class SegmentPlan:
     """What becomes of one segment."""
 

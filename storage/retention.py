@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ..config.topic import TopicSettings
 from ..times import format_time
-from ..values import value
+from ..values import value_class
 
 
 class SegmentFacts(Protocol):
@@ -26,7 +26,7 @@ class SegmentFacts(Protocol):
         """The time that decides: the largest timestamp, else the time of the file."""
 
 
-@value
+@value_class
 class Verdict:
     """What becomes of one segment, and why."""
 
@@ -37,7 +37,7 @@ class Verdict:
     """From when on it is past `retention.ms`; `None` when that is off."""
 
 
-@value
+@value_class
 class RetentionPlan:
     """The verdicts, oldest segment first."""
 

@@ -26,7 +26,7 @@ from ..protocol.records.layout import (
     Codec,
 )
 from ..protocol.records.message import entries, open_wrapper
-from ..values import value
+from ..values import value_class
 from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
 from .files import File
 from .index_file import RELATIVE_OFFSET_MAX
@@ -41,7 +41,7 @@ OFFSETS_PER_BYTE: Final = 16
 offset behind bytes that cannot be read."""
 
 
-@value
+@value_class
 class Stretch:
     """Bytes `start` to `end` of a log file, all good or all bad."""
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Protocol
 
 from ..clock import Clock
-from ..values import value
+from ..values import value_class
 from .events import Observer
 from .files import Files
 from .open_files import OpenFiles
@@ -18,7 +18,7 @@ class Deletions(Protocol):
     def add(self, paths: Sequence[Path], delay_ms: int) -> None: ...
 
 
-@value
+@value_class
 class Seams:
     """Clock, file system, event sink, random numbers and what is shared between logs."""
 

@@ -20,7 +20,7 @@ from ..protocol.records.layout import (
 )
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
-from ..values import value
+from ..values import value_class
 from .entry_rules import BATCH_MAGIC
 from .segment import Segment
 from .time_lookup import Found as Found
@@ -35,7 +35,7 @@ LATEST = -1
 T = TypeVar("T")
 
 
-@value
+@value_class
 class SearchView:
     """The log as it was when the search began.
 

@@ -3,12 +3,12 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from ..values import value
+from ..values import value_class
 from .search import Found
 from .segment import Segment
 
 
-@value
+@value_class
 class SearchTrail:
     """The steps of one search by message time."""
 

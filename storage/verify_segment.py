@@ -9,7 +9,7 @@ from ..protocol.records.batch import BatchHeader
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import Codec
 from ..protocol.records.message import Entry, open_wrapper
-from ..values import value
+from ..values import value_class
 from .entry_rules import (
     BATCH_MAGIC,
     RULES,
@@ -31,7 +31,7 @@ from .verify_checksums import check_seal
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
 
 
-@value
+@value_class
 class Surroundings:
     """What the check of a segment is told about the partition."""
 
@@ -48,7 +48,7 @@ class Surroundings:
     """Whether the log was stopped cleanly."""
 
 
-@value
+@value_class
 class _Jump:
     """The last entry, when it has a larger offset than the one that was due."""
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ...values import value
+from ...values import value_class
 from ..records.sets import NewRecord, build_set
 from .fetch import (
     FETCH,
@@ -25,7 +25,7 @@ from .produce import (
 from .schema import Api
 
 
-@value
+@value_class
 class Example:
     """One exchange."""
 

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict, TypeVar, Unpack, dataclass_transform
 
-from ...values import by_fields, value
+from ...values import by_fields, value_class
 from ..limits import MAX_DATA_BYTES, MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
 
 REQUIRED: Final = object()
@@ -31,7 +31,7 @@ _METADATA_KEY: Final = "horolog.field"
 T = TypeVar("T")
 
 
-@value
+@value_class
 class Integer:
     """A signed big-endian integer of 8, 16, 32 or 64 bits."""
 
@@ -49,7 +49,7 @@ class Integer:
         return f"int{self.bits}"
 
 
-@value
+@value_class
 class Boolean:
     """True or false; one byte in Kafka's encoding."""
 
@@ -57,7 +57,7 @@ class Boolean:
         return "boolean"
 
 
-@value
+@value_class
 class Text:
     """UTF-8 text of at most `max_bytes` bytes; Kafka's STRING or NULLABLE_STRING."""
 
@@ -70,7 +70,7 @@ class Text:
         return "nullable string" if self.nullable else "string"
 
 
-@value
+@value_class
 class Records:
     """A message set, byte for byte as stored; Kafka's RECORDS (bytes, or null).
 
@@ -81,7 +81,7 @@ class Records:
         return "records"
 
 
-@value
+@value_class
 class Data:
     """At most `max_bytes` bytes that mean something only to clients; Kafka's BYTES."""
 
@@ -92,7 +92,7 @@ class Data:
         return "nullable bytes" if self.nullable else "bytes"
 
 
-@value
+@value_class
 class Array:
     """At most `max_items` items: of a message class, or of one of the types above."""
 
@@ -113,7 +113,7 @@ INT32: Final = Integer(32)
 INT64: Final = Integer(64)
 
 
-@value
+@value_class
 class Field:
     """One declared field. `name` is filled in by `@message`."""
 
@@ -304,7 +304,7 @@ def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
     return found
 
 
-@value
+@value_class
 class Api:
     """One request of the protocol: its key, its versions and the two messages.
 

@@ -7,7 +7,7 @@ counted; control batches are left out.
 
 from functools import partial
 
-from ...values import value
+from ...values import value_class
 from ..errors import CorruptMessage, MessageTooLarge
 from .batch import BatchHeader, batch_content, read_header
 from .kernel import Problem, walk
@@ -19,7 +19,7 @@ from .sets import build_wrapper
 from .steps import PIECE_BYTES, DamagedSlice, Downconverted, Steps
 
 
-@value
+@value_class
 class _Converted:
     """What a batch has become."""
 

@@ -2,11 +2,11 @@
 
 from itertools import pairwise
 
-from ...values import value
+from ...values import value_class
 from .layout import Buffer
 
 
-@value
+@value_class
 class BinaryColumn:
     """Byte strings, some of them null, as Apache Arrow lays out `binary`."""
 

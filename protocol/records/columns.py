@@ -7,7 +7,7 @@ they are, for example with `pyarrow.Array.from_buffers`. Integers are in this ma
 from collections.abc import Collection, Iterator
 from typing import Final, Literal, get_args
 
-from ...values import value
+from ...values import value_class
 from ..errors import CorruptMessage
 from .batch import batch_content, read_header
 from .binary import BinaryColumn
@@ -32,7 +32,7 @@ def check_content(wanted: Collection[str]) -> None:
         raise ValueError(f"columns {wanted!r}: it must be some of {', '.join(sorted(CONTENT))}")
 
 
-@value
+@value_class
 class Columns:
     """Messages in the order of the set."""
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import lz4.block
 
-from ...values import value
+from ...values import value_class
 from ..errors import CorruptMessage
 from .layout import Buffer
 from .problems import decompressed_too_large
@@ -110,7 +110,7 @@ def decompress(data: Buffer, magic: int, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-@value
+@value_class
 class _Frame:
     header_bytes: int
     block_bytes: int

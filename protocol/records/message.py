@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from ...values import value
+from ...values import value_class
 from ..errors import CorruptMessage
 from .batch import batch_records, read_header
 from .codecs import decompress
@@ -65,7 +65,7 @@ def _field(content: Buffer | None) -> tuple[Buffer, Buffer]:
     return _LENGTH.pack(len(content)), content
 
 
-@value
+@value_class
 class Entry:
     """One entry as it is stored: a message, a wrapper, whose `value` is its compressed set, or a
     batch, whose `value` is its records, compressed or not.

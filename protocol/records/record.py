@@ -1,10 +1,10 @@
 """Messages: as a consumer sees them, and as a producer has them."""
 
-from ...values import value
+from ...values import value_class
 from .layout import NO_TIMESTAMP, TimestampType
 
 
-@value
+@value_class
 class Record:
     """One message as a consumer sees it."""
 
@@ -19,7 +19,7 @@ class Record:
     """Names and contents, in the order they were sent in; names can repeat. Only in v2."""
 
 
-@value
+@value_class
 class NewRecord:
     """A message that has no offset yet."""
 

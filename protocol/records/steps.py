@@ -7,7 +7,7 @@ as calls which may run in another thread.
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from ...values import value
+from ...values import value_class
 from .layout import Buffer
 
 PIECE_BYTES: Final = 16 * 1024
@@ -23,7 +23,7 @@ Steps = Generator[Call | None, Buffer | None, T]
 """Pauses (`None`) and calls."""
 
 
-@value
+@value_class
 class Downconverted:
     """A slice as a reader of an older format gets it."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...values import value
+from ...values import value_class
 from .states import Refusal
 
 Token = object
@@ -14,7 +14,7 @@ MEMBER_BYTES: Final = 1_000
 """What a member takes beside its texts and bytes, about."""
 
 
-@value
+@value_class
 class Protocol:
     """A way to share out the work that a member offers."""
 
@@ -41,7 +41,7 @@ class Joining:
         return texts + sum(len(each.name) + len(each.metadata) for each in self.protocols)
 
 
-@value
+@value_class
 class Joined:
     """Answer to a join: the member is in this generation."""
 
@@ -53,14 +53,14 @@ class Joined:
     """Ids and metadata of all members, for the leader; empty for others."""
 
 
-@value
+@value_class
 class Synced:
     """Answer to a sync: the member's share of the work."""
 
     assignment: bytes
 
 
-@value
+@value_class
 class Refused:
     """Answer to a join or a sync that has waited in vain."""
 

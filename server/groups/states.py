@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ...protocol.errors import HorologError, RebalanceInProgress, UnknownMemberId
-from ...values import value
+from ...values import value_class
 
 Refusal = type[HorologError]
 
@@ -47,7 +47,7 @@ class Rejoin(StrEnum):
     """As above, but the leader asks for a new rebalance by it: its topics may have changed."""
 
 
-@value
+@value_class
 class Rules:
     """What holds in one state, for members of the group's present generation."""
 

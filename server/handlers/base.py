@@ -8,7 +8,7 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...storage.flush import GroupCommit
 from ...storage.log_directory import LogDirectory
-from ...values import value
+from ...values import value_class
 from ..changes import Changes
 from ..conversions import Conversions
 from ..creations import Creations
@@ -25,7 +25,7 @@ NODE_ID = 0
 """The broker's id in metadata. There is one broker."""
 
 
-@value
+@value_class
 class Services:
     """The broker as handlers see it."""
 
@@ -52,7 +52,7 @@ class Services:
     """Told of a partition that rolled: its retention is looked at soon."""
 
 
-@value
+@value_class
 class Call:
     """What a request brings along beside its body."""
 
@@ -67,7 +67,7 @@ class Call:
     """Where the client is."""
 
 
-@value
+@value_class
 class Later:
     """A response that `make` gives once `ready` is done; it is made when its turn has come.
 

@@ -25,7 +25,7 @@ from ...storage.files import Buffer
 from ...storage.log import Log
 from ...storage.reading import Slice
 from ...storage.stretch import Stretch
-from ...values import value
+from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Call, Later, Services
@@ -198,7 +198,7 @@ class _Waiting:
         return self.over
 
 
-@value
+@value_class
 class _Unreadable:
     """A partition that has to be read once more, for a reader that does not know its format."""
 

@@ -4,7 +4,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ...values import value
+from ...values import value_class
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "static"
 
@@ -16,7 +16,7 @@ TYPES: Final = {
 }
 
 
-@value
+@value_class
 class StaticFile:
     """One file as it is sent."""
 

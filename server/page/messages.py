@@ -11,7 +11,7 @@ from ...protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, Ti
 from ...protocol.records.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log import Log
-from ...values import value
+from ...values import value_class
 from ..handlers.base import Services
 from .asking import Query, asked_log
 
@@ -28,7 +28,7 @@ SHOWN_HEADERS: Final = 20
 """Of one message."""
 
 
-@value
+@value_class
 class Decoded:
     """What became of stored bytes."""
 
