@@ -82,25 +82,19 @@ class RawClient:
 
     def _answers(self) -> int:
         """Take the answers that have come, one at least; how many they are."""
-        buffer, good_head = self._buffer, self._good_head
         count = 0
-        while not count:
-            begin, end = self._begin, self._end
-            wanted = _LENGTH_BYTES
-            while end - begin >= wanted:
-                frame = begin + _LENGTH_BYTES
-                wanted = _LENGTH_BYTES + int.from_bytes(buffer[begin:frame], "big")
-                if end - begin < wanted:
-                    break
-                if not buffer.startswith(good_head, frame):
-                    raise Refused(bytes(self._view[frame : min(begin + wanted, frame + 200)]))
-                begin += wanted
-                wanted = _LENGTH_BYTES
-                count += 1
-            self._begin = begin
-            if not count:
-                self._receive(wanted)
+        while not count or self._holds_answer:
+            self.answer()
+            count += 1
         return count
+
+    @property
+    def _holds_answer(self) -> bool:
+        """Whether a whole answer has come that was not taken yet."""
+        begin = self._begin + _LENGTH_BYTES
+        if begin > self._end:
+            return False
+        return begin + int.from_bytes(self._buffer[self._begin : begin], "big") <= self._end
 
     def answer(self) -> memoryview:
         """The next answer's frame, without its length; good until the next one is read."""
