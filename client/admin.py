@@ -70,7 +70,7 @@ from ..protocol.api.metadata import (
     MetadataTopic,
     MetadataTopicResult,
 )
-from ..protocol.errors import NO_ERROR
+from ..protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from .client import Client
 from .instants import epoch_ms
 from .kafka_admin import merged, settle, sourced
@@ -138,15 +138,16 @@ class Admin(Client):
         topics = (await self.describe_cluster()).topics
         return {name: topic.partitions for name, topic in topics.items()}
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """What is told apart by ids: the broker's data directory or the cluster, and its topics."""
-        response = await self._metadata([])
-        topics = {
+    async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
+        """What ids tell apart: the broker's data directory or the cluster, and its topics; all of
+        them, or those of `topics` that exist."""
+        response = await self._metadata(topics)
+        found = {
             topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
             for topic in sorted(response.topics, key=_name)
-            if not topic.is_internal
+            if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
         }
-        return ClusterDescription(response.cluster_id, topics)
+        return ClusterDescription(response.cluster_id, found)
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
