@@ -1,7 +1,7 @@
 """The data source `horolog` of Spark.
 
-Spark makes these objects in processes of their own and pickles them on, so none does anything but
-remember what it was told when it is made.
+Spark makes these objects in processes of their own and pickles them on. The data source looks up
+what a batch is to read when it is made; the others do nothing but remember what they were given.
 """
 
 import logging
@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
-from . import bounds, fetch, planning, segments
+from . import bounds, fetch, loading, planning, segments
 from .logs import NO_LOGS, Logs, logs_from_json
 from .option_values import OptionError
 from .options import ReadOptions, read_options
@@ -72,6 +72,8 @@ class HorologDataSource(DataSource):
         self._given = {name.lower(): value for name, value in options.items()}
         # Times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
+        # Here and not in `schema`, which is not called where columns are named.
+        self._loaded = loading.load(self._given, self._now_ms)
 
     @classmethod
     def name(cls) -> str:
@@ -91,7 +93,13 @@ class HorologDataSource(DataSource):
         """For a batch."""
         options = read_options(self._given, streaming=False, now_ms=self._now_ms)
         settle()
-        return BatchReader(schema, options)
+        if self._loaded.why_none:
+            _log.warning(
+                "what this read has between its bounds could not be looked up by load() (%s): it "
+                "is looked up by the first action",
+                self._loaded.why_none,
+            )
+        return BatchReader(schema, options, self._loaded.pieces)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For a stream."""
@@ -133,18 +141,23 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads what is between two bounds as they are when Spark plans the read."""
+    """Reads what was between two bounds when it was loaded."""
+
+    def __init__(
+        self, schema: StructType, options: ReadOptions, pieces: loading.Pieces | None
+    ) -> None:
+        """`pieces` is None where they could not be looked up then."""
+        super().__init__(schema, options)
+        self._pieces = pieces
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each partition, or more where the options ask for it."""
-        if self._options.segments_path is not None:
-            start_ms = self._options.start.time_ms
-            found = segments.plan(self._options.segments_path, start_ms)
-            return [SegmentRange(segment) for segment in found]
-        asked = questions(self._options.broker)
-        planned = bounds.plan(asked, self._options)
+        pieces = loading.plan(self._options) if self._pieces is None else self._pieces
         settle()
-        return [OffsetRange(span) for span in planned]
+        return [
+            OffsetRange(piece) if isinstance(piece, Span) else SegmentRange(piece)
+            for piece in pieces
+        ]
 
 
 class _View(NamedTuple):
