@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..client.results import ClusterDescription
+
 KEY: Final = "@ids"
 """Stands beside the topics in stored offsets. No topic can have this name."""
 
@@ -85,6 +87,12 @@ NO_LOGS: Final = Logs()
 def _differ(one: str, other: str) -> bool:
     """Whether they are known not to be the same."""
     return bool(one and other) and one != other
+
+
+def logs_of(told: ClusterDescription) -> Logs:
+    """What a broker tells."""
+    ids = {name: topic.topic_id for name, topic in told.topics.items()}
+    return Logs(told.cluster_id or "", {name: one for name, one in ids.items() if one})
 
 
 def logs_from_json(stored: Mapping[str, Any]) -> Logs:

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, TypeVar
 from ..client.admin import Admin
 from ..client.background import BackgroundLoop
 from ..client.patience import PASSING, patiently
-from ..client.results import ClusterDescription, FindResult, Found
+from ..client.results import FindResult, Found
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .connecting import consumer_at
-from .logs import LogId, Logs
+from .logs import LogId, Logs, logs_of
 from .options import Broker, Subscription
 from .planning import Offsets, Span, TopicPartition
 
@@ -84,12 +84,12 @@ class Questions:
         told = self._ask(self._admin.describe_cluster)
         counts = {name: topic.partitions for name, topic in told.topics.items()}
         partitions = self._subscribed(subscription, counts, all_named)
-        return Topics(partitions, counts, _logs(told))
+        return Topics(partitions, counts, logs_of(told))
 
     def log_of(self, topic: str) -> LogId:
         """Which log a topic has; a topic that is not there has none."""
         told = self._ask(partial(self._admin.describe_cluster, [topic]))
-        return _logs(told).of(topic)
+        return logs_of(told).of(topic)
 
     def _subscribed(
         self, subscription: Subscription, counts: dict[str, int], all_named: bool
@@ -269,11 +269,6 @@ def questions(broker: Broker) -> Questions:
     if found is None:
         found = _QUESTIONS[key] = Questions(broker)
     return found
-
-
-def _logs(told: ClusterDescription) -> Logs:
-    ids = {name: topic.topic_id for name, topic in told.topics.items()}
-    return Logs(told.cluster_id or "", {name: one for name, one in ids.items() if one})
 
 
 def _all_of(names: Iterable[str], counts: dict[str, int]) -> list[TopicPartition]:

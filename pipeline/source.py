@@ -72,7 +72,7 @@ class HorologDataSource(DataSource):
         self._given = {name.lower(): value for name, value in options.items()}
         # Times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
-        # Here and not in `schema`, which is not called where columns are named.
+        # In `load()`; where columns are named, Spark makes a data source at the first action only.
         self._loaded = loading.load(self._given, self._now_ms)
 
     @classmethod

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from horolog import blocking
+from horolog.pipeline.jobs.ranges import plan_by_create_time
+from horolog.pipeline.jobs.reading import read_plans
 from horolog.testing.broker_thread import BrokerThread
 
 MakeTopic = Callable[..., str]
@@ -107,6 +109,25 @@ def test_what_is_trimmed_or_made_again_between_load_and_the_first_action(
     assert numbers(loaded[trimmed, "false"]) == list(range(4, 10))
     assert numbers(loaded[anew, "false"]) == []
     assert numbers(batch(spark, broker, subscribe=anew)) == list(range(100, 120))
+
+
+def test_a_job_reads_what_its_plan_is_of(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    admin: blocking.Admin,
+    make_topic: MakeTopic,
+) -> None:
+    topic, other = make_topic(), make_topic()
+    for name in (topic, other):
+        send(producer, name, *range(10))
+    plans = [plan_by_create_time(broker.address, name, None, None) for name in (topic, other)]
+    assert read_plans(spark, plans).count() == 20
+    admin.delete_topic(topic)
+    admin.create_topic(topic)
+    send(producer, topic, *range(50))
+    with pytest.raises(Exception, match=f"topic {topic} was deleted and made again"):
+        read_plans(spark, plans, "value binary").count()
 
 
 def test_a_topic_made_again_under_a_stopped_stream(
