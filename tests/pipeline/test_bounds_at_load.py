@@ -143,7 +143,9 @@ def test_closed_segments_are_listed_at_load(
     for _ in range(5):
         fill(producer, topic, 50)
     folder = tmp_path / "copy" / f"{topic}-0"
-    shutil.copytree(broker.data_dir / f"{topic}-0", folder)
+    folder.mkdir(parents=True)
+    for log in (broker.data_dir / f"{topic}-0").glob("*.log"):
+        shutil.copy(log, folder)
     made = source(None, segments_path=folder)
     closed = sorted(folder.glob("*.log"))[:-1]
     assert len(closed) > 2
