@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .client.producer import Producer
     from .client.results import (
         AfterEnd,
+        ClusterDescription,
         ColumnBatch,
         CommittedPosition,
         ConsumerRecord,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SentRecord,
         TopicDescription,
         TopicSetting,
+        TopicSummary,
     )
     from .protocol.api.framing import ProtocolError
     from .protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
@@ -111,6 +113,7 @@ __all__ = [
     "BinaryColumn",
     "ClientClosed",
     "ClusterAuthorizationFailed",
+    "ClusterDescription",
     "ColumnBatch",
     "CommittedPosition",
     "ConnectionFailed",
@@ -177,6 +180,7 @@ __all__ = [
     "TopicAuthorizationFailed",
     "TopicDescription",
     "TopicSetting",
+    "TopicSummary",
     "TransactionalIdAuthorizationFailed",
     "UnknownFetchSession",
     "UnknownLeaderEpoch",
@@ -196,6 +200,7 @@ _HOMES = {
     ".client.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
+        "ClusterDescription",
         "ColumnBatch",
         "CommittedPosition",
         "ConsumerRecord",
@@ -209,6 +214,7 @@ _HOMES = {
         "SentRecord",
         "TopicDescription",
         "TopicSetting",
+        "TopicSummary",
     ),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),

@@ -212,6 +212,7 @@ def _as_json(description: TopicDescription, logs: list[_Log]) -> str:
     return json_line(
         {
             "topic": description.name,
+            "topic_id": description.topic_id,
             "partitions": [
                 {
                     "partition": log.partition,

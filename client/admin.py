@@ -70,7 +70,7 @@ from ..protocol.api.metadata import (
     MetadataTopic,
     MetadataTopicResult,
 )
-from ..protocol.errors import NO_ERROR
+from ..protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from .client import Client
 from .instants import epoch_ms
 from .kafka_admin import merged, settle, sourced
@@ -80,6 +80,7 @@ from .places import Leader, Node, Place, Some
 from .positions import Position, commit, committed
 from .responses import check, partition_result, topic_result
 from .results import (
+    ClusterDescription,
     CommittedPosition,
     FindResult,
     LogDir,
@@ -87,6 +88,7 @@ from .results import (
     PartitionSize,
     TopicDescription,
     TopicSetting,
+    TopicSummary,
 )
 from .searching import By, find_offset, offsets_at
 
@@ -133,18 +135,25 @@ class Admin(Client):
 
     async def list_topics(self) -> dict[str, int]:
         """Number of partitions by topic, in order of name; without a cluster's internal ones."""
-        topics = await self._metadata([])
-        return {
-            topic.name: len(topic.partitions)
-            for topic in sorted(topics, key=_name)
-            if not topic.is_internal
+        topics = (await self.describe_cluster()).topics
+        return {name: topic.partitions for name, topic in topics.items()}
+
+    async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
+        """What ids tell apart: the broker's data directory or the cluster, and its topics; all of
+        them, or those of `topics` that exist."""
+        response = await self._metadata(topics)
+        found = {
+            topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
+            for topic in sorted(response.topics, key=_name)
+            if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
         }
+        return ClusterDescription(response.cluster_id, found)
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
-        topic = topic_result(await self._metadata([name]), name)
+        topic = topic_result((await self._metadata([name])).topics, name)
         settings = await self._settings(TOPIC_RESOURCE, name)
-        return TopicDescription(name, len(topic.partitions), settings)
+        return TopicDescription(name, len(topic.partitions), settings, topic.topic_id or None)
 
     async def broker_settings(self) -> tuple[TopicSetting, ...]:
         """The broker's own settings, and the defaults that it has for its topics; of a cluster
@@ -359,10 +368,10 @@ class Admin(Client):
         if isinstance(self._cluster, KafkaCluster):
             await settle(self._cluster, topic, partitions=partitions)
 
-    async def _metadata(self, names: Sequence[str]) -> list[MetadataTopicResult]:
+    async def _metadata(self, names: Sequence[str]) -> MetadataResponse:
         """Of these topics; of all if there are none."""
         if isinstance(self._cluster, KafkaCluster):
-            return (await self._cluster.topics(names or None)).topics
+            return await self._cluster.topics(names or None)
         response: MetadataResponse = await self._cluster.request(
             METADATA,
             MetadataRequest(
@@ -370,7 +379,7 @@ class Admin(Client):
                 allow_auto_topic_creation=False,
             ),
         )
-        return response.topics
+        return response
 
 
 def _name(topic: MetadataTopicResult) -> str:

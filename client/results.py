@@ -1,6 +1,6 @@
 """What clients give back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -151,6 +151,28 @@ class TopicDescription:
     name: str
     partitions: int
     settings: tuple[TopicSetting, ...]
+    topic_id: str | None = None
+    """Another one when the topic is deleted and made again; None where that is not told, as by a
+    Kafka cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """A topic in a list of all."""
+
+    partitions: int
+    topic_id: str | None = None
+    """As in `TopicDescription`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A broker's data directory, or a Kafka cluster, with its topics."""
+
+    cluster_id: str | None
+    """The same for as long as it exists; None where that is not told."""
+    topics: Mapping[str, TopicSummary]
+    """In order of name, without a cluster's internal ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,37 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
+from .logs import Logs
 from .option_values import SENTINELS, ByPartition, OptionError
 from .options import Bound, ReadOptions
-from .planning import DataLoss, Offsets, Span, TopicPartition, beyond_end, capped, spans, split
-from .questions import Questions
+from .planning import (
+    BEGINS_ANEW,
+    DataLoss,
+    Offsets,
+    Span,
+    TopicPartition,
+    beyond_end,
+    capped,
+    spans,
+    split,
+)
+from .questions import Questions, Topics
 
 _log = logging.getLogger(__name__)
 
 
 def resolve_start(
-    asked: Questions, last: Offsets, options: ReadOptions
+    asked: Questions, found: Topics, last: Offsets, options: ReadOptions
 ) -> dict[TopicPartition, int]:
     """The first offset to read of each partition; a time nobody has reached is at the end.
 
-    `last` are the ends of the logs, asked for before; they say which partitions there are.
+    `last` are the ends of the logs, asked for before; they say which partitions there are. Raises
+    DataLoss for offsets that are of other logs than those that were `found`.
     """
-    bound = options.start
+    bound = _of_logs(options.start, found.logs, EARLIEST, options)
     if bound.place == "latest" and (bound.offsets or bound.times_ms):
         named = {(topic, one) for topic, ones in _named(bound).items() for one in ones}
         left_out = [f"{topic}-{one}" for topic, one in sorted(last.keys() - named)]
@@ -29,25 +42,44 @@ def resolve_start(
                 "that a stream reads, or it would begin at the end of the others; -2 as an offset "
                 "is the beginning, -1 the end"
             )
-    found, missing = _resolve(asked, last, bound)
+    offsets, missing = _resolve(asked, last, bound)
     if missing and options.fail_if_no_time:
         topic, partition = missing[0]
         raise OptionError(
             f"{topic}-{partition} has no message from the start time on. "
             "startingOffsetsByTimestampStrategy=latest reads nothing of such a partition"
         )
-    return found
+    return offsets
 
 
-def resolve_end(asked: Questions, last: Offsets, options: ReadOptions) -> dict[TopicPartition, int]:
-    """The offset behind the last one to read of each partition, whose logs end at `last`."""
-    bound = options.end
+def resolve_end(
+    asked: Questions, found: Topics, last: Offsets, options: ReadOptions
+) -> dict[TopicPartition, int]:
+    """The offset behind the last one to read of each partition, whose logs end at `last`. Raises
+    DataLoss as `resolve_start`."""
+    bound = _of_logs(options.end, found.logs, LATEST, options)
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
             return dict(last)
         bound = Bound("latest", time_ms=bound.time_ms + options.max_out_of_order_ms)
-    found, _ = _resolve(asked, last, bound)
-    return found
+    offsets, _ = _resolve(asked, last, bound)
+    return offsets
+
+
+def _of_logs(bound: Bound, now: Logs, instead: int, options: ReadOptions) -> Bound:
+    """`bound` with `instead` for the offsets of topics that are others than those in `now`."""
+    other = bound.logs.changed(bound.offsets, now)
+    if not other:
+        return bound
+    text = f"{'; '.join(other.values())}. {BEGINS_ANEW}"
+    if options.fail_on_data_loss:
+        raise DataLoss(text)
+    _log.warning("%s", text)
+    replaced = {
+        topic: dict.fromkeys(numbers, instead) if topic in other else numbers
+        for topic, numbers in bound.offsets.items()
+    }
+    return replace(bound, offsets=replaced)
 
 
 def _resolve(
@@ -99,16 +131,17 @@ def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[Topi
 def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
     """The spans that a batch read would have now, one for a partition at most; none where it would
     end before it starts. Raises DataLoss for an offset behind the end of its log."""
-    last = asked.ends(asked.partitions(options.subscription))
-    end = resolve_end(asked, last, options)
-    start = resolve_start(asked, last, options)
+    found = asked.topics(options.subscription)
+    last = asked.ends(found.subscribed)
+    end = resolve_end(asked, found, last, options)
+    start = resolve_start(asked, found, last, options)
     lost = [beyond_end(*key, start[key], stop) for key, stop in last.items() if start[key] > stop]
     if lost:
         text = f"{'; '.join(lost)}. failOnDataLoss=false reads nothing of it"
         if options.fail_on_data_loss:
             raise DataLoss(text)
         _log.warning("%s", text)
-    return spans(capped(start, end), end)
+    return spans(capped(start, end), end, found.logs)
 
 
 def plan(asked: Questions, options: ReadOptions) -> list[Span]:

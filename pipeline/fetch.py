@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..blocking import Consumer
 from ..protocol.errors import OffsetOutOfRange
+from .logs import UNKNOWN
 from .options import Broker, ReadOptions
 from .planning import DataLoss, Span
 from .questions import questions
@@ -43,6 +44,8 @@ def batches(
 def _fetched(
     span: Span, schema: pa.Schema, options: ReadOptions, time_filter: tuple[int, int] | None
 ) -> Iterator[pa.RecordBatch]:
+    if not _as_planned(span, options):
+        return
     append_times = "appendTime" in schema.names
     consumer = _take(options.broker, append_times)
     done = False
@@ -50,6 +53,8 @@ def _fetched(
         consumer.assign(span.topic, span.partition, offset=span.start)
         yield from _read(consumer, span, schema, options, time_filter)
         done = True
+        # Rows of a topic that was made again meanwhile have offsets of the span, too.
+        _as_planned(span, options)
     finally:
         # One that has a request under way, or failed, is of no more use.
         if done:
@@ -87,10 +92,29 @@ def _read(
             position = batch.next_offset
 
 
+def _as_planned(span: Span, options: ReadOptions) -> bool:
+    """Whether the log is the one that the span was planned for. Raises DataLoss."""
+    if span.log == UNKNOWN:
+        return True
+    why = span.log.changed(span.topic, questions(options.broker).log_of(span.topic))
+    if why is None:
+        return True
+    text = (
+        f"messages of {span.topic}-{span.partition} from offset {span.start} to {span.end} were to "
+        f"be read: {why}. failOnDataLoss=false skips what is gone"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(text)
+    _log.warning("%s", text)
+    return False
+
+
 def _go_on(
     consumer: Consumer, span: Span, position: int, options: ReadOptions, error: OffsetOutOfRange
 ) -> int:
     """Where to read on after messages that are gone. Raises DataLoss."""
+    if not _as_planned(span, options):
+        return span.end
     key = (span.topic, span.partition)
     asked = questions(options.broker)
     first, end = asked.beginnings([key])[key], asked.ends([key])[key]
@@ -110,6 +134,8 @@ def _go_on(
 
 def _behind_nothing(span: Span, options: ReadOptions) -> int:
     """Where to read on when a fetch brought nothing. Raises DataLoss."""
+    if not _as_planned(span, options):
+        return span.end
     key = (span.topic, span.partition)
     end = questions(options.broker).ends([key])[key]
     if end >= span.end:

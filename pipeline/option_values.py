@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..times import TimeError, parse_time
+from .logs import KEY, Logs, logs_from_json
 
 ByPartition = Mapping[str, Mapping[int, int]]
 """A number for partitions, by topic."""
@@ -28,6 +29,7 @@ _UNIT_MS: Final = {
     "w": 604_800_000,
     "week": 604_800_000,
 }
+_BY_PARTITION: Final = 'it is JSON such as {"clicks": {"0": 17, "1": 4}}'
 _DURATION: Final = re.compile(r"(\d{1,12})\s*([a-z]+)", re.ASCII)
 _LARGEST: Final = 2**62
 
@@ -110,17 +112,35 @@ def time_ms(name: str, text: str, now_ms: int) -> int:
 
 def by_partition(name: str, text: str, *, least: int) -> ByPartition:
     """JSON `{"topic": {"0": 17, "1": 4}}`; the numbers are from `least` on."""
-    wanted = 'it is JSON such as {"clicks": {"0": 17, "1": 4}}'
+    return _numbers(name, _json_object(name, text), least)
+
+
+def offsets(name: str, text: str) -> tuple[ByPartition, Logs]:
+    """The same with offsets, and what they are of where the offsets of a stream tell it."""
+    found = _json_object(name, text)
+    try:
+        logs = logs_from_json(found)
+    except ValueError as error:
+        raise OptionError(f"{name}: {error}, which no stream has written; leave it out") from None
+    found.pop(KEY, None)
+    return _numbers(name, found, -2), logs
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{name}={text!r}: {wanted} ({error})") from None
+        raise OptionError(f"{name}={text!r}: {_BY_PARTITION} ({error})") from None
     if not isinstance(found, dict):
-        raise OptionError(f"{name}={text!r}: {wanted}")
+        raise OptionError(f"{name}={text!r}: {_BY_PARTITION}")
+    return found
+
+
+def _numbers(name: str, found: Mapping[str, Any], least: int) -> ByPartition:
     result: dict[str, dict[int, int]] = {}
     for topic, numbers in found.items():
         if not isinstance(numbers, dict) or not numbers:
-            raise OptionError(f"{name}: for topic {topic!r}, {wanted}")
+            raise OptionError(f"{name}: for topic {topic!r}, {_BY_PARTITION}")
         for partition, number in numbers.items():
             if type(number) is not int or number < least:
                 raise OptionError(

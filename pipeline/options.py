@@ -11,6 +11,7 @@ from itertools import starmap
 from typing import Final, Literal
 
 from ..config.address import split_address
+from .logs import NO_LOGS, Logs
 from .option_values import (
     SENTINELS,
     ByPartition,
@@ -19,6 +20,7 @@ from .option_values import (
     by_partition,
     check_names,
     duration_ms,
+    offsets,
     one_of,
     time_ms,
     whole,
@@ -102,6 +104,8 @@ class Bound:
     """-1 is the end, -2 the beginning."""
     times_ms: ByPartition = field(default_factory=dict)
     time_ms: int | None = None
+    logs: Logs = NO_LOGS
+    """What `offsets` are of, where that was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +324,8 @@ def _bound(given: Given, side: str, default: Literal["earliest", "latest"], now_
         raise OptionError(
             f'{name}={text!r}: it is earliest, latest, or JSON such as {{"t": {{"0": 17}}}}'
         )
-    return Bound(default, offsets=by_partition(name, text, least=-2))
+    numbers, logs = offsets(name, text)
+    return Bound(default, offsets=numbers, logs=logs)
 
 
 def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:

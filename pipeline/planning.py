@@ -4,10 +4,12 @@ A plan depends on its arguments alone, because Spark asks for the same one again
 the batch that was not finished is planned anew and must be the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
@@ -15,6 +17,12 @@ Offsets = Mapping[TopicPartition, int]
 AHEAD_MS: Final = 300_000
 """How far ahead of now a message may be dated. Its producer's clock is wrong beyond that, and its
 time says nothing about how far a partition has come."""
+
+
+BEGINS_ANEW: Final = (
+    "With failOnDataLoss=false it is read from its beginning; a new checkpoint starts anew"
+)
+"""What can be done about a topic that is another one."""
 
 
 class DataLoss(Exception):
@@ -29,6 +37,8 @@ class Span:
     partition: int
     start: int
     end: int
+    log: LogId = UNKNOWN
+    """What the offsets are of."""
 
     @property
     def size(self) -> int:
@@ -36,34 +46,35 @@ class Span:
         return self.end - self.start
 
 
-def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As Spark stores offsets, `{"topic": {"0": 12}}`: topics and partitions in order, because
-    Spark compares the text."""
-    found: dict[str, dict[str, int]] = {}
+def to_json(offsets: Offsets, logs: Logs = NO_LOGS) -> dict[str, Any]:
+    """As Spark stores offsets, `{"topic": {"0": 12}}`, and beside them what they are of: topics and
+    partitions in order, because Spark compares the text."""
+    found: dict[str, Any] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
-    return found
+    return found | logs.to_json()
 
 
-def from_json(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def from_json(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """The offsets that `to_json` wrote."""
     return {
         (topic, int(partition)): offset
         for topic, partitions in stored.items()
+        if topic != KEY
         for partition, offset in partitions.items()
     }
 
 
-def spans(start: Offsets, end: Offsets) -> list[Span]:
-    """What lies between, in order, without empty ones. A partition without a start starts at 0:
-    it is younger than the query. Raises DataLoss for an end before its start."""
+def spans(start: Offsets, end: Offsets, logs: Logs = NO_LOGS) -> list[Span]:
+    """What lies between, in order, without empty ones, of `logs`. A partition without a start
+    starts at 0: it is younger than the query. Raises DataLoss for an end before its start."""
     found = []
     for (topic, partition), stop in sorted(end.items()):
         begin = start.get((topic, partition), 0)
         if stop < begin:
             raise DataLoss(_backwards(topic, partition, begin, stop))
         if stop > begin:
-            found.append(Span(topic, partition, begin, stop))
+            found.append(Span(topic, partition, begin, stop, logs.of(topic)))
     return found
 
 
@@ -100,7 +111,7 @@ def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> li
 def _cut(span: Span, count: int) -> list[Span]:
     """`count` spans whose sizes differ by one at most."""
     ends = [span.start + span.size * number // count for number in range(count + 1)]
-    return [Span(span.topic, span.partition, start, end) for start, end in pairwise(ends)]
+    return [replace(span, start=start, end=end) for start, end in pairwise(ends)]
 
 
 def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
@@ -123,6 +134,11 @@ def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, 
 def span_key(span: Span) -> TopicPartition:
     """Its partition."""
     return span.topic, span.partition
+
+
+def without(offsets: Offsets, topics: Container[str]) -> dict[TopicPartition, int]:
+    """`offsets` but those of `topics`."""
+    return {key: offset for key, offset in offsets.items() if key[0] not in topics}
 
 
 def capped(end: Offsets, limit: Offsets) -> dict[TopicPartition, int]:
@@ -154,6 +170,15 @@ def gone(start: Offsets, latest: Offsets) -> list[str]:
         elif end < offset:
             lost.append(_backwards(topic, partition, offset, end))
     return lost
+
+
+def not_read(left: Iterable[TopicPartition]) -> list[str]:
+    """What is said of partitions that are there, and that the options leave out."""
+    return [
+        f"{topic}-{partition} is in the checkpoint and is not subscribed to: it is not read, and "
+        "from its beginning if it is subscribed to again"
+        for topic, partition in sorted(left)
+    ]
 
 
 def time_slice(

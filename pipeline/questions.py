@@ -19,6 +19,7 @@ from ..client.results import FindResult, Found
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .connecting import consumer_at
+from .logs import LogId, Logs, logs_of
 from .options import Broker, Subscription
 from .planning import Offsets, Span, TopicPartition
 
@@ -44,6 +45,20 @@ _LOOK_THROUGH: Final = _Effort(1_000_000, 1024 * 1024)
 """What is looked through is read afterwards."""
 
 
+class Topics(NamedTuple):
+    """What a broker has."""
+
+    subscribed: list[TopicPartition]
+    """The partitions that are subscribed to, in order."""
+    counts: Mapping[str, int]
+    """The number of partitions of every topic, subscribed to or not."""
+    logs: Logs
+
+    def has(self, key: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        return key[1] < self.counts.get(key[0], 0)
+
+
 class Questions:
     """Asks one broker; what fails for want of a connection is asked again."""
 
@@ -60,15 +75,25 @@ class Questions:
             check_units=False,
         )
 
-    def partitions(
-        self, subscription: Subscription, *, all_named: bool = True
-    ) -> list[TopicPartition]:
-        """The partitions that are subscribed to, in order.
+    def topics(self, subscription: Subscription, *, all_named: bool = True) -> Topics:
+        """The topics there are, with the partitions that are subscribed to.
 
         Raises UnknownTopicOrPartition for a topic or partition that was named and is not there,
         unless `all_named` is false.
         """
-        counts = self._ask(self._admin.list_topics)
+        told = self._ask(self._admin.describe_cluster)
+        counts = {name: topic.partitions for name, topic in told.topics.items()}
+        partitions = self._subscribed(subscription, counts, all_named)
+        return Topics(partitions, counts, logs_of(told))
+
+    def log_of(self, topic: str) -> LogId:
+        """Which log a topic has; a topic that is not there has none."""
+        told = self._ask(partial(self._admin.describe_cluster, [topic]))
+        return logs_of(told).of(topic)
+
+    def _subscribed(
+        self, subscription: Subscription, counts: dict[str, int], all_named: bool
+    ) -> list[TopicPartition]:
         if subscription.pattern is not None:
             fitting = re.compile(subscription.pattern)
             names = [name for name in counts if fitting.fullmatch(name)]

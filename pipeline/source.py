@@ -1,13 +1,13 @@
 """The data source `horolog` of Spark.
 
-Spark makes these objects in processes of their own and pickles them on, so none does anything but
-remember what it was told when it is made.
+Spark makes these objects in processes of their own and pickles them on. The data source looks up
+what a batch is to read when it is made; the others do nothing but remember what they were given.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -27,11 +27,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
-from . import bounds, fetch, planning, segments
+from . import bounds, fetch, loading, planning, segments
+from .logs import NO_LOGS, Logs, logs_from_json
 from .option_values import OptionError
 from .options import ReadOptions, read_options
-from .planning import DataLoss, Offsets, Span
-from .questions import Questions, questions
+from .planning import BEGINS_ANEW, DataLoss, Offsets, Span
+from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter
 from .worker import settle
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 _NO_LIMIT: Final = 2**62
 """Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
 
-Json = dict[str, dict[str, int]]
+Json = dict[str, Any]
 
 
 class OffsetRange(InputPartition):
@@ -71,6 +72,8 @@ class HorologDataSource(DataSource):
         self._given = {name.lower(): value for name, value in options.items()}
         # Times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
+        # In `load()`; where columns are named, Spark makes a data source at the first action only.
+        self._loaded = loading.load(self._given, self._now_ms)
 
     @classmethod
     def name(cls) -> str:
@@ -90,7 +93,13 @@ class HorologDataSource(DataSource):
         """For a batch."""
         options = read_options(self._given, streaming=False, now_ms=self._now_ms)
         settle()
-        return BatchReader(schema, options)
+        if self._loaded.why_none:
+            _log.warning(
+                "what this read has between its bounds could not be looked up by load() (%s): it "
+                "is looked up by the first action",
+                self._loaded.why_none,
+            )
+        return BatchReader(schema, options, self._loaded.pieces)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For a stream."""
@@ -132,18 +141,43 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads what is between two bounds as they are when Spark plans the read."""
+    """Reads what was between two bounds when it was loaded."""
+
+    def __init__(
+        self, schema: StructType, options: ReadOptions, pieces: loading.Pieces | None
+    ) -> None:
+        """`pieces` is None where they could not be looked up then."""
+        super().__init__(schema, options)
+        self._pieces = pieces
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each partition, or more where the options ask for it."""
-        if self._options.segments_path is not None:
-            start_ms = self._options.start.time_ms
-            found = segments.plan(self._options.segments_path, start_ms)
-            return [SegmentRange(segment) for segment in found]
-        asked = questions(self._options.broker)
-        planned = bounds.plan(asked, self._options)
+        pieces = loading.plan(self._options) if self._pieces is None else self._pieces
         settle()
-        return [OffsetRange(span) for span in planned]
+        return [
+            OffsetRange(piece) if isinstance(piece, Span) else SegmentRange(piece)
+            for piece in pieces
+        ]
+
+
+class _View(NamedTuple):
+    """What a stream has before it."""
+
+    begin: Offsets
+    """Where reading goes on; partitions that begin anew, or are not read any more, are not here."""
+    last: Offsets
+    """Where the logs end."""
+    end: Offsets
+    """Where reading ends: nowhere before `begin`; partitions that are gone are as they were."""
+    logs: Logs
+    """What these are of."""
+
+
+class _Target(NamedTuple):
+    """Where a query ends that reads what there was when it began."""
+
+    ends: Offsets
+    logs: Logs
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -156,16 +190,19 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(schema, options)
         self._initial: Json | None = None
         self._latest: Json | None = None
-        self._target: Offsets | None = None
+        self._target: _Target | None = None
         self._last_moved_s: float | None = None
-        self._told = ""
+        self._told: frozenset[str] = frozenset()
 
     def initialOffset(self) -> Json:  # noqa: N802
         """Where a new query begins. Spark asks more than once, and the answer must not move."""
         if self._initial is None:
             asked = questions(self._options.broker)
-            last = asked.ends(asked.partitions(self._options.subscription))
-            self._initial = planning.to_json(bounds.resolve_start(asked, last, self._options))
+            found = asked.topics(self._options.subscription)
+            last = asked.ends(found.subscribed)
+            start = bounds.resolve_start(asked, found, last, self._options)
+            logs = NO_LOGS.learned(_topics_of(start), found.logs)
+            self._initial = planning.to_json(start, logs)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -177,21 +214,21 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Where the batch after `start` ends; `start` when there is nothing to read yet."""
-        begin = planning.from_json(start)
         asked = questions(self._options.broker)
-        last, end = self._ends(asked, begin)
-        if self._target is None and not self._enough(begin, end):
+        view = self._look(asked, start)
+        if self._target is None and not self._enough(view):
             # What is at its bound already has nothing to wait for.
-            growing = {key: offset for key, offset in last.items() if end[key] >= offset}
+            growing = {key: offset for key, offset in view.last.items() if view.end[key] >= offset}
             asked.wait_beyond(growing, self._options.idle_wait_ms)
-            _, end = self._ends(asked, begin)
-            if not self._enough(begin, end):
-                self._latest = planning.to_json(end)
+            view = self._look(asked, start)
+            if not self._enough(view):
+                self._latest = planning.to_json(view.end, view.logs)
                 return start
-        self._latest = planning.to_json(end)
+        self._latest = planning.to_json(view.end, view.logs)
+        end = view.end
         if not isinstance(limit, ReadAllAvailable):
-            end = self._limited(asked, begin, end)
-        return planning.to_json(end)
+            end = self._limited(asked, view.begin, end)
+        return planning.to_json(end, view.logs)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         """The end that `latestOffset` saw: Spark asks after each trigger, this costs nothing."""
@@ -199,15 +236,22 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends at what is there now."""
-        _, self._target = self._ends(questions(self._options.broker), {})
+        view = self._look(questions(self._options.broker), {})
+        self._target = _Target(view.end, view.logs)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The tasks of a batch; the same ones whenever they are asked for."""
         begin, stop = planning.from_json(start), planning.from_json(end)
-        if not self._options.fail_on_data_loss:
+        logs = logs_from_json(end)
+        other = logs_from_json(start).changed(_topics_of(begin), logs)
+        if self._options.fail_on_data_loss:
+            if other:
+                raise DataLoss(f"{'; '.join(other.values())}. {BEGINS_ANEW}")
+        else:
+            begin = planning.without(begin, other)
             stop = planning.not_before(stop, begin)
         found = planning.split(
-            planning.spans(begin, stop),
+            planning.spans(begin, stop, logs),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
@@ -219,30 +263,52 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def stop(self) -> None:
         """Nothing: connections belong to the process."""
 
-    def _ends(self, asked: Questions, start: Offsets) -> tuple[Offsets, Offsets]:
-        """Where the logs end, and where reading does: nowhere before `start`, and partitions that
-        are gone are as they were. Raises DataLoss."""
+    def _look(self, asked: Questions, start: Json) -> _View:
+        """What there is to read from `start` on. Raises DataLoss."""
         strict = self._options.fail_on_data_loss
-        last = asked.ends(asked.partitions(self._options.subscription, all_named=strict))
+        found = asked.topics(self._options.subscription, all_named=strict)
+        last = asked.ends(found.subscribed)
+        begin, known = planning.from_json(start), logs_from_json(start)
+        other = known.changed(_topics_of(begin), found.logs)
+        lost = [f"{why}. {BEGINS_ANEW}" for why in other.values()]
+        begin = planning.without(begin, other)
+        left = {key for key in begin if key not in last and found.has(key)}
+        begin = {key: offset for key, offset in begin.items() if key not in left}
         # The logs themselves, because an end that was asked for, or fixed before `start` was
         # looked up, may be before it with nothing lost.
-        lost = "; ".join(planning.gone(start, last))
+        lost += planning.gone(begin, last)
         if lost and strict:
-            raise DataLoss(lost)
-        if lost and lost != self._told:
-            _log.warning("%s", lost)
-        self._told = lost
-        end = self._target
-        if end is None:
-            end = bounds.resolve_end(asked, last, self._options)
-        return last, planning.not_before({**start, **end}, start)
+            raise DataLoss("; ".join(lost))
+        self._tell([*lost, *planning.not_read(left)])
+        end = planning.not_before({**begin, **self._ends(asked, found, last)}, begin)
+        return _View(begin, last, end, known.learned(_topics_of(end), found.logs))
 
-    def _enough(self, start: Offsets, end: Offsets) -> bool:
+    def _ends(self, asked: Questions, found: Topics, last: Offsets) -> Offsets:
+        """Where reading ends."""
+        if self._target is None:
+            return bounds.resolve_end(asked, found, last, self._options)
+        other = self._target.logs.changed(_topics_of(self._target.ends), found.logs)
+        if other:
+            # Such a topic has other ends, which must not move either.
+            anew = {key: last[key] for key in self._target.ends if key[0] in other and key in last}
+            ends = {**planning.without(self._target.ends, other), **anew}
+            logs = self._target.logs.learned(_topics_of(ends), found.logs)
+            self._target = _Target(ends, logs)
+        return self._target.ends
+
+    def _tell(self, texts: Sequence[str]) -> None:
+        """Log what was not logged before."""
+        for text in texts:
+            if text not in self._told:
+                _log.warning("%s", text)
+        self._told = frozenset(texts)
+
+    def _enough(self, view: _View) -> bool:
         """Whether there is a batch to read, by `minOffsetsPerTrigger` too."""
         now_s = SystemClock().monotonic()
         if self._last_moved_s is None:
             self._last_moved_s = now_s
-        waiting = sum(span.size for span in planning.spans(start, end))
+        waiting = sum(span.size for span in planning.spans(view.begin, view.end))
         waited_ms = (now_s - self._last_moved_s) * 1000
         if not waiting or (
             waiting < self._options.min_offsets_per_trigger
@@ -275,3 +341,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if options.max_offsets_per_trigger:
             end = planning.rate_limit(start, end, options.max_offsets_per_trigger)
         return end
+
+
+def _topics_of(offsets: Offsets) -> set[str]:
+    return {topic for topic, _ in offsets}

@@ -124,9 +124,9 @@ class Broker:
             cleanups.callback(lag.stop)
             lag.start()
             cleanups.callback(self.services.groups.stop)
+            self.directory.cluster_id()  # The disk makes nobody wait for it later.
             self._listen(ports.native, Door(native.NAME, self.dispatcher), cleanups)
             if ports.kafka is not None:
-                self.directory.cluster_id()  # The disk makes nobody wait for it later.
                 self._listen(ports.kafka, self._kafka_door(), cleanups)
             self._cleanups = cleanups.pop_all()
         self._serving = True

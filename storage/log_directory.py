@@ -269,7 +269,7 @@ class LogDirectory:
         self._checkpoints.write(*self._logs.offsets())
 
     def cluster_id(self) -> str:
-        """The id by which Kafka's clients know what is stored here; made when first asked for.
+        """The id by which clients know what is stored here; made when first asked for.
 
         Raises OSError when it cannot be read or stored.
         """

@@ -1,7 +1,8 @@
 """Making the topics file and the folders of a data directory agree, at start.
 
 Deletions that were begun are finished. Folders the file does not have are adopted, folders it has
-that are gone are made anew. Anything else is left alone and told.
+that are gone are made anew. Topics get the ids that they lack. Anything else is left alone and
+told.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from .names import (
     parse_folder_name,
 )
 from .positions import Positions
+from .random_ids import random_id
 from .seams import Seams
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics, write_topics
 
@@ -58,9 +60,12 @@ class Startup:
                 self._observe("topic_deletion_finished", topic=entry.name)
         folders = self._folders()
         self._adopt(topics, folders, adopted_overrides)
-        self._make_missing(topics, folders)
+        self.missing = self._without_folder(topics, folders)
+        self._give_ids(topics)
+        # Before folders are made: they would hide from the next start that messages are gone.
         if topics != written:
             write_topics(self._files, path, topics)
+        self._make_missing()
         self._remove_deleted()
         return topics
 
@@ -128,25 +133,38 @@ class Startup:
                 topics[name] = replace(entry, partitions=partitions, gaps=True)
                 self._observe("folder_adopted", topic=name, partition=partition, path=str(path))
 
-    def _make_missing(
+    def _without_folder(
         self, topics: Mapping[str, TopicEntry], folders: set[tuple[str, int]]
-    ) -> None:
-        for entry in topics.values():
-            for partition in range(entry.partitions):
-                if (entry.name, partition) in folders:
-                    continue
-                path = self._directory / folder_name(entry.name, partition)
-                if self._files.exists(path):
-                    continue  # Something else is in its place: opening the log tells it.
-                self._files.make_directory(path)
-                self.missing.add((entry.name, partition))
-                self._observe(
-                    "partition_folder_missing",
-                    topic=entry.name,
-                    partition=partition,
-                    path=str(path),
-                    consequence="an empty folder was made; its messages, if it had any, are gone",
-                )
+    ) -> set[tuple[str, int]]:
+        """Where something else is in its place, opening the log tells it."""
+        return {
+            (entry.name, partition)
+            for entry in topics.values()
+            for partition in range(entry.partitions)
+            if (entry.name, partition) not in folders
+            and not self._files.exists(self._directory / folder_name(entry.name, partition))
+        }
+
+    def _give_ids(self, topics: dict[str, TopicEntry]) -> None:
+        """To topics without one, and others to those that begin anew in a partition: its offsets
+        come again with other messages."""
+        anew = {name for name, _ in self.missing}
+        for name, entry in sorted(topics.items()):
+            if name in anew or not entry.topic_id:
+                topics[name] = replace(entry, topic_id=random_id(self._random))
+
+    def _make_missing(self) -> None:
+        for name, partition in sorted(self.missing):
+            path = self._directory / folder_name(name, partition)
+            self._files.make_directory(path)
+            self._observe(
+                "partition_folder_missing",
+                topic=name,
+                partition=partition,
+                path=str(path),
+                consequence="an empty folder was made and the topic got another id; messages that "
+                "the partition had are gone",
+            )
         if self.missing:
             self._files.sync_directory(self._directory)
 

@@ -16,6 +16,7 @@ from .checkpoints import Checkpoints
 from .log_table import LogTable
 from .names import folder_name
 from .positions import Positions
+from .random_ids import random_id
 from .seams import Seams
 from .startup import rename_deleted
 from .steps import Change, Steps
@@ -95,6 +96,7 @@ class TopicChanges:
         if validate_only:
             self._check_folders(name, range(partitions))
             return entry
+        entry = replace(entry, topic_id=random_id(self._seams.random))
         yield from self._add(entry, range(partitions), f"topic {name!r} cannot be made")
         self._seams.observe("topic_created", topic=name, partitions=partitions)
         return entry

@@ -3,13 +3,15 @@
 `topics.json` is replaced as a whole (temporary file, sync, rename). Its content:
 
     {"version": 1,
-     "topics": {"<name>": {"partitions": 3,
+     "topics": {"<name>": {"id": "6lLnpQzLQv6Rlvh8YUXcFA",
+                           "partitions": 3,
                            "overrides": {"retention.ms": "-1"},
                            "gaps": true,          only when its offsets may have gaps
                            "deleting": true}}}    only while it is being deleted
 
 Folders are made before a topic is written here, and renamed before it is removed, so a start can
-tell an unfinished creation from an unfinished deletion.
+tell an unfinished creation from an unfinished deletion. Topics of older files have no
+id until a start gives them one.
 """
 
 import json
@@ -20,6 +22,7 @@ from typing import Any, Final
 
 from .files import Files, replace_file
 from .names import is_topic_name
+from .random_ids import is_id
 
 TOPICS_FILE: Final = "topics.json"
 VERSION: Final = 1
@@ -31,6 +34,9 @@ class TopicEntry:
 
     name: str
     partitions: int
+    topic_id: str = ""
+    """Random, so that a topic that is deleted and made again is known for another one; empty until
+    a start gives it one."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """The topic's own settings: canonical name -> value as text."""
     gaps: bool = False
@@ -50,10 +56,9 @@ def encode_topics(entries: Mapping[str, TopicEntry]) -> bytes:
     """The content of a topics file, topics in order of their names."""
     topics: dict[str, dict[str, object]] = {}
     for name, entry in sorted(entries.items()):
-        topic: dict[str, object] = {
-            "partitions": entry.partitions,
-            "overrides": dict(sorted(entry.overrides.items())),
-        }
+        topic: dict[str, object] = {"id": entry.topic_id} if entry.topic_id else {}
+        topic["partitions"] = entry.partitions
+        topic["overrides"] = dict(sorted(entry.overrides.items()))
         if entry.gaps:
             topic["gaps"] = True
         if entry.deleting:
@@ -89,6 +94,11 @@ def _decode_topic(name: str, value: Any) -> TopicEntry:
         raise MalformedTopics(f"{name[:80]!r} is not a topic name")
     if not isinstance(value, dict):
         raise MalformedTopics(f"topic {name}: it is not an object")
+    topic_id = value.get("id", "")
+    if topic_id != "" and not is_id(topic_id):
+        raise MalformedTopics(
+            f"topic {name}: id is {topic_id!r}, not 22 characters of base64 for URLs"
+        )
     partitions = value.get("partitions")
     if type(partitions) is not int or partitions < 1:
         raise MalformedTopics(f"topic {name}: partitions is {partitions!r}, not 1 or more")
@@ -99,7 +109,9 @@ def _decode_topic(name: str, value: Any) -> TopicEntry:
     for flag, state in flags.items():
         if not isinstance(state, bool):
             raise MalformedTopics(f"topic {name}: {flag} is neither true nor false")
-    return TopicEntry(name=name, partitions=partitions, overrides=overrides, **flags)
+    return TopicEntry(
+        name=name, partitions=partitions, topic_id=topic_id, overrides=overrides, **flags
+    )
 
 
 def read_topics(files: Files, path: Path) -> dict[str, TopicEntry]:

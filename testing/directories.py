@@ -27,6 +27,8 @@ class DataDirectory:
         self.clock = ManualClock()
         self.events = RecordedEvents()
         self.files: Files = SystemFiles()
+        self.random = Random(1)
+        """Goes on from one opening to the next, so that nothing random comes twice."""
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self._directory: LogDirectory | None = None
 
@@ -44,7 +46,7 @@ class DataDirectory:
             clock=self.clock,
             files=self.files,
             observe=self.events,
-            random=Random(1),
+            random=self.random,
         )
         return self._directory
 

@@ -9,6 +9,7 @@ from ...blocking import Admin
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...client.searching import By
 from ...protocol.api.list_offsets import EARLIEST, LATEST
+from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 
 _BY_TIMESTAMP: Final = "timestamp"
 
@@ -46,6 +47,8 @@ class ReadPlan:
     to_ms: int | None
     """End of the times wanted, exclusive; None is the end of the log when the plan was made."""
     ranges: tuple[PartitionRange, ...]
+    log: LogId = UNKNOWN
+    """What the offsets are of."""
 
     @property
     def rows(self) -> int:
@@ -66,15 +69,16 @@ class ReadPlan:
         return offsets_json((one.topic, one.partition, one.end_offset) for one in self.ranges)
 
 
-def offsets_json(offsets: Iterable[tuple[str, int, int]]) -> str:
-    """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`.
+def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: Logs = NO_LOGS) -> str:
+    """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`; with what
+    they are of.
 
     Topics by name and partitions by number, so that equal offsets are equal text.
     """
     by_topic: dict[str, dict[str, int]] = {}
     for topic, partition, offset in sorted(offsets):
         by_topic.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(by_topic, separators=(",", ":"))
+    return json.dumps({**by_topic, **logs.to_json()}, separators=(",", ":"))
 
 
 def plan_by_create_time(
@@ -97,8 +101,9 @@ def plan_by_create_time(
         stop_ms = to_ms + max_out_of_order_ms
     slack_ms = max_out_of_order_ms or 0
     with Admin(server) as admin:
+        log = _log_of(admin, topic)
         ranges = _ranges(admin, topic, from_ms, stop_ms, _BY_TIMESTAMP, slack_ms)
-    return ReadPlan(server, topic, from_ms, to_ms, ranges)
+    return ReadPlan(server, topic, from_ms, to_ms, ranges, log)
 
 
 def plan_by_append_time(
@@ -118,13 +123,19 @@ def plan_by_append_time(
     """
     _check_order(from_ms, to_ms)
     with Admin(server) as admin:
+        log = _log_of(admin, topic)
         ranges = _ranges(admin, topic, from_ms, to_ms, _BY_TIMESTAMP if own_times else "append")
-    return ReadPlan(server, topic, from_ms, to_ms, ranges)
+    return ReadPlan(server, topic, from_ms, to_ms, ranges, log)
 
 
 def _check_order(from_ms: int | None, to_ms: int | None) -> None:
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise ValueError(f"the times end ({to_ms} ms) at or before their start ({from_ms} ms)")
+
+
+def _log_of(admin: Admin, topic: str) -> LogId:
+    """Asked for before the offsets: if the topic is made again in between, they do not fit."""
+    return logs_of(admin.describe_cluster([topic])).of(topic)
 
 
 def _ranges(

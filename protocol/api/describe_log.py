@@ -107,6 +107,7 @@ class DescribeLogTopicResult:
     partitions: list[DescribeLogPartitionResult] = array(
         DescribeLogPartitionResult, max_items=MAX_PARTITIONS
     )
+    topic_id: str = string(default="", doc="As in metadata; empty when there is no such topic.")
 
 
 @message

@@ -70,6 +70,11 @@ class MetadataTopicResult:
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
     )
     error_message: str | None = error_text(native=True, default=None)
+    topic_id: str = string(
+        native=True,
+        default="",
+        doc="22 characters, another one when the topic is deleted and made again; empty: not told.",
+    )
 
 
 @message
@@ -77,7 +82,7 @@ class MetadataResponse:
     throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
     brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
     cluster_id: str | None = nullable_string(
-        since=2, default=None, doc="Id of the broker's data directory."
+        since=2, native_since=0, default=None, doc="Id of the broker's data directory."
     )
     controller_id: int = int32(since=1, default=-1, doc="Broker that creates topics.")
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)

@@ -26,6 +26,7 @@ def handle(
             topics=[
                 DescribeLogTopicResult(
                     name=topic.name,
+                    topic_id=_topic_id(services, topic.name),
                     partitions=[
                         _describe(services, topic.name, partition) for partition in topic.partitions
                     ],
@@ -41,6 +42,11 @@ def handle(
         (topic.name, partition) for topic in request.topics for partition in topic.partitions
     )
     return after_preparing(services, unprepared, answer) if unprepared else answer()
+
+
+def _topic_id(services: Services, name: str) -> str:
+    entry = services.directory.topics().get(name)
+    return "" if entry is None else entry.topic_id
 
 
 async def _with_searches(

@@ -41,7 +41,7 @@ def _answer(
         topics = [_describe(entry) for entry in services.directory.topics().values()]
     return MetadataResponse(
         brokers=[MetadataBroker(node_id=NODE_ID, host=host, port=port)],
-        cluster_id=services.directory.cluster_id() if call.kafka else None,
+        cluster_id=services.directory.cluster_id(),
         controller_id=NODE_ID,
         topics=topics,
     )
@@ -72,6 +72,7 @@ def _named(
 def _describe(entry: TopicEntry) -> MetadataTopicResult:
     return MetadataTopicResult(
         name=entry.name,
+        topic_id=entry.topic_id,
         partitions=[
             MetadataPartition(
                 partition=partition,

@@ -37,6 +37,10 @@ def test_a_topic_from_creation_to_deletion(horolog: Program, ask: Run, topic: st
 
     ask("topic", "delete", topic)
     assert topic not in ask("topic", "list").out
+    ask("topic", "create", topic)
+    (again,) = ask("topic", "describe", topic, "--json").objects
+    assert len(again["topic_id"]) == len(found["topic_id"]) == 22
+    assert again["topic_id"] != found["topic_id"]
 
 
 def test_a_topic_has_one_partition_when_nothing_is_said(

@@ -32,6 +32,7 @@ from horolog.protocol.api.list_offsets import (
     ListOffsetsTopicResult,
 )
 from horolog.protocol.api.native import RequestHead
+from horolog.storage.random_ids import is_id
 from horolog.testing.clock import ManualClock
 
 T0 = 1_479_144_272_000
@@ -41,6 +42,27 @@ def setting(described: Any, name: str) -> tuple[str, str]:
     """Value and source of one setting."""
     (found,) = [one for one in described.settings if one.name == name]
     return found.value, found.source
+
+
+async def test_a_topic_that_is_made_again_is_told_apart(address: str) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topic("a", partitions=2)
+        await admin.create_topic("b")
+        before = await admin.describe_cluster()
+        assert {name: one.partitions for name, one in before.topics.items()} == {"a": 2, "b": 1}
+        first = (await admin.describe_topic("a")).topic_id
+        assert first == before.topics["a"].topic_id
+        assert is_id(first)
+        await admin.alter_topic("a", {"retention.ms": "-1"})
+        await admin.create_partitions("a", 3)
+        assert (await admin.describe_topic("a")).topic_id == first
+        await admin.delete_topic("a")
+        await admin.create_topic("a", partitions=2)
+        after = await admin.describe_cluster()
+        assert after.topics["a"].topic_id not in {first, None}
+        assert after.topics["b"] == before.topics["b"]
+        assert after.cluster_id == before.cluster_id
+        assert is_id(after.cluster_id)
 
 
 async def test_the_life_of_a_topic(address: str) -> None:

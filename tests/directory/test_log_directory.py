@@ -22,13 +22,17 @@ def test_a_topic_from_creation_to_a_restart(data: DataDirectory) -> None:
     entry = directory.create_topic("a.b-c", 2, {"log.retention.hours": "2"})
     assert entry.overrides == {"retention.ms": "7200000"}
     assert data.topics_file() == {
-        "a.b-c": {"partitions": 2, "overrides": {"retention.ms": "7200000"}}
+        "a.b-c": {
+            "id": entry.topic_id,
+            "partitions": 2,
+            "overrides": {"retention.ms": "7200000"},
+        }
     }
     assert {"a.b-c-0", "a.b-c-1"} <= set(data.names())
     data.append("a.b-c", 5, 3, 9, partition=1)
 
     directory = data.restart()
-    assert list(directory.topics()) == ["a.b-c"]
+    assert dict(directory.topics()) == {"a.b-c": entry}
     assert list(directory.partitions()) == [("a.b-c", 0), ("a.b-c", 1)]
     assert directory.topic_settings("a.b-c").retention_ms == 7_200_000
     assert data.times("a.b-c", 1) == [5, 3, 9]

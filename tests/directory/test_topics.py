@@ -16,7 +16,7 @@ from horolog.storage.topics import (
 
 ENTRIES = {
     "b": TopicEntry(name="b", partitions=3, overrides={"retention.ms": "-1"}),
-    "a": TopicEntry(name="a", partitions=1, gaps=True),
+    "a": TopicEntry(name="a", partitions=1, topic_id="6lLnpQzLQv6Rlvh8YUX-_A", gaps=True),
     "c": TopicEntry(name="c", partitions=2, deleting=True),
 }
 
@@ -25,7 +25,12 @@ def test_the_content() -> None:
     assert json.loads(encode_topics(ENTRIES)) == {
         "version": 1,
         "topics": {
-            "a": {"partitions": 1, "overrides": {}, "gaps": True},
+            "a": {
+                "id": "6lLnpQzLQv6Rlvh8YUX-_A",
+                "partitions": 1,
+                "overrides": {},
+                "gaps": True,
+            },
             "b": {"partitions": 3, "overrides": {"retention.ms": "-1"}},
             "c": {"partitions": 2, "overrides": {}, "deleting": True},
         },
@@ -58,6 +63,9 @@ def topic(**fields: object) -> bytes:
         pytest.param(b'{"version": 1, "topics": {"a": 1}}', id="topic-no-object"),
         pytest.param(topic(), id="no-partitions"),
         pytest.param(topic(partitions=0), id="partitions-0"),
+        pytest.param(topic(partitions=1, id=7), id="id-number"),
+        pytest.param(topic(partitions=1, id="short"), id="id-short"),
+        pytest.param(topic(partitions=1, id="6lLnpQzLQv6Rlvh8YUX+/A"), id="id-other-base64"),
         pytest.param(topic(partitions=True), id="partitions-boolean"),
         pytest.param(topic(partitions=1, overrides=[]), id="overrides"),
         pytest.param(topic(partitions=1, overrides={"retention.ms": 1}), id="override-number"),

@@ -166,8 +166,20 @@ async def test_the_cluster_id_stays(tmp_path: Path) -> None:
             assert broker.addresses.kafka is not None
             async with wire(broker.addresses.kafka, kafka) as client:
                 seen.append((await client.call(MetadataRequest(topics=None))).cluster_id)
-    assert seen[0] == seen[1]
+            async with wire(broker.addresses.native) as own:
+                answer = await own.call(MetadataRequest())
+                seen.append(answer.cluster_id)
+    assert len(set(seen)) == 1
     assert len(seen[0]) == 22
+
+
+async def test_topic_ids_are_only_in_the_native_encoding(client: Wire, tmp_path: Path) -> None:
+    await client.call(create_topic("a"), 0)
+    for version in range(8):
+        (told,) = (
+            await client.call(MetadataRequest(topics=[MetadataTopic(name="a")]), version)
+        ).topics
+        assert told.topic_id == ""
 
 
 async def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The data source used without Spark: what Spark would call, checked by Spark's own validator."""
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -61,3 +61,8 @@ def validated(
     """The record batches of a task, refused where Spark would refuse them."""
     found = reader.read(partition)
     yield from records_to_arrow_batches(found, 10_000, schema, made)
+
+
+def plain(offsets: Mapping[str, Any]) -> dict[str, Any]:
+    """Offsets of a stream by topic and partition, without the ids of what they are of."""
+    return {topic: numbers for topic, numbers in offsets.items() if not topic.startswith("@")}

@@ -242,7 +242,8 @@ def test_a_restart_of_the_broker_is_waited_for(
         broker.restart()
         assert len(rows(reader, partitions, made.schema(), made)) == 1000
         broker.restart()
-        assert len(list(reader.partitions())) == 1
+        again = source(broker.address, subscribe="t")
+        assert len(list(again.reader(made.schema()).partitions())) == 1
 
 
 def test_a_time_that_spark_cannot_hold(

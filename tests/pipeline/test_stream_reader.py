@@ -15,7 +15,7 @@ from horolog.pipeline.source import StreamReader
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker_thread import BrokerThread
 
-from .sources import T0_MS, carried, sizes, source
+from .sources import T0_MS, carried, plain, sizes, source
 
 MakeTopic = Callable[..., str]
 
@@ -38,11 +38,11 @@ def test_the_first_offset_does_not_move(
     fill(producer, topic, 3, 5)
     reader = stream(broker, subscribe=topic, startingOffsets="latest")
     first = reader.initialOffset()
-    assert first == {topic: {"0": 3, "1": 5}}
+    assert plain(first) == {topic: {"0": 3, "1": 5}}
     fill(producer, topic, 4, 4)
     assert reader.initialOffset() == first
-    assert reader.latestOffset(first, ReadAllAvailable()) == {topic: {"0": 7, "1": 9}}
-    assert reader.reportLatestOffset() == {topic: {"0": 7, "1": 9}}
+    assert plain(reader.latestOffset(first, ReadAllAvailable())) == {topic: {"0": 7, "1": 9}}
+    assert plain(reader.reportLatestOffset() or {}) == {topic: {"0": 7, "1": 9}}
 
 
 def test_offsets_are_the_same_text_every_time(
@@ -67,8 +67,8 @@ def test_limits_of_a_batch(
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(20)
     end = reader.latestOffset(start, limit)
-    assert end == {topic: {"0": 18, "1": 2}}
-    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 90, "1": 10}}
+    assert plain(end) == {topic: {"0": 18, "1": 2}}
+    assert plain(reader.latestOffset(start, ReadAllAvailable())) == {topic: {"0": 90, "1": 10}}
     assert sizes(reader.partitions(start, end)) == [18, 2]
     assert list(reader.partitions(end, end)) == []
 
@@ -83,9 +83,9 @@ def test_too_little_waits_for_more(
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
     fill(producer, topic, 5)
-    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 10}}
+    assert plain(reader.latestOffset(start, ReadAllAvailable())) == {topic: {"0": 10}}
     patient = stream(broker, **waiting | {"minOffsetsPerTrigger": 99, "maxTriggerDelay": "1 ms"})
-    answers = {str(patient.latestOffset(start, ReadAllAvailable())) for _ in range(100)}
+    answers = {str(plain(patient.latestOffset(start, ReadAllAvailable()))) for _ in range(100)}
     assert str({topic: {"0": 10}}) in answers
 
 
@@ -113,7 +113,8 @@ def test_what_is_available_now_from_the_end_of_a_topic_that_grows(
     fill(producer, topic, 3)
     start = reader.initialOffset()
     fill(producer, topic, 3)
-    assert reader.latestOffset(start, ReadAllAvailable()) == start == {topic: {"0": 8}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert plain(start) == {topic: {"0": 8}}
 
 
 def test_batches_of_the_same_stretch_of_time(
@@ -156,7 +157,7 @@ def test_messages_of_the_future_hold_nobody_up(
         reader.prepareForTriggerAvailableNow()
         reached = reader.latestOffset(start, reader.getDefaultReadLimit())
         passed = 3 if place <= end else 0
-        assert reached == {topic: {"0": end + passed, "1": end}}
+        assert plain(reached) == {topic: {"0": end + passed, "1": end}}
         start = reached
 
 
@@ -170,7 +171,7 @@ def test_a_message_that_is_ahead_of_others_does_not_hold_up_those_behind_it(
         producer.send_batch(topic, [b"v"] * len(times), timestamps_ms=times, partition=partition)
     reader = stream(broker, subscribe=topic, maxTimePerTrigger="10 minutes")
     reached = reader.latestOffset({topic: {"0": 1, "1": 0}}, reader.getDefaultReadLimit())
-    assert reached == {topic: {"0": 11, "1": 10}}
+    assert plain(reached) == {topic: {"0": 11, "1": 10}}
 
 
 def test_a_stretch_of_time_of_which_some_was_deleted(
@@ -185,7 +186,7 @@ def test_a_stretch_of_time_of_which_some_was_deleted(
     admin.delete_records(topic, 0, 20)
     reader = stream(broker, subscribe=topic, maxTimePerTrigger="1 minute", failOnDataLoss=False)
     reached = reader.latestOffset({topic: {"0": 5}}, reader.getDefaultReadLimit())
-    assert reached == {topic: {"0": 60}}
+    assert plain(reached) == {topic: {"0": 60}}
 
 
 def test_a_bounded_stream(
@@ -203,7 +204,7 @@ def test_a_bounded_stream(
     )
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert (start, end) == ({topic: {"0": 2}}, {topic: {"0": 7}})
+    assert (plain(start), plain(end)) == ({topic: {"0": 2}}, {topic: {"0": 7}})
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
@@ -243,7 +244,8 @@ def test_a_topic_that_is_not_what_it_was(
     options = {"subscribePattern": f"{topic}|other", "startingOffsets": "earliest", "idleWaitMs": 0}
     options |= bounded
     reader = stream(broker, **options)
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    # As a checkpoint has them that knows no ids.
+    start = plain(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
     admin.delete_topic(topic)
     if made_again:
         admin.create_topic(topic)
@@ -274,7 +276,8 @@ def test_a_topic_that_was_named_and_is_gone(
     with pytest.raises(UnknownTopicOrPartition):
         stream(broker, **{name: topics}).latestOffset(start, ReadAllAvailable())
     lenient = stream(broker, **{name: topics}, failOnDataLoss=False)
-    assert lenient.latestOffset(start, ReadAllAvailable()) == {gone: {"0": 3}, kept: {"0": 3}}
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert plain(end) == {gone: {"0": 3}, kept: {"0": 3}}
 
 
 def test_a_start_names_every_partition_of_a_stream(
@@ -286,4 +289,4 @@ def test_a_start_names_every_partition_of_a_stream(
         stream(broker, subscribe=topic, startingOffsets=json.dumps(start)).initialOffset()
     start[topic]["2"] = -2
     named = stream(broker, subscribe=topic, startingOffsets=json.dumps(start)).initialOffset()
-    assert named == {topic: {"0": 0, "1": 0, "2": 0}}
+    assert plain(named) == {topic: {"0": 0, "1": 0, "2": 0}}

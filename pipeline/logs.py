@@ -1,0 +1,108 @@
+"""Which logs offsets are of: a topic that is deleted and made again has other messages under the
+same offsets, and so has one of the same name in another cluster."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..client.results import ClusterDescription
+
+KEY: Final = "@ids"
+"""Stands beside the topics in stored offsets. No topic can have this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogId:
+    """Which topic of which cluster; empty texts are not known."""
+
+    cluster_id: str = ""
+    topic_id: str = ""
+
+    def changed(self, topic: str, now: "LogId") -> str | None:
+        """Why `now` is another log than this one of `topic`; None when it is not, as far as is
+        known. Clusters count where a topic has no ids: a copy of a data directory has the same
+        topics."""
+        elsewhere = _differ(self.cluster_id, now.cluster_id)
+        by_topic = self.topic_id and now.topic_id
+        if not (_differ(self.topic_id, now.topic_id) if by_topic else elsewhere):
+            return None
+        if elsewhere:
+            return (
+                f"topic {topic} is another one: the offsets are of cluster {self.cluster_id}, and "
+                f"this is cluster {now.cluster_id}"
+            )
+        return (
+            f"topic {topic} was deleted and made again, or a partition of it was lost: its id is "
+            f"{now.topic_id}, and the offsets are of {self.topic_id}"
+        )
+
+
+UNKNOWN: Final = LogId()
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The same of several topics of one cluster."""
+
+    cluster_id: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, topic: str) -> LogId:
+        """Of one of them."""
+        return LogId(self.cluster_id, self.topic_ids.get(topic, ""))
+
+    def changed(self, topics: Iterable[str], now: "Logs") -> dict[str, str]:
+        """Why each of `topics` is another one in `now`; without those that are not."""
+        why = {topic: self.of(topic).changed(topic, now.of(topic)) for topic in sorted(set(topics))}
+        return {topic: text for topic, text in why.items() if text is not None}
+
+    def learned(self, topics: Iterable[str], now: "Logs") -> "Logs":
+        """What is known of `topics` with `now`. An id that was known and is not told stays, unless
+        the topic is another one."""
+        wanted = sorted(set(topics))
+        kept = self.topic_ids.keys() - self.changed(wanted, now)
+        ids = {
+            topic: now.topic_ids.get(topic) or (self.topic_ids[topic] if topic in kept else "")
+            for topic in wanted
+        }
+        return Logs(
+            now.cluster_id or self.cluster_id, {topic: one for topic, one in ids.items() if one}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What is stored beside offsets; nothing when nothing is known. Topics in order, because
+        Spark compares the text."""
+        found: dict[str, Any] = {}
+        if self.cluster_id:
+            found["cluster"] = self.cluster_id
+        if self.topic_ids:
+            found["topics"] = dict(sorted(self.topic_ids.items()))
+        return {KEY: found} if found else {}
+
+
+NO_LOGS: Final = Logs()
+"""Nothing is known."""
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether they are known not to be the same."""
+    return bool(one and other) and one != other
+
+
+def logs_of(told: ClusterDescription) -> Logs:
+    """What a broker tells."""
+    ids = {name: topic.topic_id for name, topic in told.topics.items()}
+    return Logs(told.cluster_id or "", {name: one for name, one in ids.items() if one})
+
+
+def logs_from_json(stored: Mapping[str, Any]) -> Logs:
+    """What `Logs.to_json` wrote beside offsets. Raises ValueError for anything else."""
+    found = stored.get(KEY, {})
+    if not isinstance(found, dict) or found.keys() - {"cluster", "topics"}:
+        raise ValueError(f"{KEY} is {found!r}")
+    cluster_id, topic_ids = found.get("cluster", ""), found.get("topics", {})
+    if not isinstance(cluster_id, str) or not isinstance(topic_ids, dict):
+        raise ValueError(f"{KEY} is {found!r}")
+    if not all(isinstance(one, str) for one in topic_ids.values()):
+        raise ValueError(f"{KEY} is {found!r}")
+    return Logs(cluster_id, topic_ids)
