@@ -219,8 +219,8 @@ _DECLARED: Final = (
         "",
         "Idempotent producers that a partition remembers: so many that the broker gave an id to, "
         "and so many that chose their own (with bit 62), as the tasks of a Spark stream do, a new "
-        "one for each batch. Each takes up to 1 KiB of memory; one more makes it forget the one of "
-        "its kind that was silent for the longest.",
+        "one for each batch. One more makes it forget the one of its kind that was silent for the "
+        "longest. What all of them take is bounded by max.producer.states.bytes.",
         minimum=1,
         maximum=1_000_000,
     ),

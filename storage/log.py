@@ -284,6 +284,7 @@ class Log(AppendableLog):
     def abandon(self) -> None:
         """Close without syncing anything: the files are about to be deleted."""
         self._closed = True
+        self.producers.close()
         self._list.release_all()
 
     def _seal(self) -> None:
@@ -302,4 +303,5 @@ class Log(AppendableLog):
             self.secure_append_times()
         finally:
             self._closed = True
+            self.producers.close()
             self._list.release_all()
