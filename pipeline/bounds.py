@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..times import later
 from .option_values import SENTINELS, ByPartition, OptionError
 from .options import Bound, ReadOptions
 from .planning import DataLoss, Offsets, Span, TopicPartition, beyond_end, capped, spans, split
@@ -45,7 +46,7 @@ def resolve_end(asked: Questions, last: Offsets, options: ReadOptions) -> dict[T
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
             return dict(last)
-        bound = Bound("latest", time_ms=bound.time_ms + options.max_out_of_order_ms)
+        bound = Bound("latest", time_ms=later(bound.time_ms, options.max_out_of_order_ms))
     found, _ = _resolve(asked, last, bound)
     return found
 

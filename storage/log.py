@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..times import format_time
+from ..times import format_time, later
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
 from .readable_log import FUTURE_MS, LogParts
@@ -82,7 +82,7 @@ class Log(AppendableLog):
                     "segments_pinned",
                     segment=segment.base_offset,
                     newest=format_time(newest_ms),
-                    until=format_time(newest_ms + self.settings.retention_ms + 1),
+                    until=format_time(later(newest_ms, self.settings.retention_ms + 1)),
                     hint="horolog explain retention names the message, retention.bytes bounds the "
                     "log all the same",
                 )
