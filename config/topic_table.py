@@ -100,7 +100,8 @@ _DECLARED: Final = (
         7 * _DAY_MS,
         "ms",
         "Message time that a segment may span, counted from its first message, before the next "
-        "one is begun.",
+        "one is begun. Also how long nothing may be appended to a segment with messages before a "
+        "pass of retention closes it, by the broker's clock.",
         minimum=1,
         aliases=("log.roll.ms",),
         scaled=MappingProxyType({"log.roll.hours": 3_600_000}),

@@ -15,6 +15,7 @@ from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
 from .readable_log import FUTURE_MS, LogParts
 from .retention import RetentionPlan
+from .rolling import is_idle
 
 
 class Log(AppendableLog):
@@ -65,6 +66,24 @@ class Log(AppendableLog):
         start = self._list.segments[count].base_offset
         self.log_start_offset = max(self.log_start_offset, start)
         return plan
+
+    def roll_if_idle(self, now_ms: int) -> bool:
+        """Close an active segment to which nothing was appended for `segment.ms`; whether it was.
+
+        `now_ms` is needed once, where nothing was appended since the log was opened: the segment
+        has waited since its file was last written, then. From there on the monotonic clock counts,
+        so that no step of the wall clock closes anything. Raises `OSError`, `StorageError`.
+        """
+        active = self._list.active
+        if not active.size_bytes or self.failure is not None or active.damaged is not None:
+            return False
+        now = self._seams.clock.monotonic()
+        if self._appended_at is None:
+            self._appended_at = now - max(now_ms - active.modified_ms, 0) / 1000
+        if not is_idle(active, self.settings, round((now - self._appended_at) * 1000)):
+            return False
+        self.roll("idle")
+        return True
 
     def _tell_of_pinned(self, now_ms: int) -> None:
         """Say once which segment a time in the future keeps, and all behind it, and until when.
