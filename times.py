@@ -130,6 +130,11 @@ def parse_length(text: str) -> int:
     return length_ms
 
 
+def later(timestamp_ms: int, length_ms: int) -> int:
+    """The time that is `length_ms` after another, the last one there is where it would be later."""
+    return min(timestamp_ms + length_ms, INT64_MAX)
+
+
 def format_time(timestamp_ms: int) -> str:
     """RFC 3339 in UTC with milliseconds; a number that no calendar date has stays a number."""
     try:

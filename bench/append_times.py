@@ -24,6 +24,7 @@ from ..storage.files import SystemFiles
 from ..storage.log import Log
 from ..storage.log_opening import open_log
 from ..storage.open_files import OpenFiles
+from ..storage.producer_room import ProducerRoom
 from ..storage.seams import Seams
 
 SETS = ((1, 100), (118, 100), (472, 100), (62, 1000))
@@ -44,7 +45,9 @@ def _processor_time(directory: Path) -> None:
     clock, files = SystemClock(), SystemFiles()
     open_files = OpenFiles(files, 16)
     deletions = DeletionQueue(files, clock, ignore_events)
-    seams = Seams(clock, files, ignore_events, deletions, open_files, Random(1))
+    seams = Seams(
+        clock, files, ignore_events, deletions, open_files, Random(1), ProducerRoom(clock)
+    )
     times = AppendTimes(directory / "alone", 0, seams)
 
     def add() -> None:

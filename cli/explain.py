@@ -9,6 +9,7 @@ import typer
 from ..client.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.describe_log import DescribedSegment, DescribeLogPartitionResult
+from ..times import later
 from .explain_offset import offset
 from .options import DEFAULT_ADDRESS, Json, Partition, Server, TopicName
 from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table
@@ -43,7 +44,8 @@ class Limits:
         """
         if self.retention_ms == _OFF:
             return None
-        return self.segment_ms + self.retention_ms + self.check_interval_ms + self.delete_delay_ms
+        wait_ms = self.check_interval_ms + self.delete_delay_ms
+        return later(self.segment_ms, self.retention_ms + wait_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class BrokerSettings:
     max_topics: int
     max_partitions: int
     offset_metadata_max_bytes: int
+    max_positions_bytes: int
+    max_producer_states_bytes: int
     log_retention_check_interval_ms: int
     log_initial_task_delay_ms: int
     log_flush_scheduler_interval_ms: int

@@ -96,6 +96,24 @@ _TOPICS: Final = (
         minimum=0,
         maximum=INT32_MAX,
     ),
+    _integer(
+        "max.positions.bytes",
+        256 * 2**20,
+        "bytes",
+        "Memory for all stored positions: 160 bytes and the text for each, 400 bytes and the name "
+        "for each name. A commit that would pass it is refused, unless it makes nothing larger.",
+        minimum=1024,
+    ),
+    _integer(
+        "max.producer.states.bytes",
+        256 * 2**20,
+        "bytes",
+        "Memory for what all partitions remember of idempotent producers: 250 bytes for each "
+        "producer in each partition that it writes to, 220 for each of its last five batches. When "
+        "it is used up, producers that were silent for five minutes are forgotten; without such, "
+        "one that a partition does not know yet is refused.",
+        minimum=1024,
+    ),
 )
 
 _TASKS: Final = (

@@ -100,7 +100,8 @@ _DECLARED: Final = (
         7 * _DAY_MS,
         "ms",
         "Message time that a segment may span, counted from its first message, before the next "
-        "one is begun.",
+        "one is begun. Also how long nothing may be appended to a segment with messages before a "
+        "pass of retention closes it, by the broker's clock.",
         minimum=1,
         aliases=("log.roll.ms",),
         scaled=MappingProxyType({"log.roll.hours": 3_600_000}),
@@ -219,8 +220,8 @@ _DECLARED: Final = (
         "",
         "Idempotent producers that a partition remembers: so many that the broker gave an id to, "
         "and so many that chose their own (with bit 62), as the tasks of a Spark stream do, a new "
-        "one for each batch. Each takes up to 1 KiB of memory; one more makes it forget the one of "
-        "its kind that was silent for the longest.",
+        "one for each batch. One more makes it forget the one of its kind that was silent for the "
+        "longest. What all of them take is bounded by max.producer.states.bytes.",
         minimum=1,
         maximum=1_000_000,
     ),

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
 
+from ..times import INT64_MAX
+
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
@@ -194,8 +196,8 @@ def time_slice(
     `next_times_ms` has the timestamp that comes next in each partition, where there is one;
     `stops_at` says for a time the first offset from `start` on with that timestamp or a later one,
     and nothing of partitions without one. So at least one partition advances, and stretches of
-    time without messages are passed over. Where nothing that comes has a time, all of the way is
-    returned.
+    time without messages are passed over. Where nothing that comes has a time, or no multiple is
+    later, all of the way is returned.
     """
     times = [
         next_times_ms[span_key(span)]
@@ -204,5 +206,8 @@ def time_slice(
     ]
     if not times:
         return dict(end)
-    at = stops_at((min(times) // slice_ms + 1) * slice_ms)
+    stop_ms = (min(times) // slice_ms + 1) * slice_ms
+    if stop_ms > INT64_MAX:
+        return dict(end)
+    at = stops_at(stop_ms)
     return {key: min(max(at.get(key, stop), start.get(key, 0)), stop) for key, stop in end.items()}

@@ -111,6 +111,10 @@ class RebalanceInProgress(HorologError, code=27, name="REBALANCE_IN_PROGRESS"):
     """The group shares out its work anew: members have to join again."""
 
 
+class InvalidCommitOffsetSize(HorologError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"):
+    """The broker stores as many positions as the operator lets it, or they take as much memory."""
+
+
 class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
     """A message's timestamp is outside the range that the topic accepts."""
 

@@ -194,6 +194,12 @@ class Broker:
     def lags_left_out(self) -> int:
         return self.services.lags.left_out
 
+    def positions_bytes(self) -> int:
+        return self.directory.positions.size_bytes
+
+    def producer_states_bytes(self) -> int:
+        return self.directory.producer_states_bytes
+
     def groups(self) -> GroupFigures:
         return self.services.groups.figures()
 

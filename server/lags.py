@@ -5,7 +5,6 @@ kept until the position moves. Paces are noted when positions are committed, so 
 nothing for them.
 """
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -111,7 +110,7 @@ class Lags:
         if self._stored_are_followed:
             return
         self._stored_are_followed = True
-        newest = await self._work.in_storage_thread(partial(_newest, self._positions))
+        newest = await self._work.in_storage_thread(partial(self._positions.newest, MAX_FOLLOWED))
         for key in newest:
             if len(self._paces) >= MAX_FOLLOWED:
                 break
@@ -170,13 +169,3 @@ def _first_record_time(
         return None
 
     return call
-
-
-def _newest(positions: Positions) -> list[Key]:
-    """The positions committed last, the newest first."""
-    return [
-        (name, position.topic, position.partition)
-        for name, position in heapq.nlargest(
-            MAX_FOLLOWED, positions.all(), key=lambda item: item[1].commit_time_ms
-        )
-    ]

@@ -6,6 +6,7 @@ waiting. A pass in which something failed ends in `PassFailed`, so that it is tr
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
@@ -29,6 +30,11 @@ DELETION_INTERVAL_MS = 1_000
 
 ROLLED_INTERVAL_MS = 3_600_000
 """The task for logs that rolled runs when one did; this is only its longest sleep."""
+
+
+IDLE_ROLLS: Final = 100
+"""Idle segments that one pass closes at most, for each is half a dozen syncs: after an update, or a
+long time without producers, there may be thousands. The others follow with the next passes."""
 
 
 class PassFailed(Exception):
@@ -128,9 +134,13 @@ class Maintenance:
         turns = self._work.turns()
         expired: list[tuple[Log, RetentionPlan]] = []
         failed = 0
+        idle_rolls = 0
         for topic, partition in list(partitions):
             try:
                 log, plan = await self._expire(topic, partition, now_ms)
+                if idle_rolls < IDLE_ROLLS and log.roll_if_idle(now_ms):
+                    idle_rolls += 1
+                    self._commits.request(log)
             except UnknownTopicOrPartition:
                 pass  # deleted since the pass began
             except Exception as error:

@@ -50,6 +50,10 @@ class Gauges(Protocol):
 
     def groups(self) -> "GroupFigures": ...
 
+    def positions_bytes(self) -> int: ...
+
+    def producer_states_bytes(self) -> int: ...
+
 
 def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
     """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
@@ -72,6 +76,7 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield from _logs(gauges)
     yield from _lags(gauges)
     yield from _groups(gauges.groups())
+    yield from _remembered(gauges)
     yield from _background(figures, gauges)
 
 
@@ -281,6 +286,19 @@ def _groups(groups: "GroupFigures") -> Iterator[Family]:
         "Members that a group has no more.",
         "reason",
         groups.members_gone,
+    )
+
+
+def _remembered(gauges: Gauges) -> Iterator[Family]:
+    yield _gauge(
+        "horolog_positions_bytes",
+        "Memory that named positions take, of max.positions.bytes.",
+        gauges.positions_bytes(),
+    )
+    yield _gauge(
+        "horolog_producer_states_bytes",
+        "Memory that idempotent producers take, of max.producer.states.bytes.",
+        gauges.producer_states_bytes(),
     )
 
 

@@ -58,6 +58,12 @@ class _NothingOpen:
     def groups(self) -> GroupFigures:
         return GroupFigures()
 
+    def positions_bytes(self) -> int:
+        return 0
+
+    def producer_states_bytes(self) -> int:
+        return 0
+
 
 def lines() -> Iterator[str]:
     """The lines of the page."""

@@ -113,5 +113,8 @@ class TrustedTime:
 
 def _span(ms: int) -> str:
     """A length of time for people: `-1:00:00`, `3 days, 2:00:00`."""
-    text = str(timedelta(seconds=round(abs(ms) / 1000)))
+    try:
+        text = str(timedelta(seconds=round(abs(ms) / 1000)))
+    except OverflowError:
+        return f"{ms} ms"
     return f"-{text}" if ms < 0 else text

@@ -73,6 +73,8 @@ class AppendableLog(ReadableLog):
         self.on_gaps: Callable[[Any], None] | None = None
         """Called with the log when offsets jump for the first time; to be remembered with the
         topic."""
+        self._appended_at: float | None = None
+        """When something was appended last, on the monotonic clock; `None` before that is known."""
         self._last_stamp_ms = parts.last_stamp_ms
         self._past_retention = PastRetention(self._seams.clock, self._observe)
 
@@ -329,8 +331,9 @@ class AppendableLog(ReadableLog):
             raise
         run.settle()
         self._last_stamp_ms = run.last_stamp_ms
+        self._appended_at = self._seams.clock.monotonic()
         if self.unflushed_since is None:
-            self.unflushed_since = self._seams.clock.monotonic()
+            self.unflushed_since = self._appended_at
         if run.wait_for_sync:
             self._watermark.wait_for_sync(first_offset)
         self._end_moved()

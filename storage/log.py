@@ -10,11 +10,12 @@ from contextlib import contextmanager
 
 from ..protocol.errors import StorageError
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..times import format_time
+from ..times import format_time, later
 from .appending import REFUSED, AppendableLog
 from .flush import FlushWork
 from .readable_log import FUTURE_MS, LogParts
 from .retention import RetentionPlan
+from .rolling import is_idle
 
 
 class Log(AppendableLog):
@@ -66,6 +67,24 @@ class Log(AppendableLog):
         self.log_start_offset = max(self.log_start_offset, start)
         return plan
 
+    def roll_if_idle(self, now_ms: int) -> bool:
+        """Close an active segment to which nothing was appended for `segment.ms`; whether it was.
+
+        `now_ms` is needed once, where nothing was appended since the log was opened: the segment
+        has waited since its file was last written, then. From there on the monotonic clock counts,
+        so that no step of the wall clock closes anything. Raises `OSError`, `StorageError`.
+        """
+        active = self._list.active
+        if not active.size_bytes or self.failure is not None or active.damaged is not None:
+            return False
+        now = self._seams.clock.monotonic()
+        if self._appended_at is None:
+            self._appended_at = now - max(now_ms - active.modified_ms, 0) / 1000
+        if not is_idle(active, self.settings, round((now - self._appended_at) * 1000)):
+            return False
+        self.roll("idle")
+        return True
+
     def _tell_of_pinned(self, now_ms: int) -> None:
         """Say once which segment a time in the future keeps, and all behind it, and until when.
 
@@ -82,7 +101,7 @@ class Log(AppendableLog):
                     "segments_pinned",
                     segment=segment.base_offset,
                     newest=format_time(newest_ms),
-                    until=format_time(newest_ms + self.settings.retention_ms + 1),
+                    until=format_time(later(newest_ms, self.settings.retention_ms + 1)),
                     hint="horolog explain retention names the message, retention.bytes bounds the "
                     "log all the same",
                 )
@@ -284,6 +303,7 @@ class Log(AppendableLog):
     def abandon(self) -> None:
         """Close without syncing anything: the files are about to be deleted."""
         self._closed = True
+        self.producers.close()
         self._list.release_all()
 
     def _seal(self) -> None:
@@ -302,4 +322,5 @@ class Log(AppendableLog):
             self.secure_append_times()
         finally:
             self._closed = True
+            self.producers.close()
             self._list.release_all()

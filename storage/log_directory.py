@@ -29,6 +29,7 @@ from .log_table import LogTable, Partition
 from .open_files import OpenFiles
 from .positions import Positions
 from .producer_ids import ProducerIds
+from .producer_room import ProducerRoom
 from .seams import Seams
 from .startup import Startup
 from .topic_changes import TopicChanges
@@ -83,7 +84,8 @@ class LogDirectory:
             raise _unusable(path, error) from error
         deletions = DeletionQueue(files, clock, observe)
         open_files = OpenFiles(files, settings.max_open_files)
-        seams = Seams(clock, files, observe, deletions, open_files, random)
+        room = ProducerRoom(clock, settings.max_producer_states_bytes)
+        seams = Seams(clock, files, observe, deletions, open_files, random, room)
         directory = cls(settings, lock, seams, deletions)
         with ExitStack() as opened:
             opened.callback(lock.release)
@@ -100,7 +102,12 @@ class LogDirectory:
         # The marker goes first: from here on a crash at any point is an unclean stop.
         unclean = take_marker(self._files, self._path)
         self._checkpoints = Checkpoints(self._files, self._path, self._observe)
-        self.positions = Positions(self._files, self._path, self._observe)
+        self.positions = Positions(
+            self._files,
+            self._path,
+            self._observe,
+            max_bytes=self._settings.max_positions_bytes,
+        )
         opened.callback(self.positions.close)
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
         startup = Startup(self._seams, self._settings, self.positions)
@@ -174,6 +181,11 @@ class LogDirectory:
         """Note that the data is in use at `at_ms`, for the next start. Raises `OSError`."""
         if self._lock is not None:
             self._lock.seen(at_ms)
+
+    @property
+    def producer_states_bytes(self) -> int:
+        """Memory that the producers take which the open logs know."""
+        return self._seams.producer_room.used_bytes
 
     def open_logs(self) -> Iterator[Log]:
         """The logs that are open."""

@@ -89,6 +89,7 @@ def open_log(
             last_stamp_ms=listed.last_stamp_ms(log_start_offset),
         )
     )
+    producers.enter_room()
     if log.recovery_point < log_end_offset:
         log.unflushed_since = seams.clock.monotonic()
     return log

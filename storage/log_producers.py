@@ -49,6 +49,7 @@ class LogProducers:
         """Of the snapshots of ours that are on disk or on their way there, rising."""
         self._unreadable: set[int] = set()
         """Of those on disk that could not be read."""
+        self._room = seams.producer_room
         self._pending: list[PendingSnapshot] = []
         self._handed_out: list[PendingSnapshot] = []
 
@@ -179,8 +180,18 @@ class LogProducers:
     def load_again(self, segments: Sequence[ReadableSegment]) -> None:
         """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
         if self.in_use:
+            self.states.leave()
             self.states = ProducerStates()
             self.load(segments, {}, clean=False)
+            self.enter_room()
+
+    def enter_room(self) -> None:
+        """Count what is known with what other logs know, until `close`."""
+        self.states.enter(self._room)
+
+    def close(self) -> None:
+        """The log is not used any more."""
+        self.states.leave()
 
     def drop_below(self, offset: int) -> None:
         """The log begins at `offset` now: forget what speaks only of what was before it."""

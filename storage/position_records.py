@@ -9,15 +9,12 @@
     kind "forget-topic": no entries; `name` is a topic, dropped from under every name
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgpack
-
-from ..values import value_class
 
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
@@ -33,9 +30,11 @@ BROKERS: Final = 0
 
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
+_CHUNK_BYTES: Final = 1 << 20
+_INT64_MAX: Final = 2**63 - 1
 
-@value_class
-class Position:
+
+class Position(NamedTuple):
     """Where one consumer goes on in one partition."""
 
     topic: str
@@ -53,6 +52,10 @@ class Position:
     """When its name was last seen in use after this commit; -1 when it was not."""
 
 
+Read = Callable[[int, int], bytes]
+"""Reads so many bytes from a position on."""
+
+
 class Change(NamedTuple):
     """What one record says."""
 
@@ -63,26 +66,61 @@ class Change(NamedTuple):
 
 def encode_change(change: Change) -> bytes:
     """One record."""
-    entries = [astuple(entry)[: 6 if entry.retention_ms == KEPT else 8] for entry in change.entries]
+    entries = [entry[: 6 if entry.retention_ms == KEPT else 8] for entry in change.entries]
     body: bytes = msgpack.packb([change.kind, change.name, entries])
     return _FRAME.pack(len(body), crc32(body)) + body
 
 
-def good_records(content: bytes, start: int) -> Iterator[tuple[int, int, Change]]:
-    """`(position, end, change)` of every good record, skipping over bytes that are none."""
+class _Window:
+    """Parts of a file, read a chunk at a time."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._at = 0
+        self._data = b""
+
+    def part(self, position: int, size: int) -> bytes:
+        """`size` bytes at `position`; fewer where the file ends."""
+        start = position - self._at
+        if start < 0 or start + size > len(self._data):
+            if size > _CHUNK_BYTES:
+                return self._read(size, position)
+            self._at, self._data, start = position, self._read(_CHUNK_BYTES, position), 0
+        return self._data[start : start + size]
+
+    def find(self, wanted: bytes, position: int, end: int) -> int:
+        """Where the single byte `wanted` is next, -1 when it is not."""
+        while position < end:
+            part = self.part(position, min(_CHUNK_BYTES, end - position))
+            found = part.find(wanted)
+            if found >= 0:
+                return position + found
+            if not part:
+                break
+            position += len(part)
+        return -1
+
+
+def good_records(read: Read, size: int, start: int) -> Iterator[tuple[int, int, Change]]:
+    """`(position, end, change)` of every good record in a file of `size` bytes, from `start` on,
+    skipping over bytes that are none.
+
+    Holds a chunk of the file, or one record, in memory. Raises what `read` raises.
+    """
+    window = _Window(read)
     position = start
-    while position + _FRAME.size < len(content):
-        length, crc = _FRAME.unpack_from(content, position)
+    while position + _FRAME.size < size:
+        length, crc = _FRAME.unpack(window.part(position, _FRAME.size))
         end = position + _FRAME.size + length
-        if end <= len(content):
-            body = content[position + _FRAME.size : end]
+        if end <= size:
+            body = window.part(position + _FRAME.size, length)
             if body.startswith(_BODY_START) and crc32(body) == crc:
                 change = _decode(body)
                 if change is not None:
                     yield position, end, change
                     position = end
                     continue
-        body_start = content.find(_BODY_START, position + _FRAME.size + 1)
+        body_start = window.find(_BODY_START, position + _FRAME.size + 1, size)
         if body_start < 0:
             return
         position = body_start - _FRAME.size
@@ -110,10 +148,14 @@ def _position(
     retention_ms: Any = KEPT,
     used_ms: Any = -1,
 ) -> Position:
-    texts = isinstance(topic, str) and isinstance(metadata, str)
-    numbers = (partition, offset, timestamp_ms, commit_time_ms, retention_ms, used_ms)
-    if not texts or not all(type(number) is int for number in numbers):
+    if not (type(topic) is type(metadata) is str):
         raise TypeError("not a position")
+    if not (type(partition) is type(offset) is type(timestamp_ms) is int):
+        raise TypeError("not a position")
+    if not (type(commit_time_ms) is type(retention_ms) is type(used_ms) is int):
+        raise TypeError("not a position")
+    if max(offset, timestamp_ms, commit_time_ms, retention_ms, used_ms) > _INT64_MAX:
+        raise ValueError("not a position")
     return Position(
         topic, partition, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms
     )

@@ -1,24 +1,29 @@
 """The store of named positions: where each consumer goes on.
 
-(name, topic, partition) -> `Position`. All of them are in memory and in one file, `positions`,
-that is only appended to (its bytes: `position_records`). A commit is one record, so all of it
-counts or nothing. When most of the file is overwritten positions, the live ones are written to a
-new file that replaces it.
+(name, topic, partition) -> `Position`. All of them are in memory (`position_table`) and in one
+file, `positions`, that is only appended to (its bytes: `position_records`). A commit is one record,
+so all of it counts or nothing. When most of the file is overwritten positions, the live ones are
+written to a new file that replaces it.
+
+How many there may be is bounded, and how much memory they may take. A store that is above a bound,
+because that was lowered, is read as any other; it takes what makes it no larger.
 """
 
 import heapq
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..protocol.errors import InvalidGroupId, InvalidRequest, StorageError
+from ..protocol.errors import (
+    InvalidCommitOffsetSize,
+    StorageError,
+)
+from ..times import later
 from .broken import keep_bytes
 from .events import Observer
-from .files import PASSING_ERRORS, File, Files, replace_file
-from .names import MAX_TOPIC_NAME
+from .files import PASSING_ERRORS, File, Files, replace_file, replacing
 from .position_records import (
     COMMIT,
     FORGET,
@@ -30,6 +35,8 @@ from .position_records import (
     encode_change,
     good_records,
 )
+from .position_rules import MAX_NAME_BYTES, check_entry, check_name
+from .position_table import PositionTable
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -42,19 +49,14 @@ __all__ = [
 
 POSITIONS_FILE: Final = "positions"
 
-MAX_NAME_BYTES: Final = 255
-"""UTF-8. A name is a job's or a group's; Kafka's tools stay far below this."""
-
 MAX_POSITIONS: Final = 1_000_000
-"""All names together. At about 300 bytes each in memory, some 300 MB at the very most."""
+"""All names together, whatever `max.positions.bytes` allows."""
 
 MIN_COMPACTION_BYTES: Final = 1 << 20
 """Below this a rewrite saves nothing worth its two syncs."""
 
-_COMPACTED_RECORD_ENTRIES = 1_000
-
-
-Key = tuple[str, int]
+_COMPACTED_RECORD_ENTRIES: Final = 200
+_COMPACTED_WRITE_BYTES: Final = 1 << 20
 
 
 class Positions:
@@ -70,19 +72,21 @@ class Positions:
         directory: Path,
         observe: Observer,
         *,
+        max_bytes: int | None = None,
         max_positions: int = MAX_POSITIONS,
     ) -> None:
         """Open the store of `directory`; its file is made by the first commit.
 
-        Raises `OSError` when the file is there and cannot be read.
+        `max_bytes` bounds the memory that positions take. Raises `OSError` when the file is there
+        and cannot be read.
         """
         self._files = files
         self._path = directory / POSITIONS_FILE
         self._observe = observe
+        self._max_bytes = max_bytes
         self._max_positions = max_positions
         self._lock = threading.Lock()
-        self._names: dict[str, dict[Key, Position]] = {}
-        self._count = 0
+        self._table = PositionTable()
         self._size = 0
         self._compacted_size = 0
         self._failure: str | None = None
@@ -92,32 +96,33 @@ class Positions:
 
     def get(self, name: str, topic: str, partition: int) -> Position | None:
         """The position, or `None` when nothing was committed."""
-        return self._names.get(name, {}).get((topic, partition))
+        return self._table.get(name, topic, partition)
 
     def of(self, name: str) -> list[Position]:
         """All positions under `name`, by topic and partition."""
-        found = list(self._names.get(name, {}).values())
-        return sorted(found, key=lambda position: (position.topic, position.partition))
+        return sorted(self._table.of(name))
 
-    def all(self) -> Iterator[tuple[str, Position]]:
-        """Every position with its name, in no order."""
-        # Copies, because other threads commit meanwhile.
-        for name, held in list(self._names.items()):
-            for position in list(held.values()):
-                yield name, position
+    def newest(self, count: int) -> list[tuple[str, str, int]]:
+        """Name, topic and partition of those committed last, the newest first."""
+        return self._table.newest(count)
 
     def names(self, after: str = "", limit: int | None = None) -> list[str]:
         """The names that have a position, sorted: at most `limit` of those behind `after`."""
-        behind = [name for name in list(self._names) if name > after]
+        behind = [name for name in self._table.names() if name > after]
         return sorted(behind) if limit is None else heapq.nsmallest(limit, behind)
 
     def __len__(self) -> int:
         """How many positions there are."""
-        return self._count
+        return len(self._table)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that they take, as `max.positions.bytes` counts it."""
+        return self._table.size_bytes
 
     def has(self, name: str) -> bool:
         """Whether there is a position under `name`."""
-        return name in self._names
+        return name in self._table
 
     def expires_ms(self, name: str, retention_ms: int) -> int | None:
         """When everything under `name` has outlived its use: none of it was committed, and nobody
@@ -125,20 +130,20 @@ class Positions:
 
         `retention_ms` is for the positions that go by the broker's settings.
         """
-        held = list(self._names.get(name, {}).values())
+        held = self._table.of(name)
         if not held or any(position.retention_ms == KEPT for position in held):
             return None
         used_ms = max(max(position.commit_time_ms, position.used_ms) for position in held)
-        return used_ms + max(position.retention_ms or retention_ms for position in held)
+        longest_ms = max(position.retention_ms or retention_ms for position in held)
+        return later(used_ms, longest_ms)
 
     def is_of_group(self, name: str) -> bool:
         """Whether what is stored under `name` was committed for a group of Kafka's clients."""
-        held = list(self._names.get(name, {}).values())
-        return any(position.retention_ms != KEPT for position in held)
+        return any(position.retention_ms != KEPT for position in self._table.of(name))
 
     def last_used_ms(self, name: str) -> int:
         """The last commit under `name`, or when it was seen in use after that; -1 for none."""
-        held = list(self._names.get(name, {}).values())
+        held = self._table.of(name)
         return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
 
     def used(self, name: str, at_ms: int) -> None:
@@ -147,37 +152,48 @@ class Positions:
         That is of interest only where something may expire, and nothing else happens elsewhere.
         """
         with self._lock:
-            held = self._names.get(name, {}).values()
+            held = self._table.of(name)
             expiring = next((each for each in held if each.retention_ms != KEPT), None)
             if expiring is not None:
                 # One is enough: they expire together.
-                self._write(Change(COMMIT, name, (replace(expiring, used_ms=at_ms),)))
+                self._write(Change(COMMIT, name, (expiring._replace(used_ms=at_ms),)))
 
     def commit(self, name: str, entries: Sequence[Position]) -> None:
         """Store `entries` under `name`, all or none; durable on return.
 
         Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an entry
-        that is no position or a full store, `StorageError` when the disk fails.
+        that is no position, `InvalidCommitOffsetSize` for more than the store may hold,
+        `StorageError` when the disk fails.
         """
         check_name(name)
         for entry in entries:
-            _check_entry(entry)
+            check_entry(entry)
         if not entries:
             return
         with self._lock:
-            known = self._names.get(name, {})
-            new = {(entry.topic, entry.partition) for entry in entries} - known.keys()
-            if self._count + len(new) > self._max_positions:
-                raise InvalidRequest(
-                    f"the store has {self._count} positions, {len(new)} more would pass its limit "
-                    f"of {self._max_positions}; forget names that are out of use"
-                )
+            self._check_room(name, entries)
             self._write(Change(COMMIT, name, entries))
+
+    def _check_room(self, name: str, entries: Sequence[Position]) -> None:
+        more, more_bytes = self._table.growth(name, entries)
+        count, size_bytes = len(self._table), self._table.size_bytes
+        if more > 0 and count + more > self._max_positions:
+            raise InvalidCommitOffsetSize(
+                f"the store has {count} positions, {more} more would pass its limit "
+                f"of {self._max_positions}; forget names that are out of use"
+            )
+        limit = self._max_bytes
+        if limit is not None and more_bytes > 0 and size_bytes + more_bytes > limit:
+            raise InvalidCommitOffsetSize(
+                f"the stored positions take {size_bytes} bytes, {more_bytes} more would pass "
+                f"max.positions.bytes={limit}; raise it, delete groups that are out of use, or "
+                "commit shorter texts beside the positions"
+            )
 
     def forget(self, name: str) -> None:
         """Drop all positions of `name`; durable on return. Raises `StorageError`."""
         with self._lock:
-            if name in self._names:
+            if name in self._table:
                 self._write(Change(FORGET, name, ()))
 
     def expire(self, name: str, retention_ms: int, now_ms: int) -> int:
@@ -188,14 +204,14 @@ class Positions:
             expires_ms = self.expires_ms(name, retention_ms)
             if expires_ms is None or expires_ms > now_ms:
                 return 0
-            count = len(self._names[name])
+            count = self._table.count_of(name)
             self._write(Change(FORGET, name, ()))
             return count
 
     def forget_topic(self, topic: str) -> None:
         """Drop all positions in `topic`; durable on return. Raises `StorageError`."""
         with self._lock:
-            if any(key[0] == topic for held in self._names.values() for key in held):
+            if self._table.has_topic(topic):
                 self._write(Change(FORGET_TOPIC, topic, ()))
 
     def close(self) -> None:
@@ -225,7 +241,7 @@ class Positions:
             self._failure = f"syncing {self._path} failed ({error}); restart the broker"
             raise StorageError(f"positions cannot be written: {self._failure}") from error
         self._size += len(record)
-        self._apply(change)
+        self._table.apply(change)
         self._compact_if_due()
 
     def _open_or_create(self) -> File:
@@ -245,25 +261,6 @@ class Positions:
         if cause.errno not in PASSING_ERRORS:
             self._failure = f"writing {self._path} failed ({cause}); restart the broker"
 
-    def _apply(self, change: Change) -> None:
-        kind, name, entries = change
-        # Readers look on without the lock: every step below leaves the dictionaries readable.
-        if kind == COMMIT:
-            held = self._names.setdefault(name, {})
-            before = len(held)
-            held.update({(entry.topic, entry.partition): entry for entry in entries})
-            self._count += len(held) - before
-        elif kind == FORGET:
-            self._count -= len(self._names.pop(name, {}))
-        else:
-            for owner, held in list(self._names.items()):
-                kept = {key: value for key, value in held.items() if key[0] != name}
-                self._count -= len(held) - len(kept)
-                if kept:
-                    self._names[owner] = kept
-                else:
-                    del self._names[owner]
-
     def _compact_if_due(self) -> None:
         """Rewrite once the file is twice what it was after the last rewrite."""
         if self._size >= max(MIN_COMPACTION_BYTES, 2 * self._compacted_size):
@@ -279,11 +276,10 @@ class Positions:
 
     def _compact(self) -> None:
         before = self._size
-        content = b"".join([HEADER, *self._live_records()])
         # Until the new file is known to be in place nobody knows which one a commit would reach.
         self._failure = f"{self._path} could not be rewritten; restart the broker"
         try:
-            replace_file(self._files, self._path, content)
+            size = self._write_live()
         except OSError:
             if self._files.size(self._path) == before:
                 self._failure = None
@@ -292,57 +288,80 @@ class Positions:
             self._file.close()
             self._file = None  # The next commit opens the new one.
         self._failure = None
-        self._size = self._compacted_size = len(content)
+        self._size = self._compacted_size = size
         self._observe(
-            "positions_compacted", positions=self._count, from_bytes=before, to_bytes=self._size
+            "positions_compacted",
+            positions=len(self._table),
+            from_bytes=before,
+            to_bytes=self._size,
         )
 
+    def _write_live(self) -> int:
+        """Write a file of the live positions in place of the present one; returns its size."""
+        position = 0
+        with replacing(self._files, self._path) as file:
+            part = bytearray(HEADER)
+            for record in self._live_records():
+                part += record
+                if len(part) >= _COMPACTED_WRITE_BYTES:
+                    file.pwrite(part, position)
+                    position += len(part)
+                    part = bytearray()
+            file.pwrite(part, position)
+        return position + len(part)
+
     def _live_records(self) -> Iterator[bytes]:
-        for name, held in self._names.items():
-            entries = list(held.values())
+        for name in self._table.names():
+            entries = self._table.of(name)
             for start in range(0, len(entries), _COMPACTED_RECORD_ENTRIES):
                 some = entries[start : start + _COMPACTED_RECORD_ENTRIES]
                 yield encode_change(Change(COMMIT, name, some))
 
     def _open(self) -> None:
-        content = self._files.read_bytes(self._path)
-        if not content.startswith(HEADER):
-            if not HEADER.startswith(content):
-                kept = self._set_aside("positions_damaged", content, 0)
+        file = self._files.open(self._path)
+        size = file.size()
+        beginning = file.pread(len(HEADER), 0)
+        if beginning != HEADER:
+            file.close()
+            if not HEADER.startswith(beginning):
+                kept = self._set_aside("positions_damaged", 0, size)
                 with suppress(OSError):
                     if kept:
                         self._open_or_create()
             return  # Else the next commit replaces the file.
-        written, damaged, end = self._load(content)
-        self._file = self._files.open(self._path)
+        self._file = file
+        try:
+            written, damaged, end = self._load(file, size)
+        except OSError:
+            self.close()
+            raise
         self._size = end
-        self._compacted_size = end * self._count // max(written, 1)
-        if end < len(content):
+        self._compacted_size = end * len(self._table) // max(written, 1)
+        if end < size:
             # A commit that a crash tore: it was never answered.
-            self._set_aside("positions_cut", content[end:], end)
-            self._file.truncate(end)
-            self._file.sync()
+            self._set_aside("positions_cut", end, size)
+            file.truncate(end)
+            file.sync()
         if damaged or self._size > max(MIN_COMPACTION_BYTES, 2 * self._compacted_size):
             self._try_to_compact()
 
-    def _load(self, content: bytes) -> tuple[int, bool, int]:
+    def _load(self, file: File, size: int) -> tuple[int, bool, int]:
         """Take every good record; how many entries they had, whether bytes between them were
         bad, and where the last one ends."""
         written = 0
         damaged = False
         end = len(HEADER)
-        for position, after, change in good_records(content, end):
+        for position, after, change in good_records(file.pread, size, end):
             if position > end:
                 damaged = True
-                self._set_aside("positions_damaged", content[end:position], end)
-            self._apply(change)
+                self._set_aside("positions_damaged", end, position)
+            self._table.apply(change)
             written += len(change.entries)
             end = after
         return written, damaged, end
 
-    def _set_aside(self, event: str, content: bytes, position: int) -> bool:
+    def _set_aside(self, event: str, position: int, end: int) -> bool:
         """Keep bytes that are taken out of use, and tell; says whether they are kept."""
-        end = position + len(content)
         done = True
         try:
             kept = str(keep_bytes(self._files, self._path, position, end))
@@ -350,29 +369,7 @@ class Positions:
             # A full disk is what tears commits; it must not keep the broker from starting too.
             kept = f"nowhere: {error}"
             done = False
-        self._observe(event, path=str(self._path), position=position, bytes=len(content), kept=kept)
+        self._observe(
+            event, path=str(self._path), position=position, bytes=end - position, kept=kept
+        )
         return done
-
-
-def check_name(name: str) -> None:
-    """Raises `InvalidGroupId` for a name that is empty or too long."""
-    size = len(name.encode())
-    if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidGroupId(
-            f"the position name {name[:40]!r} has {size} bytes; allowed are 1 to {MAX_NAME_BYTES}"
-        )
-
-
-def _check_entry(entry: Position) -> None:
-    if not 1 <= len(entry.topic) <= MAX_TOPIC_NAME:
-        raise InvalidRequest(
-            f"the topic name {entry.topic[:40]!r} has {len(entry.topic)} characters; "
-            f"allowed are 1 to {MAX_TOPIC_NAME}"
-        )
-    if not 0 <= entry.partition < 2**31:
-        raise InvalidRequest(f"partition {entry.partition} is not within 0 to {2**31 - 1}")
-    if not 0 <= entry.offset < 2**63:
-        raise InvalidRequest(
-            f"offset {entry.offset} of {entry.topic}-{entry.partition} is not within 0 to "
-            f"{2**63 - 1}"
-        )

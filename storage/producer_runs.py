@@ -35,12 +35,14 @@ def producer_runs(
     ended: they have to be judged one by one.
     """
     by_producer: dict[int, list[NumberedSet]] = {}
+    new = 0
     for one in numbered:
         _, producer_id, epoch, sequence, messages = one
         run = by_producer.pop(producer_id, None)
         if run is None:
             if not _is_due(states, producer_id, epoch, sequence, messages):
                 return None
+            new += states.get(producer_id) is None
             run = []
         else:
             _, _, epoch_before, sequence_before, messages_before = run[-1]
@@ -49,6 +51,8 @@ def producer_runs(
                 return None
         run.append(one)
         by_producer[producer_id] = run
+    if new > 1 and not states.has_room_for(new):
+        return None
     return [
         ProducerRun(
             producer_id,

@@ -11,7 +11,7 @@ transaction that has not ended begins, and which have been aborted.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -22,12 +22,19 @@ from ..protocol.errors import (
 )
 from ..protocol.records.layout import SELF_CHOSEN
 from ..values import value_class
+from .producer_room import ProducerRoom
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
 
 SEQUENCES: Final = 2**31
 """How many sequence numbers there are."""
+
+PRODUCER_BYTES: Final = 250
+"""Memory that a producer takes beside its batches."""
+
+BATCH_BYTES: Final = 220
+"""Memory that a batch takes that is remembered."""
 
 _AHEAD: Final = SEQUENCES // 2
 """A number that is at most so far behind the due one is an old one, not one to come."""
@@ -90,6 +97,41 @@ class ProducerStates:
         """In the order in which they ended."""
         self._open = 0
         """How many producers have a transaction that has not ended."""
+        self._size_bytes = 0
+        self._room: ProducerRoom | None = None
+
+    def enter(self, room: ProducerRoom) -> None:
+        """Take part in `room`, until `leave`. Whatever is known already finds place."""
+        self._room = room
+        room.enter(self)
+        room.used_bytes += self._size_bytes
+
+    def leave(self) -> None:
+        """Take no room any more."""
+        if self._room is not None:
+            self._room.used_bytes -= self._size_bytes
+            self._room.leave(self)
+            self._room = None
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether so many producers more can be remembered as it is."""
+        return self._room is None or self._room.holds(count * (PRODUCER_BYTES + BATCH_BYTES))
+
+    def _resize(self, more_bytes: int) -> None:
+        self._size_bytes += more_bytes
+        if self._room is not None:
+            self._room.used_bytes += more_bytes
+
+    def _put(self, like: dict[int, Producer], producer_id: int, producer: Producer) -> None:
+        """Remember a producer that is not known, as the one heard of last."""
+        like[producer_id] = producer
+        self._resize(_size_bytes(producer))
+
+    def _pop(self, like: dict[int, Producer], producer_id: int) -> Producer | None:
+        known = like.pop(producer_id, None)
+        if known is not None:
+            self._resize(-_size_bytes(known))
+        return known
 
     def __len__(self) -> int:
         return len(self._handed_out) + len(self._self_chosen)
@@ -114,10 +156,13 @@ class ProducerStates:
         by retention, or it was silent for `producer.id.expiration.ms`. Raises
         `InvalidProducerEpoch` for an epoch that has been replaced by a later one,
         `DuplicateSequenceNumber` for a batch that is stored already, where is not known any more,
-        `OutOfOrderSequenceNumber` where a batch is missing in front of it.
+        `OutOfOrderSequenceNumber` where a batch is missing in front of it, `PolicyViolation` where
+        there is no room for a producer that is not known.
         """
         known = self.get(producer_id)
         if known is None:
+            if self._room is not None:
+                self._room.check(producer_id, PRODUCER_BYTES + BATCH_BYTES)
             return None
         if epoch < known.epoch:
             raise InvalidProducerEpoch(
@@ -187,18 +232,24 @@ class ProducerStates:
         open_offset: int,
     ) -> None:
         like = self._like(producer_id)
-        known = like.pop(producer_id, None)
-        if known is not None and known.epoch == epoch:
-            batches = (*known.batches, *batches)
-        last = tuple(batches[-REMEMBERED_BATCHES:])
-        like[producer_id] = Producer(epoch, last, seen_ms, open_offset)
+        known = self._pop(like, producer_id)
+        held = 1
+        if known is not None:
+            held = max(len(known.batches), held)
+            if known.epoch == epoch:
+                batches = (*known.batches, *batches)
+        count = min(len(batches), REMEMBERED_BATCHES)
+        if count > held and self._room is not None:
+            # Who is known goes on without room for more, but with fewer batches remembered.
+            count = count if self._room.holds(PRODUCER_BYTES + BATCH_BYTES * count) else held
+        self._put(like, producer_id, Producer(epoch, tuple(batches[-count:]), seen_ms, open_offset))
 
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
     ) -> None:
         """Take in the control batch at `offset`, which ends a transaction."""
         like = self._like(producer_id)
-        known = like.pop(producer_id, None)
+        known = self._pop(like, producer_id)
         open_offset = -1
         batches: tuple[SentBatch, ...] = ()
         if known is not None:
@@ -208,7 +259,7 @@ class ProducerStates:
             self._open -= 1
             if aborted:
                 self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
-        like[producer_id] = Producer(epoch, batches, seen_ms)
+        self._put(like, producer_id, Producer(epoch, batches, seen_ms))
 
     def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
         """Take all transactions that have not ended for aborted at `last_offset`, that of the last
@@ -225,10 +276,10 @@ class ProducerStates:
     def put_back(self, producer_id: int, before: Producer | None) -> None:
         """Know of a producer what was known before, as after a batch that could not be stored."""
         like = self._like(producer_id)
-        known = like.pop(producer_id, None)
+        known = self._pop(like, producer_id)
         self._open -= known is not None and known.open_offset >= 0
         if before is not None:
-            like[producer_id] = before
+            self._put(like, producer_id, before)
             self._open += before.open_offset >= 0
 
     def expire(self, now_ms: int, after_ms: int) -> int:
@@ -242,8 +293,21 @@ class ProducerStates:
             if now_ms - producer.seen_ms > after_ms and producer.open_offset < 0
         ]
         for producer_id in expired:
-            del self._like(producer_id)[producer_id]
+            self._pop(self._like(producer_id), producer_id)
         return len(expired)
+
+    def forget_silent(self, now_ms: int, after_ms: int) -> int:
+        """As `expire`, but looks no further than at the first of each kind that was heard of since.
+
+        Where the clock was set back meanwhile, some are left that have expired.
+        """
+        forgotten = 0
+        for like in (self._handed_out, self._self_chosen):
+            silent = takewhile(lambda item: now_ms - item[1].seen_ms > after_ms, like.items())
+            for producer_id in [one for one, producer in silent if producer.open_offset < 0]:
+                self._pop(like, producer_id)
+                forgotten += 1
+        return forgotten
 
     def keep(self, count: int) -> int:
         """Forget those that were silent for the longest until `count` of each kind are left; how
@@ -251,7 +315,17 @@ class ProducerStates:
 
         One whose transaction has not ended stays.
         """
-        return _keep(self._handed_out, count) + _keep(self._self_chosen, count)
+        return self._keep(self._handed_out, count) + self._keep(self._self_chosen, count)
+
+    def _keep(self, producers: dict[int, Producer], count: int) -> int:
+        surplus = len(producers) - count
+        if surplus <= 0:
+            return 0
+        idle = (one for one, producer in producers.items() if producer.open_offset < 0)
+        forgotten = list(islice(idle, surplus))
+        for producer_id in forgotten:
+            self._pop(producers, producer_id)
+        return len(forgotten)
 
     @property
     def open_offset(self) -> int | None:
@@ -272,21 +346,15 @@ class ProducerStates:
             self.aborted = [t for t in self.aborted if t.last_offset >= offset]
 
     def copy(self) -> "ProducerStates":
-        """A table of its own with the same content."""
+        """A table of its own with the same content, outside of any room."""
         copied = ProducerStates()
         copied._handed_out = dict(self._handed_out)
         copied._self_chosen = dict(self._self_chosen)
         copied.aborted = list(self.aborted)
         copied._open = self._open
+        copied._size_bytes = self._size_bytes
         return copied
 
 
-def _keep(producers: dict[int, Producer], count: int) -> int:
-    surplus = len(producers) - count
-    if surplus <= 0:
-        return 0
-    idle = (one for one, producer in producers.items() if producer.open_offset < 0)
-    forgotten = list(islice(idle, surplus))
-    for producer_id in forgotten:
-        del producers[producer_id]
-    return len(forgotten)
+def _size_bytes(producer: Producer) -> int:
+    return PRODUCER_BYTES + BATCH_BYTES * len(producer.batches)

@@ -21,6 +21,7 @@ from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from .index_checksums import Seal, format_seals, parse_seals
 from .names import parse_segment_file
 from .open_files import OpenFiles
+from .producer_room import ProducerRoom
 from .producer_snapshots import newest_first
 from .repair_plan import PartitionPlan, SegmentPlan
 from .salvage import Stretch
@@ -52,7 +53,8 @@ class PartitionRepair:
         self._files = files
         deletions = DeletionQueue(files, clock, observe)
         open_files = OpenFiles(files, _OPEN_FILES)
-        self._seams = Seams(clock, files, observe, deletions, open_files, Random())
+        room = ProducerRoom(clock)
+        self._seams = Seams(clock, files, observe, deletions, open_files, Random(), room)
         self._seals: dict[int, Seal] = {}
 
     def run(self) -> None:

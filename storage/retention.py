@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ..config.topic import TopicSettings
-from ..times import format_time
+from ..times import format_time, later
 from ..values import value_class
 
 
@@ -149,7 +149,7 @@ def _may_go(segment: SegmentFacts, active: SegmentFacts, high_watermark: int) ->
 def _expires_ms(segment: SegmentFacts, settings: TopicSettings) -> int | None:
     if settings.retention_ms < 0:
         return None
-    return segment.age_from_ms + settings.retention_ms + 1
+    return later(segment.age_from_ms, settings.retention_ms + 1)
 
 
 def _past_time(segment: SegmentFacts, settings: TopicSettings, now_ms: int) -> str | None:

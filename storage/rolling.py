@@ -4,6 +4,14 @@ from ..config.topic import TopicSettings
 from .segment import Segment
 
 
+def is_idle(active: Segment, settings: TopicSettings, idle_ms: int) -> bool:
+    """Whether `active` is to be closed because nothing was appended to it for `idle_ms`.
+
+    That goes by the clock, whatever times its messages have. An empty segment stays.
+    """
+    return active.size_bytes > 0 and idle_ms > settings.segment_ms - active.jitter_ms
+
+
 def roll_reason(
     active: Segment,
     settings: TopicSettings,

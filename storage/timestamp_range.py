@@ -8,7 +8,7 @@ from ..protocol.records.batch import CheckedBatch, batch_records
 from ..protocol.records.kernel import Walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.message import Entry, entries
-from ..times import format_time
+from ..times import format_time, later
 from .files import Buffer
 
 _NOT_A_PRODUCER_S: Final = (
@@ -32,7 +32,7 @@ def accepted_range(settings: TopicSettings, now_ms: int) -> tuple[int | None, in
     after = both if after is None else after
     return (
         None if before is None else now_ms - before,
-        None if after is None else now_ms + after,
+        None if after is None else later(now_ms, after),
     )
 
 

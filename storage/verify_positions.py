@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .files import Files
+from .files import File, Files
 from .findings import NOTHING, Finding
 from .position_records import HEADER, good_records
 from .positions import POSITIONS_FILE
@@ -18,20 +18,28 @@ def check_positions(files: Files, directory: Path) -> Iterator[Finding]:
     if not files.exists(path):
         return
     try:
-        content = files.read_bytes(path)
+        file = files.open(path, read_only=True)
+        try:
+            yield from _check(file, path)
+        finally:
+            file.close()
     except OSError as error:
         yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
-        return
-    if HEADER.startswith(content):
+
+
+def _check(file: File, path: Path) -> Iterator[Finding]:
+    size = file.size()
+    beginning = file.pread(len(HEADER), 0)
+    if size <= len(HEADER) and HEADER.startswith(beginning):
         yield Finding(path, None, "nothing is in it yet", NOTHING, error=False)
         return
-    if not content.startswith(HEADER):
+    if beginning != HEADER:
         yield Finding(path, 0, "it does not begin as a positions file does", _ADVICE)
         return
     end = len(HEADER)
-    for position, after, _ in good_records(content, end):
+    for position, after, _ in good_records(file.pread, size, end):
         if position > end:
             yield Finding(path, end, "a record's CRC does not fit", _ADVICE)
         end = after
-    if end < len(content):
+    if end < size:
         yield Finding(path, end, "the last record is not whole", _ADVICE)

@@ -14,6 +14,7 @@ from ..storage.files import SystemFiles
 from ..storage.log import Log
 from ..storage.log_opening import open_log
 from ..storage.open_files import OpenFiles
+from ..storage.producer_room import ProducerRoom
 from ..storage.seams import Seams
 from .clock import ManualClock
 from .events import RecordedEvents
@@ -52,6 +53,7 @@ class LogFolder:
         self.deletions = DeletionQueue(self.files, self.clock, self.events)
         self.open_files = OpenFiles(self.files, open_files_max)
         self.random = Random(1)
+        self.producer_room = ProducerRoom(self.clock)
         self.settings: dict[str, str] = {}
         self._log: Log | None = None
 
@@ -92,6 +94,7 @@ class LogFolder:
                 self.deletions,
                 self.open_files,
                 self.random,
+                self.producer_room,
             ),
             clean=clean,
             end_offset=end_offset,

@@ -1,6 +1,7 @@
 """How far readers are behind, by time: as rows, or as a table for Spark."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -67,10 +68,12 @@ def lag_by_time(server: str, names: Sequence[str] = ()) -> list[TimeLag]:
 
 
 def lag_table(spark: "SparkSession", rows: Sequence[TimeLag]) -> "DataFrame":
-    """The rows as a DataFrame, its times as timestamps."""
+    """The rows as a DataFrame, its times as timestamps; null where a time is after year 9999."""
 
     def moment(ms: int | None) -> datetime | None:
-        return None if ms is None else EPOCH + timedelta(milliseconds=ms)
+        with suppress(OverflowError):
+            return None if ms is None else EPOCH + timedelta(milliseconds=ms)
+        return None
 
     data = [
         (

@@ -10,6 +10,7 @@ from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...client.searching import By
 from ...protocol.api.list_offsets import EARLIEST, LATEST
 from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
+from ...times import EPOCH_MS_MAXIMUM
 
 _BY_TIMESTAMP: Final = "timestamp"
 
@@ -99,6 +100,8 @@ def plan_by_create_time(
     stop_ms = None
     if to_ms is not None and max_out_of_order_ms is not None:
         stop_ms = to_ms + max_out_of_order_ms
+        if to_ms <= EPOCH_MS_MAXIMUM < stop_ms:
+            stop_ms = None  # No broker is asked for such a time; the end of the log is late enough.
     slack_ms = max_out_of_order_ms or 0
     with Admin(server) as admin:
         log = _log_of(admin, topic)

@@ -23,6 +23,7 @@ from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
 from ...storage.position_records import BROKERS, KEPT
 from ...storage.positions import Position
+from ...times import INT64_MAX
 from ..groups.states import State
 from .base import Call, Later, Services
 
@@ -231,7 +232,7 @@ def _add_group(services: Services, name: str, response: OffsetFetchResponse) -> 
 
 
 def _ms(seconds: float | None) -> int:
-    return -1 if seconds is None else round(seconds * 1000)
+    return -1 if seconds is None else round(min(seconds * 1000, INT64_MAX))
 
 
 def _result(partition: int, position: Position | None) -> OffsetFetchPartitionResult:

@@ -21,7 +21,7 @@ export function suggest() {
   if (times.length) {
     const middle = times[Math.floor(times.length / 2)];
     const from = middle.first_ms ?? middle.largest_ms;
-    ideas.push(isoTime(Math.floor((Math.min(from, middle.largest_ms) + Math.min(middle.largest_ms, 8.64e15)) / 2 / 1000) * 1000));
+    ideas.push(isoTime(Math.floor((Math.min(from, middle.largest_ms) + middle.largest_ms) / 2 / 1000) * 1000));
   }
   if (byId("ideas").textContent === ideas.join("")) return;
   replace(byId("ideas"), ideas.map((idea) => html("button", {

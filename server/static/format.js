@@ -21,11 +21,16 @@ export function size(bytes) {
 export function time(ms) {
   if (ms === null || ms === undefined) return "no time";
   const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString().replace("T", " ").replace("Z", "");
+  if (!Number.isNaN(date.getTime())) return date.toISOString().replace("T", " ").replace("Z", "");
+  // Beyond 2^53 a number has lost its last digits on its way here.
+  return Number.isSafeInteger(ms) ? `${ms} ms` : `≈${ms.toExponential(3)} ms`;
 }
 
+const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59);
+
+// As the server reads it: years have four digits there.
 export function isoTime(ms) {
-  return new Date(ms).toISOString();
+  return new Date(Math.min(ms, LAST_MS)).toISOString();
 }
 
 const UNITS = [["y", 31557600000], ["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];

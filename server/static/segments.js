@@ -143,7 +143,7 @@ function drawSegment(segment, { y, row, label, width, x, domain }) {
     }
   }
   parts.push(svg("rect", { class: "bar", x: left, y: middle - thick / 2, width: right - left, height: thick, rx: Math.min(thick / 2, 4) }));
-  if (to > domain.end && row > 10 && right - left > 90) parts.push(svg("text", { class: "beyond", x: width - 6, y: middle + 4, "text-anchor": "end" }, `${time(to).slice(0, 10)} ▸`));
+  if (to > domain.end && row > 10 && right - left > 90) parts.push(svg("text", { class: "beyond", x: width - 6, y: middle + 4, "text-anchor": "end" }, `${time(to).split(" ")[0]} ▸`));
   return svg("g", {
     class: `segment ${kind}`, role: "button", tabindex: is ? 0 : -1, "aria-pressed": String(is),
     "aria-label": nameOf(segment, kind), "data-key": String(segment.base_offset), "data-kind": kind,

@@ -11,6 +11,7 @@ import pytest
 from horolog.storage.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
+from horolog.storage.producer_room import ProducerRoom
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -46,7 +47,9 @@ def events() -> RecordedEvents:
 def seams(files: FaultyFiles, events: RecordedEvents) -> Iterator[Seams]:
     clock = ManualClock()
     open_files = OpenFiles(files, 4)
-    yield Seams(clock, files, events, DeletionQueue(files, clock, events), open_files, Random(1))
+    queue = DeletionQueue(files, clock, events)
+    room = ProducerRoom(clock)
+    yield Seams(clock, files, events, queue, open_files, Random(1), room)
     files.heal()
     open_files.close()
     assert files.open_count == 0

@@ -25,6 +25,7 @@ from horolog.storage.append_times import AppendTimes
 from horolog.storage.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
+from horolog.storage.producer_room import ProducerRoom
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -231,7 +232,8 @@ def test_a_file_beside_a_list(
         open_files = OpenFiles(files, 4)
         stack.callback(open_files.close)
         queue = DeletionQueue(files, clock, events)
-        seams = Seams(clock, files, events, queue, open_files, Random(1))
+        room = ProducerRoom(clock)
+        seams = Seams(clock, files, events, queue, open_files, Random(1), room)
         times = AppendTimes(path / "times", 100, seams)
         true: list[int] = []
         for size, time_ms in (steps * repeated)[: 3 * BLOCK_ENTRIES + 10]:

@@ -226,3 +226,14 @@ def test_no_step_that_is_taken_back_in_time_makes_anything_expire_early(
         for _, step_ms, _ in steps
         for direction in (("forward", "back") if step_ms > 0 else ("back", "forward"))
     ]
+
+
+def test_a_settling_time_without_end_can_be_told() -> None:
+    """`clock.settle.ms` may be any number of 64 bits; a length of time for people may not."""
+    last_ms = 2**63 - 1
+    clock = ManualClock()
+    trusted = TrustedTime(
+        clock, RecordedEvents(), last_seen_ms=None, step_max_ms=60_000, settle_ms=last_ms
+    )
+    clock.step(3_600_000)
+    assert f"for another {last_ms} ms" in str(trusted.caution())

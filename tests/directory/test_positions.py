@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.errors import InvalidGroupId, InvalidRequest, StorageError
+from horolog.protocol.errors import (
+    InvalidCommitOffsetSize,
+    InvalidGroupId,
+    InvalidRequest,
+    StorageError,
+)
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.storage.position_records import BROKERS
@@ -97,7 +102,7 @@ def test_the_number_of_positions_is_bounded(tmp_path: Path, files: SystemFiles) 
     positions = Positions(files, tmp_path, ignore_events, max_positions=3)
     positions.commit("one", [position(1, "a"), position(1, "b")])
     positions.commit("two", [position(1, "a"), position(2, "a")])
-    with pytest.raises(InvalidRequest, match="limit of 3"):
+    with pytest.raises(InvalidCommitOffsetSize, match="limit of 3"):
         positions.commit("two", [position(5, "a"), position(1, "b")])
     assert positions.get("two", "a", 0) == position(2, "a")
     positions.commit("two", [position(9, "a")])

@@ -12,6 +12,7 @@ from horolog.protocol.api.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from horolog.protocol.api.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.fetch import READ_COMMITTED, FetchPartitionResult
 from horolog.protocol.api.list_offsets import LATEST
 from horolog.protocol.errors import (
@@ -19,6 +20,7 @@ from horolog.protocol.errors import (
     DuplicateSequenceNumber,
     InvalidRecord,
     OutOfOrderSequenceNumber,
+    PolicyViolation,
     TransactionalIdAuthorizationFailed,
     UnsupportedForMessageFormat,
 )
@@ -45,12 +47,15 @@ SENT = [NewRecord(b"one", b"k", 1000, HEADERS), NewRecord(None, None, 1005)]
 every_codec = pytest.mark.parametrize("codec", Codec)
 
 
-def numbered(sequence: int, count: int = 1, epoch: int = 0) -> bytes:
-    """What idempotent producer 7 sends."""
+def numbered(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 7) -> bytes:
+    """What an idempotent producer sends."""
     encoder = RecordEncoder()
     for number in range(count):
         encoder.add(b"%d" % (sequence + number), None, 1000 + number)
-    return bytes(finish_batch(encoder, producer_id=7, producer_epoch=epoch, base_sequence=sequence))
+    made = finish_batch(
+        encoder, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+    return bytes(made)
 
 
 async def fetched(client: Wire, offset: int, version: int) -> FetchPartitionResult:
@@ -219,3 +224,30 @@ async def test_marks_are_no_messages_for_old_readers(tmp_path: Path) -> None:
             offsets += new
             offset = new[-1] + 1
         assert len(offsets) == 500
+
+
+async def test_one_producer_too_many_is_refused_by_name(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path, http_listen="off", kafka_listen="127.0.0.1:0", max_producer_states_bytes=1024
+    ) as broker:
+        assert broker.addresses.kafka is not None
+        async with (
+            wire(broker.addresses.kafka, kafka) as client,
+            wire(broker.addresses.native) as own_client,
+        ):
+            for topic in ("a", "b"):
+                got = result(await client.call(produce(topic, numbered(0)), 7))
+                assert got.error_code == 0
+            for connected, version in ((client, 7), (own_client, 3)):
+                got = result(
+                    await connected.call(produce("a", numbered(0, producer_id=8)), version)
+                )
+                assert got.error_code == PolicyViolation.code
+            assert "max.producer.states.bytes=1024" in got.error_message
+            assert broker.figures.topic("a").rejected == {"producers": 2}
+            assert broker.producer_states_bytes() <= 1024
+            got = result(await client.call(produce("a", numbered(1)), 7))
+            assert (got.error_code, got.base_offset) == (0, 1), "who is known goes on"
+            await client.call(DeleteTopicsRequest(topic_names=["b"]))
+            got = result(await client.call(produce("a", numbered(0, producer_id=8)), 7))
+            assert (got.error_code, got.base_offset) == (0, 2), "what is deleted makes room"

@@ -419,3 +419,25 @@ async def test_something_unexpected_is_told_without_its_details(
     assert json.loads(answer.text) == {
         "error": "the broker met something unexpected; its log says what"
     }
+
+
+async def test_the_last_times_there_are(client: Wire, get: Get, clock: ManualClock) -> None:
+    last_ms = 2**63 - 1
+    await client.call(create_topic("a", retention_ms=last_ms))
+    for at_ms in (NOW, last_ms):
+        assert result(await client.call(produce("a", message_set(at_ms)))).error_code == 0
+    shown = (await get("/page/segments", topic="a")).body["segments"]
+    assert [one["expires_ms"] for one in shown] == [last_ms] * len(shown)
+    described = result(
+        await client.call(
+            DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=[0])], at_ms=last_ms)
+        )
+    )
+    assert [one.expires_ms for one in described.segments] == [last_ms] * len(shown)
+    assert described.search[0].timestamp_ms == last_ms
+    listed = (await get("/page/messages", topic="a")).body["messages"]
+    assert sorted(one["timestamp_ms"] for one in listed) == [NOW, last_ms]
+    assert (await get("/page/topics")).status == 200
+    metrics = await get("/metrics")
+    assert 'horolog_clock_skew_total{topic="a"} 1.0' in metrics.text
+    assert 'horolog_pinned_segments{topic="a"} 1.0' in metrics.text

@@ -401,3 +401,34 @@ def test_a_broker_without_topics_says_how_to_begin(browser: Browser, tmp_path: P
         expect(page.get_by_role("heading", name="No topics yet")).to_be_visible()
         expect(page.locator("#detail")).to_be_hidden()
         page.close()
+
+
+def test_times_that_no_date_has(browser: Browser, tmp_path: Path) -> None:
+    """Nothing breaks, and a number that a browser cannot hold is not shown as if it were one."""
+    last_ms = 2**63 - 1
+    wrong: list[str] = []
+
+    async def fill_far(broker: BrokerThread) -> None:
+        async with (
+            Admin(broker.address) as admin,
+            Producer(broker.address, check_units=False) as sends,
+        ):
+            await admin.create_topic("far", settings={"retention.ms": str(last_ms)})
+            for at_ms in (last_ms, last_ms - 1, 253_402_300_800_000):
+                await sends.send("far", b"v", timestamp_ms=at_ms)
+
+    with BrokerThread(tmp_path, {"http.listen": "127.0.0.1:0"}) as broker:
+        run(fill_far(broker))
+        context = browser.new_context(viewport={"width": 1200, "height": 900})
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"http://{broker.http_address}/#far/0")
+        expect(page.locator("#messages tbody tr")).to_have_count(3)
+        expect(page.locator("#messages")).to_contain_text("≈9.223e+18 ms")
+        expect(page.locator("#messages")).to_contain_text("+010000-01-01")
+        expect(page.locator("#ideas button").last).to_have_text("9999-12-31T23:59:59.000Z")
+        page.locator("#chart .segment").first.click()
+        expect(page.locator("body")).to_contain_text("≈9.223e+18 ms")
+        expect(page.locator("body")).not_to_contain_text("9223372036854776000")
+        context.close()
+    assert wrong == []

@@ -166,3 +166,18 @@ def test_a_slice_of_ordered_logs_is_one_stretch_of_time(logs: Logs, slice_ms: in
 def test_without_times_a_slice_is_everything() -> None:
     start, end = {("t", 0): 1}, {("t", 0): 7}
     assert planning.time_slice(start, end, {}, lambda time_ms: {}, 1000) == end
+
+
+@pytest.mark.parametrize("slice_ms", [1, 1000, 2**62])
+def test_the_last_time_there_is_has_no_slice_behind_it(slice_ms: int) -> None:
+    start, end = {("t", 0): 1, ("t", 1): 0}, {("t", 0): 7, ("t", 1): 3}
+    last_ms = 2**63 - 1
+    next_ms = dict.fromkeys(end, last_ms)
+    asked: list[int] = []
+
+    def stops_at(time_ms: int) -> planning.Offsets:
+        asked.append(time_ms)
+        return {}
+
+    assert planning.time_slice(start, end, next_ms, stops_at, slice_ms) == end
+    assert asked == [], "no broker can be asked for a later time"

@@ -110,3 +110,10 @@ def test_equal_offsets_are_equal_text() -> None:
     some = [("b", 10, 1), ("b", 9, 2), ("a", 0, 3)]
     assert offsets_json(some) == offsets_json(reversed(some))
     assert offsets_json(some) == '{"a":{"0":3},"b":{"9":2,"10":1}}'
+
+
+def test_lateness_behind_the_last_time_there_is(broker: BrokerThread) -> None:
+    last_ms = 2**63 - 1
+    to_ms = T + MINUTE
+    plan = plan_by_create_time(broker.address, "clicks", T, to_ms, max_out_of_order_ms=last_ms)
+    assert plan.ranges == plan_by_create_time(broker.address, "clicks", T, to_ms).ranges

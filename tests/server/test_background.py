@@ -2,17 +2,27 @@
 
 import asyncio
 import errno
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from horolog.server import maintenance
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
-from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    result,
+)
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
@@ -37,6 +47,80 @@ async def test_an_idle_topic_expires(broker: Broker, client: Wire, clock: Manual
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
     assert broker.figures.topic("a").rolls == {"retention": 1}
     assert broker.figures.topic("a").deleted_segments == 1
+
+
+async def rolls(broker: Broker, topic: str = "a") -> dict[str, int]:
+    """Why segments were begun, after a pass over all logs."""
+    await run(broker, "retention")
+    return dict(broker.figures.topic(topic).rolls)
+
+
+async def test_an_idle_segment_is_closed(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    """Decision 41: it has messages, and none came for segment.ms. Answers stay as they are."""
+    await client.call(create_topic("a", retention_ms=-1, segment_ms=1000))
+    await client.call(produce("a", message_set(NOW, NOW - 300)))
+    log = broker.directory.log("a", 0)
+    clock.advance(1000)
+    assert await rolls(broker) == {}
+    await client.call(produce("a", message_set(NOW)))
+    clock.advance(1000)
+    assert await rolls(broker) == {}
+    clock.advance(1)
+    for _ in range(2):
+        assert await rolls(broker) == {"idle": 1}
+        clock.advance(10_000)
+    await synced(broker, log)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert (broker.settings.data_dir / "a-0" / "index-checksums").exists()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    got = result(await client.call(list_offsets("a", (0, NOW)), 1))
+    assert (got.offset, got.timestamp) == (0, NOW)
+    assert result(await client.call(produce("a", message_set(NOW)))).base_offset == 3
+    assert await rolls(broker) == {"idle": 1}
+
+
+@pytest.mark.parametrize("step_ms", [10**12, -(10**11)])
+@pytest.mark.parametrize("while_stopped", [True, False])
+async def test_a_step_of_the_clock_closes_no_segment(
+    tmp_path: Path, clock: ManualClock, step_ms: int, while_stopped: bool
+) -> None:
+    """Nor when the clock is believed."""
+    settings: dict[str, Any] = {"segment_ms": 86_400_000, "retention_ms": -1}
+    async with (
+        running_broker(tmp_path, clock, http_listen="off", **settings) as broker,
+        wire(broker.addresses.native) as client,
+    ):
+        await client.call(produce("a", message_set(NOW)))
+        if not while_stopped:
+            clock.step(step_ms)
+            await believes_clock_and_rolls_nothing(broker, clock)
+    if not while_stopped:
+        return
+    [log_file] = (tmp_path / "a-0").glob("*.log")
+    os.utime(log_file, ns=(NOW * 1_000_000, NOW * 1_000_000))
+    clock.step(step_ms)
+    async with running_broker(tmp_path, clock, http_listen="off", **settings) as broker:
+        await believes_clock_and_rolls_nothing(broker, clock)
+
+
+async def believes_clock_and_rolls_nothing(broker: Broker, clock: ManualClock) -> None:
+    assert await rolls(broker) == {}
+    clock.advance(broker.settings.clock_settle_ms + 1)
+    assert broker.trusted_time.now_ms() == clock.now_ms()
+    assert await rolls(broker) == {}
+    clock.advance(86_400_000)
+    assert await rolls(broker) == {"idle": 1}
+
+
+async def test_a_pass_closes_a_bounded_number_of_idle_segments(
+    broker: Broker, client: Wire, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "IDLE_ROLLS", 2)
+    await client.call(create_topic("a", partitions=5, retention_ms=-1, segment_ms=1000))
+    for partition in range(5):
+        await client.call(produce("a", message_set(NOW), partition=partition))
+    clock.advance(1001)
+    assert [await rolls(broker) for _ in range(4)] == [{"idle": n} for n in (2, 4, 5, 5)]
 
 
 async def test_files_go_after_their_delay(broker: Broker, client: Wire, clock: ManualClock) -> None:

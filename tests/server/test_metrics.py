@@ -59,6 +59,12 @@ class SomeGauges:
     def lags_left_out(self) -> int:
         return 0
 
+    def positions_bytes(self) -> int:
+        return 700
+
+    def producer_states_bytes(self) -> int:
+        return 800
+
     def groups(self) -> GroupFigures:
         return GroupFigures(
             states={State.STABLE: 2, State.EMPTY: 1},

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.protocol.api import kafka
 from horolog.protocol.api.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.offset_commit import (
     OFFSET_COMMIT,
@@ -13,6 +14,7 @@ from horolog.protocol.api.offset_commit import (
 )
 from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.errors import (
+    InvalidCommitOffsetSize,
     InvalidGroupId,
     InvalidRequest,
     OffsetMetadataTooLarge,
@@ -119,3 +121,29 @@ async def test_positions_go_with_their_topic(broker: Broker, client: Wire) -> No
     await client.call(DeleteTopicsRequest(topic_names=["a"]))
     await client.call(create_topic("a"))
     assert result(await client.call(ask("job", "a", 0))).committed_offset == -1
+
+
+async def test_a_full_store_refuses_by_name_in_both_encodings(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path, max_positions_bytes=2048, kafka_listen="127.0.0.1:0") as broker,
+        wire(broker.addresses.native) as client,
+        wire(str(broker.addresses.kafka), kafka) as kafka_client,
+    ):
+        await client.call(create_topic("a", partitions=3))
+        for number in range(2):
+            got = result(await client.call(commit("j", "a", (number, 7), metadata="x" * 500)))
+            assert got.error_code == 0
+        got = result(await client.call(commit("j", "a", (2, 1), metadata="x" * 500)))
+        assert got.error_code == InvalidCommitOffsetSize.code == 28
+        assert "max.positions.bytes=2048" in got.error_message
+        request = commit("j", "a", (2, 1), metadata="x" * 500)
+        request.generation_id = -1
+        got = result(await kafka_client.call(request))
+        assert got.error_code == InvalidCommitOffsetSize.code
+        there = result(await client.call(ask("j", "a", 2)))
+        assert there.committed_offset == -1
+        assert 2 * 500 < broker.positions_bytes() <= 2048
+        await client.call(DeleteTopicsRequest(topic_names=["a"]))
+        await client.call(create_topic("a"))
+        got = result(await client.call(commit("j", "a", (0, 1), metadata="x" * 1000)))
+        assert got.error_code == 0, "what is deleted makes room"

@@ -399,3 +399,31 @@ def test_a_log_that_becomes_pinned_is_told_of_once(folder: LogFolder) -> None:
     log.append(timed_set(NOW + DAY_MS))
     log.maintain(NOW + 1)
     assert len(folder.events.named("segments_pinned")) == 2
+
+
+LAST_MS = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("newest_ms", "retention_ms", "expires_ms"),
+    [
+        (LAST_MS, LAST_MS, LAST_MS),
+        (LAST_MS, 0, LAST_MS),
+        (NOW, LAST_MS, LAST_MS),
+        (NOW, LAST_MS - NOW, LAST_MS),
+        (NOW, LAST_MS - NOW - 2, LAST_MS - 1),
+        (LAST_MS - 1, 0, LAST_MS),
+        (LAST_MS, -1, None),
+    ],
+)
+def test_a_time_that_64_bits_do_not_hold_is_the_last_one(
+    folder: LogFolder, newest_ms: int, retention_ms: int, expires_ms: int | None
+) -> None:
+    log = open_with(folder, [NOW - newest_ms, 0], retention_ms=retention_ms)
+    [first, _] = log.describe(NOW).segments
+    assert first.expires_ms == expires_ms
+    log.maintain(NOW)
+    assert folder.bases() == [0, 1]
+    if newest_ms > NOW + DAY_MS and expires_ms is not None:
+        [told] = folder.events.named("segments_pinned")
+        assert told["until"] == f"{LAST_MS} ms"
