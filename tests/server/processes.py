@@ -23,7 +23,11 @@ sys.exit(serve(broker_settings(json.loads(sys.argv[1]))))
 
 @asynccontextmanager
 async def process(
-    data_dir: Path, *, open_files: int | None = None, **settings: str
+    data_dir: Path,
+    *,
+    open_files: int | None = None,
+    program: str = PROGRAM,
+    **settings: str,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A server process, killed in the end if it still runs."""
     given = {"data.dir": str(data_dir), "listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
@@ -33,7 +37,7 @@ async def process(
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        PROGRAM,
+        program,
         json.dumps(given),
         *([] if open_files is None else [str(open_files)]),
         stdout=asyncio.subprocess.PIPE,
