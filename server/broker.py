@@ -115,6 +115,9 @@ class Broker:
         """
         async with AsyncExitStack() as cleanups:
             ports = cleanups.enter_context(Ports(self.settings, self.observe))
+            if isinstance(self._files, SystemFiles):
+                self._files.keep_spare()
+                cleanups.callback(self._files.drop_spare)
             shares = self._open_storage(cleanups)
             ports.listen()
             self.addresses = ports.addresses
