@@ -35,7 +35,7 @@ async def test_two_settings_with_one_address_are_wrong_usage(
     address = f"127.0.0.1:{free_port()}"
     given = {first: address, second: address}
     settings = {name.replace(".", "_"): text for name, text in (OFF | given).items()}
-    async with process(tmp_path / "data", **settings) as started:
+    async with process(tmp_path / "data", open_files=None, **settings) as started:
         line = await refusal(started, code=2)
     assert line.startswith(f"horolog: cannot listen on {address} ({second}): {first} has")
     assert not (tmp_path / "data").exists()
@@ -100,7 +100,7 @@ async def test_an_address_of_another_process_is_named(tmp_path: Path, setting: s
         settings = {
             name.replace(".", "_"): text for name, text in (OFF | {setting: address}).items()
         }
-        async with process(tmp_path / "two", **settings) as second:
+        async with process(tmp_path / "two", open_files=None, **settings) as second:
             line = await refusal(second)
     assert line.startswith(f"horolog: cannot listen on {address} ({setting}): Address already")
 

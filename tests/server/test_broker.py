@@ -18,6 +18,7 @@ from horolog.server.figures import Figures
 from horolog.server.http import HttpServer, State
 from horolog.server.http_port import HttpPort
 from horolog.server.listener import CannotListen, address_of, bind
+from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.quick_files import QuickFiles
@@ -183,7 +184,7 @@ async def test_metrics_over_http(tmp_path: Path) -> None:
 
 
 def http_port() -> HttpPort:
-    return HttpPort(Figures(SystemClock(), 1000), lambda event, **fields: None)
+    return HttpPort(Figures(SystemClock(), 1000), ignore_events)
 
 
 async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
