@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import cycle, islice
@@ -41,6 +42,8 @@ def serving_with(folder: Path, limit: int, event_loop: str) -> Iterator[ServerPr
     loop = ("--set", f"event.loop={event_loop}")
     limits = {resource.RLIMIT_NOFILE: limit}
     with serving(folder / "data", *SETTINGS, *loop, limits=limits) as server:
+        with urllib.request.urlopen(f"http://{server.http}/healthz", timeout=20) as answer:
+            assert answer.status == 200, "all that is loaded late is"
         yield server
 
 
@@ -78,10 +81,10 @@ class Writer:
         self.stored: dict[str, list[bytes]] = {}
         self.refused: set[int] = set()
 
-    async def write(self, topic: str) -> bool:
+    async def write(self, topic: str, acks: int = -1) -> bool:
         self._number += 1
         value = b"%d" % self._number
-        self._client.send(PRODUCE, 2, produce(topic, message_set(1, value=value), acks=-1))
+        self._client.send(PRODUCE, 2, produce(topic, message_set(1, value=value), acks=acks))
         (_, response) = await asyncio.wait_for(self._client.receive(), 20)
         code = result(response).error_code
         if code == NO_ERROR:
@@ -156,7 +159,9 @@ async def test_without_a_descriptor_nothing_ends(
                 clients.callback(attacker.close)
             for _ in range(15):
                 for topic in ("a", "b", "c"):
-                    await writer.write(topic)
+                    # A sync needs handles, so `acks=-1` waits.
+                    await writer.write(topic, acks=1)
+            waiting = asyncio.ensure_future(writer.write("a"))
             before, started = cpu_seconds(server), time.monotonic()
             await asyncio.sleep(1.0)
             used = (cpu_seconds(server) - before) / (time.monotonic() - started)
@@ -164,6 +169,7 @@ async def test_without_a_descriptor_nothing_ends(
             assert writer.refused <= {StorageError.code}
             assert writer.refused or left is not None
             resource.prlimit(pid, pid_limit, (1024, 1024))
+            await waiting
             for _ in range(10):
                 for topic in ("a", "b", "c"):
                     assert await writer.write(topic)
