@@ -24,6 +24,9 @@ HEADERS: Final = MappingProxyType(
 )
 """What an answer to a request that is refused says to a browser."""
 
+MAX_HEADERS: Final = 50
+"""Lines of a head, each of at most 8 KiB: browsers send about twenty."""
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -45,6 +48,7 @@ class HttpConnection(web.RequestHandler):
             logger=port.logger,
             access_log=None,  # type: ignore[arg-type]
             lingering_time=limits.head_seconds,
+            max_headers=MAX_HEADERS,
         )
         self.port = port
         self.address = address

@@ -85,6 +85,11 @@ def share_files(limit: int, wanted: Shares) -> Shares:
     return Shares(max(connections, 1), max(files, 4), http_connections)
 
 
+def files_wanted(max_connections: int, max_open_files: int) -> int:
+    """How many descriptors there have to be for `share_files` to lower nothing."""
+    return max_connections + max_open_files + HTTP_CONNECTIONS + RESERVED_FILES
+
+
 def bind(address: str, setting: str) -> socket.socket:
     """A socket on `HOST:PORT`, where `setting` says so; it does not listen yet.
 
