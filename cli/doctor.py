@@ -214,16 +214,16 @@ def _disk(broker: DescribeBrokerResponse) -> Finding:
 
 def _limits(broker: DescribeBrokerResponse) -> Finding:
     said = (
-        f"the broker may open {broker.files_limit} files; max.connections and max.open.files take "
-        f"{broker.files_wanted}"
+        f"the broker may open {broker.files_limit} files; max.connections, max.open.files, the "
+        f"HTTP port and a reserve take {broker.files_wanted}"
     )
     if not 0 <= broker.files_limit < broker.files_wanted:
         return Finding("limits", Verdict.GOOD, said)
     return Finding(
         "limits",
         Verdict.WARNING,
-        f"{said}, so both were lowered",
-        f"let it open more (`ulimit -n {2 * broker.files_wanted}`), or set the two lower",
+        f"{said}, so they were lowered",
+        f"let it open more (`ulimit -n {2 * broker.files_wanted}`), or set the first two lower",
     )
 
 

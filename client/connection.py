@@ -5,6 +5,7 @@ broker's error, with `RequestTimedOut`, or with `ConnectionFailed` when the conn
 """
 
 import asyncio
+import select
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
@@ -23,6 +24,16 @@ from .errors import ConnectionFailed
 _CORRELATION_IDS: Final = 2**31
 _CLOSING_TIMEOUT_S: Final = 5
 """How long `close` waits for what is still to be sent to a broker that does not read."""
+
+_UNUSED_S: Final = 1.0
+"""From here on a connection is looked at before it is used: a loop that was busy, or did not run,
+has not seen that the broker closed it."""
+
+_MAX_IDLE_S: Final = 540.0
+"""A connection that was not used for so long is replaced. Brokers close theirs after ten minutes
+(`connections.max.idle.ms`), perhaps while a request is on its way."""
+
+_CLOSED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 """Memory of a response that is kept for the next one: what a fetch brings at most by default."""
@@ -61,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, _Pending] = {}
         self._last_id = -1
+        self._used_at = self._loop.time()
         self._versions: dict[int, int] = {API_VERSIONS.key: API_VERSIONS.min_version}
         self._failure: str | None = None
         self._writable = asyncio.Event()
@@ -74,7 +86,15 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def ready(self) -> bool:
         """True when a request can be sent without waiting."""
-        return self._failure is None and self._writable.is_set()
+        return self._failure is None and self._writable.is_set() and not self.stale
+
+    @property
+    def stale(self) -> bool:
+        """True when it was idle, and for so long that the broker closes it, or has closed it."""
+        if self._pending or self._transport is None or self._failure is not None:
+            return False
+        idle_s = self._loop.time() - self._used_at
+        return idle_s > _UNUSED_S and (idle_s > _MAX_IDLE_S or _is_closed(self._transport))
 
     def version(self, api: Api) -> int:
         """The highest version both sides have. Raises UnsupportedVersion when there is none."""
@@ -112,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms = self._request_timeout_ms + wait_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._expire, answer, api, timeout_ms)
         self._pending[correlation_id] = _Pending(api, version, answer, timer)
+        self._used_at = self._loop.time()
         transport.write(frame)
         return answer
 
@@ -121,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = self._take_id()
         frame = self._encoding.encode_request(api, version, correlation_id, self._client_id, body)
         self._check().write(frame)
+        self._used_at = self._loop.time()
 
     async def close(self) -> None:
         """Send what is still to be sent, and close. Pending requests fail."""
@@ -207,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         if pending is None:
             raise ProtocolError(f"a response to no request ({head.correlation_id})")
         pending.timer.cancel()
+        self._used_at = self._loop.time()
         if pending.answer.done():
             return
         if head.error_code != NO_ERROR:
@@ -238,6 +261,16 @@ class Connection(asyncio.BufferedProtocol):
             request.timer.cancel()
             if not request.answer.done():
                 request.answer.set_exception(self._error(cause))
+
+
+def _is_closed(transport: asyncio.Transport) -> bool:
+    """Whether the other side has closed the connection, if the loop has not read that yet."""
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connected.fileno(), _CLOSED)
+    return bool(poll.poll(0))
 
 
 async def connect(

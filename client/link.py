@@ -59,6 +59,8 @@ class Link:
         async with self._connecting:
             self._check_open()
             connection = self._connection
+            if connection is not None and connection.stale:
+                connection.abort("it had been idle")
             if connection is None or connection.failed:
                 if self._failure is not None and self._failures > failures_before:
                     # An attempt has failed since this caller asked: that is its answer too.

@@ -1,9 +1,21 @@
-"""`HOST:PORT` as settings and the command line write it."""
+"""`HOST:PORT`, and names of hosts, as settings and the command line write them."""
 
 import re
 from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_HOST_NAME_MAX: Final = 253
+
+
+def host_names(text: str) -> tuple[str, ...] | None:
+    """The names in `broker, Kafka.example.com`, in lower case; `None` if one is no name."""
+    names = tuple(name.strip().lower() for name in text.split(",")) if text.strip() else ()
+    if all(len(name) <= _HOST_NAME_MAX and _HOST_NAME.fullmatch(name) for name in names):
+        return names
+    return None
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ class BrokerSettings:
     data_dir: Path
     listen: str
     http_listen: str
+    http_hosts: str
     kafka_listen: str
     kafka_listen_given: bool
     """Whether somebody asked for it: a default that cannot be had is no reason not to start."""
@@ -56,6 +57,8 @@ class BrokerSettings:
     max_response_bytes: int
     max_buffered_bytes: int
     max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
     max_requests_in_flight: int
     request_deadline_ms: int
     fetch_max_wait_ms: int

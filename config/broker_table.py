@@ -41,6 +41,15 @@ _PLACES: Final = (
         choices=("off",),
     ),
     _setting(
+        "http.hosts",
+        Kind.HOSTS,
+        "",
+        "Names, separated by commas, under which the HTTP port answers, beside addresses and "
+        "localhost: the name by which Prometheus or a browser reaches it. Requests whose Host is "
+        "another name are refused, because the owner of that name could let a visitor's browser "
+        "read them (DNS rebinding).",
+    ),
+    _setting(
         "kafka.listen",
         Kind.ADDRESS,
         "127.0.0.1:9092",
@@ -268,8 +277,28 @@ _LIMITS: Final = (
         1000,
         "",
         "Connections at one time; the ones above it are closed at once and counted. Each needs a "
-        "file descriptor, beside those of max.open.files.",
+        "file descriptor, beside those of max.open.files. The HTTP port has 200 of its own.",
         maximum=1_000_000,
+    ),
+    _integer(
+        "max.connections.per.ip",
+        0,
+        "",
+        "Connections at one time from one address; the ones above it are closed at once and "
+        "counted. 0: half of max.connections. The HTTP port counts its own, and takes at most 100 "
+        "from one address.",
+        minimum=0,
+        maximum=1_000_000,
+    ),
+    _integer(
+        "connections.max.idle.ms",
+        600_000,
+        "ms",
+        "How long a connection may be idle, with no request under way and no answer to be read, "
+        "before it is closed. Clients connect again when they need to. The HTTP port has its own "
+        "times: 10 s for the head of a request, 60 s between two.",
+        minimum=1000,
+        negative_is_off=True,
     ),
     _integer(
         "max.requests.in.flight",
@@ -316,7 +345,8 @@ _LIMITS: Final = (
         1000,
         "",
         "Segment and index files open at one time; the least recently used are closed first. The "
-        "process limit must leave room for max.connections beside it.",
+        "process limit (ulimit -n) must leave room for max.connections and 232 more beside it; "
+        "with a lower one, less of each is used.",
         minimum=16,
         maximum=1_000_000,
     ),

@@ -57,6 +57,8 @@ def _section(title: str, settings: Mapping[str, Setting]) -> Iterator[str]:
 def _default(setting: Setting) -> str:
     if setting.no_limit is not None and setting.default == setting.no_limit:
         return "no limit"
+    if setting.default == "":
+        return "none"
     text = f"`{setting.format(setting.default)}`"
     if setting.kind is not Kind.INTEGER:
         return text

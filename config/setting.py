@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ..protocol.errors import InvalidConfig
-from .address import split_address
+from .address import host_names, split_address
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -28,6 +28,7 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     CHOICE = "choice"
     ADDRESS = "address"
+    HOSTS = "hosts"
     PATH = "path"
 
 
@@ -129,6 +130,10 @@ class Setting:
                     return choice
             case Kind.ADDRESS if isinstance(value, str):
                 return self._check_address(value, name, at)
+            case Kind.HOSTS if isinstance(value, str):
+                names = host_names(value)
+                if names is not None and len(value) <= _LONGEST_TEXT:
+                    return ",".join(names)
             case Kind.PATH if isinstance(value, str):
                 if 0 < len(value) <= _LONGEST_TEXT and "\0" not in value:
                     return value
@@ -148,6 +153,8 @@ class Setting:
             case Kind.ADDRESS:
                 forms = ("HOST:PORT", f"{self.scheme}HOST:PORT") if self.scheme else ("HOST:PORT",)
                 return " or ".join((*forms, *self.choices))
+            case Kind.HOSTS:
+                return f"host names separated by commas, at most {_LONGEST_TEXT} characters"
             case Kind.PATH:
                 return f"a path of 1 to {_LONGEST_TEXT} characters"
         factor = self.factor(name)

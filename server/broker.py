@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
-from ..config.address import split_address
+from ..config.address import host_names, split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
 from ..protocol.api import kafka, native
@@ -39,15 +39,17 @@ from .handlers import HANDLERS
 from .handlers.base import Services
 from .host import ConnectionLimits
 from .http import HttpServer, State
+from .http_port import HttpLimits, HttpPort
 from .lags import Lags
-from .listener import Listener, raise_file_limit, share_files
+from .listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
 from .logs import Logs
 from .loop_lag import LoopLag
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
 from .outcomes import Outcomes
 from .parking import ParkingLot
-from .ports import Ports
+from .places import Places
+from .ports import OFF, Ports
 from .trusted_time import TrustedTime
 from .work import Work
 
@@ -61,8 +63,8 @@ no place is answered at once, with what there is."""
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
 
-PAGE = f"{__package__}.page.routes"
-"""Module that brings aiohttp along."""
+HTTP = (f"{__package__}.page.routes", f"{__package__}.http_connection")
+"""Modules that bring aiohttp along."""
 
 LINES_AT_ONCE = 50
 """Lines of metrics that are made without a look at the time."""
@@ -113,13 +115,18 @@ class Broker:
         """
         async with AsyncExitStack() as cleanups:
             ports = cleanups.enter_context(Ports(self.settings, self.observe))
+            if isinstance(self._files, SystemFiles):
+                self._files.keep_spare()
+                cleanups.callback(self._files.drop_spare)
+            shares = self._open_storage(cleanups)
+            ports.listen()
             self.addresses = ports.addresses
-            capacity = self._open_storage(cleanups)
             self._make_services(cleanups)
-            self._start_http(ports.http, cleanups)
+            http = self._http_server(shares)
+            cleanups.push_async_callback(http.stop)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
-            self._start_connections(capacity, cleanups)
+            self._start_connections(shares, cleanups)
             lag = LoopLag(asyncio.get_running_loop(), self.figures.loop_lag)
             cleanups.callback(lag.stop)
             lag.start()
@@ -128,6 +135,9 @@ class Broker:
             self._listen(ports.native, Door(native.NAME, self.dispatcher), cleanups)
             if ports.kafka is not None:
                 self._listen(ports.kafka, self._kafka_door(), cleanups)
+            # Last: from here on nothing fails, and the log says that the broker has started.
+            late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.http))
+            cleanups.push_async_callback(asyncio.wait, [late])
             self._cleanups = cleanups.pop_all()
         self._serving = True
 
@@ -203,22 +213,23 @@ class Broker:
     def groups(self) -> GroupFigures:
         return self.services.groups.figures()
 
-    def _open_storage(self, cleanups: AsyncExitStack) -> int:
+    def _open_storage(self, cleanups: AsyncExitStack) -> Shares:
         """Open the data directory; returns how many connections there may be beside its files."""
         self._fit_memory()
         settings = self.settings
-        capacity, open_files = share_files(
-            raise_file_limit(), settings.max_connections, settings.max_open_files
-        )
-        if (capacity, open_files) != (settings.max_connections, settings.max_open_files):
+        http = 0 if settings.http_listen == OFF else HTTP_CONNECTIONS
+        wanted = Shares(settings.max_connections, settings.max_open_files, http)
+        shares = share_files(raise_file_limit(), wanted)
+        if shares != wanted:
             self.observe(
                 "limits_lowered",
                 reason="the process may not open enough files (ulimit -n)",
-                max_connections=capacity,
-                max_open_files=open_files,
+                max_connections=shares.connections,
+                max_open_files=shares.files,
+                max_http_connections=shares.http_connections,
             )
         self.directory = LogDirectory.open(
-            replace(settings, max_open_files=open_files),
+            replace(settings, max_open_files=shares.files),
             clock=self.clock,
             files=self._files,
             observe=self.observe,
@@ -234,7 +245,7 @@ class Broker:
         )
         cleanups.callback(self._leave_time)
         self._leave_time()
-        return capacity
+        return shares
 
     def _fit_memory(self) -> None:
         """Lower what clients may take where the process may not take that much."""
@@ -325,14 +336,15 @@ class Broker:
         commits.when_idle(done.set)
         await done.wait()
 
-    def _start_http(self, listening: socket.socket | None, cleanups: AsyncExitStack) -> None:
-        """Take connections on the HTTP port at once, and answer them as soon as may be."""
-        if listening is not None:
-            listening.listen()
-        server = HttpServer(self._scrape, self._state, self._add_page)
-        cleanups.push_async_callback(server.stop)
-        late = asyncio.get_running_loop().create_task(self._finish_start(server, listening))
-        cleanups.push_async_callback(asyncio.wait, [late])
+    def _http_server(self, shares: Shares) -> HttpServer:
+        settings = self.settings
+        port = HttpPort(
+            self.figures,
+            self.observe,
+            names=host_names(settings.http_hosts) or (),
+            limits=HttpLimits(shares.http_connections, settings.max_connections_per_ip),
+        )
+        return HttpServer(port, self._scrape, self._state, self._add_page)
 
     async def _open_logs(self) -> None:
         await self.maintenance.open_logs()
@@ -373,20 +385,22 @@ class Broker:
 
     def _late_modules(self, listening: socket.socket | None) -> list[str]:
         logging = ["structlog"] if self._log_stream is not None else []
-        page = ["prometheus_client", PAGE] if listening is not None else []
+        page = ["prometheus_client", *HTTP] if listening is not None else []
         return [*codecs.LOADED_LATE, *logging, *page]
 
-    def _start_connections(self, capacity: int, cleanups: AsyncExitStack) -> None:
+    def _start_connections(self, shares: Shares, cleanups: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
         settings = self.settings
+        idle_ms = settings.connections_max_idle_ms
         self._connections = Connections(
             loop,
-            capacity=capacity,
+            places=Places(shares.connections, settings.max_connections_per_ip),
             limits=ConnectionLimits(
                 max_frame_bytes=settings.max_frame_bytes,
                 max_requests_in_flight=settings.max_requests_in_flight,
                 buffer_bytes=settings.connection_buffer_bytes,
                 deadline_seconds=settings.request_deadline_ms / 1000,
+                idle_seconds=idle_ms / 1000 if idle_ms >= 0 else None,
             ),
             max_buffered_bytes=settings.max_buffered_bytes,
             figures=self.figures,

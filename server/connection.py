@@ -19,7 +19,7 @@ from typing import cast
 from ..config.address import join_address
 from ..protocol.api.framing import FrameReader, ProtocolError
 from ..protocol.limits import REQUESTS_IN_A_TURN
-from .deadline import Deadline
+from .deadline import Deadline, IdleLimit
 from .door import Caller, Door
 from .figures import count
 from .file_sending import FileChanged, FileSender
@@ -67,6 +67,9 @@ class Connection(asyncio.BufferedProtocol):
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
         self._unread_deadline = Deadline(loop, seconds, self._reader_is_late)
+        self._idle_limit = IdleLimit(
+            loop, host.limits.idle_seconds, self._idle_since, self._was_idle
+        )
         self._close_deadline: asyncio.TimerHandle | None = None
         self.peer = ""
         self.held_since = loop.time()
@@ -81,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1
+        self._idle_limit.start()
         if self._finishing:
             self._close()
 
@@ -191,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.close()
         self._frame_deadline.stop()
         self._unread_deadline.stop()
+        self._idle_limit.stop()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)
@@ -403,6 +408,18 @@ class Connection(asyncio.BufferedProtocol):
             f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
             f"not half were read in {self._limits.deadline_seconds:g} s (request.deadline.ms)",
         )
+
+    def _idle_since(self) -> float | None:
+        """When the last request came or was answered; `None` while there is anything to do."""
+        return self.held_since if self._is_done else None
+
+    def _was_idle(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        count(self._host.figures.connections_dropped, "idle")
+        idle_seconds = round(self._loop.time() - self.held_since)
+        self._host.observe("connection_idle", peer=self.peer, idle_seconds=idle_seconds)
+        self._close()
 
     def _drop(self, reason: str, cause: str) -> None:
         """Close because of what the client did. Answers on their way to it may still arrive."""

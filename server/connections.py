@@ -11,16 +11,17 @@ from .file_sending import InThread
 from .gathering import Gathering
 from .held_memory import HeldMemory
 from .host import ConnectionLimits
+from .places import Places
 
 
 class Connections:
-    """The open connections, at most `capacity` of them."""
+    """The open connections, as many as `places` has room for."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        capacity: int,
+        places: Places,
         limits: ConnectionLimits,
         max_buffered_bytes: int,
         figures: Figures,
@@ -28,10 +29,11 @@ class Connections:
         in_thread: InThread,
     ) -> None:
         self._loop = loop
-        self._capacity = capacity
+        self._places = places
         self._observe = observe
         self._gatherings: dict[Door, Gathering] = {}
-        self._open: dict[Connection, None] = {}
+        self._open: dict[Connection, str] = {}
+        """The address that each comes from."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits
@@ -43,28 +45,33 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, door: Door) -> Connection | None:
-        """A protocol for a new connection by `door`, or `None` when there are enough."""
-        if len(self._open) >= self._capacity:
-            self.refused("max_connections")
+    def admit(self, door: Door, address: str) -> Connection | None:
+        """A protocol for a new connection by `door`, or `None` when there are enough, or enough
+        from this address."""
+        reason = self._places.refusal(address)
+        if reason is not None:
+            self.refused(reason, address=address)
             return None
         gathering = self._gatherings.get(door)
         if gathering is None:
             gathering = Gathering(self._loop.call_soon, door.answerer.answer_together)
             self._gatherings[door] = gathering
         connection = Connection(self, door, gathering, self._loop)
-        self._open[connection] = None
+        self._open[connection] = address
+        self._places.take(address)
         self._empty.clear()
         return connection
 
-    def refused(self, reason: str) -> None:
+    def refused(self, reason: str, **fields: object) -> None:
         """Take note of a connection that was closed at once."""
         count(self.figures.connections_refused, reason)
         self._observe(
             "connection_refused",
             reason=reason,
             connections=len(self._open),
-            max_connections=self._capacity,
+            max_connections=self._places.capacity,
+            max_connections_per_ip=self._places.per_address,
+            **fields,
         )
 
     def observe(self, event: str, /, **fields: object) -> None:
@@ -72,7 +79,9 @@ class Connections:
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""
-        self._open.pop(connection, None)  # type: ignore[call-overload]
+        address = self._open.pop(connection, None)  # type: ignore[call-overload]
+        if address is not None:
+            self._places.give_back(address)
         if not self._open:
             self._empty.set()
 

@@ -1,4 +1,4 @@
-"""A time limit for what a client does, fair to it when the broker itself was late."""
+"""Time limits for what a client does, fair to it when the broker itself was late."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,3 +34,56 @@ class Deadline:
 
     def _is_over(self) -> None:
         self._timer = self._loop.call_later(LAST_CHANCE_SECONDS, self._late)
+
+
+class IdleLimit:
+    """Calls `expired` when nothing has happened for `seconds`; `None` is no limit.
+
+    `last_used` says when something happened last, `None` while something is under way. It is asked
+    now and then, so that what happens costs nothing.
+    """
+
+    __slots__ = ("_expired", "_last_used", "_loop", "_seconds", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float | None,
+        last_used: Callable[[], float | None],
+        expired: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._last_used = last_used
+        self._expired = expired
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        if self._seconds is not None:
+            self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _left_seconds(self) -> float:
+        assert self._seconds is not None
+        last_used = self._last_used()
+        if last_used is None:
+            return self._seconds
+        return last_used + self._seconds - self._loop.time()
+
+    def _look(self) -> None:
+        left = self._left_seconds()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._timer = self._loop.call_later(LAST_CHANCE_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._left_seconds() > 0:
+            self._look()
+        else:
+            self._timer = None
+            self._expired()

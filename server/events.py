@@ -18,6 +18,23 @@ BURST: Final = 20
 """Lines of one event in one second; more of them are only counted. Clients cause some events as
 fast as they like, and a log that fills the disk helps nobody."""
 
+RARE_SECONDS: Final = 60.0
+
+RARE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "http_request_failed": "kind",
+        "http_request_refused": "reason",
+        "library_error": "at",
+        "library_warning": "at",
+        "loop_error": "message",
+    }
+)
+"""Events of which there is one line in so many seconds, for each value of this field: they are of
+libraries and of strangers, and tell the same each time."""
+
+MAX_RARE: Final = 200
+"""Values of those fields that are kept apart; beyond, they are taken for one."""
+
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
 
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
@@ -32,8 +49,11 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "connection_dropped": "warning",
         "connection_refused": "warning",
         "deletion_failed": "warning",
+        "http_request_refused": "warning",
         "index_rebuilt": "warning",
         "kafka_port_taken": "warning",
+        "library_error": "error",
+        "library_warning": "warning",
         "limits_lowered": "warning",
         "loop_error": "error",
         "messages_past_retention": "warning",
@@ -81,16 +101,18 @@ class Events:
         self._log_level = log_level
         self._stream = stream
         self._logger: Any = None
-        self._lock = threading.Lock()
+        # An import of structlog may warn of something, which is an event too.
+        self._lock = threading.RLock()
         self._second = -1
         self._lines: dict[str, int] = {}
+        self._rare_until: dict[tuple[str, object], float] = {}
 
     def __call__(self, event: str, /, **fields: object) -> None:
         with self._lock:
             counting = _COUNTED.get(event)
             if counting is not None:
                 counting(self._figures, fields)
-            if self._stream is None or not self._may_log(event):
+            if self._stream is None or not self._may_log(event, fields):
                 return
             if self._logger is None:
                 self._logger = _logger(self._clock, self._log_format, self._log_level, self._stream)
@@ -104,7 +126,9 @@ class Events:
             fields["error"] = error
         self._logger.log(_LEVELS[level_of(event)], event, **fields)
 
-    def _may_log(self, event: str) -> bool:
+    def _may_log(self, event: str, fields: Mapping[str, object]) -> bool:
+        if event in RARE:
+            return self._may_log_rare(event, fields.get(RARE[event]))
         second = int(self._clock.monotonic())
         if second != self._second:
             self._second = second
@@ -114,6 +138,17 @@ class Events:
             return True
         count(self._figures.suppressed_lines, event)
         return False
+
+    def _may_log_rare(self, event: str, kind: object) -> bool:
+        now = self._clock.monotonic()
+        known = self._rare_until
+        if (event, kind) not in known and len(known) >= MAX_RARE:
+            kind = "others"
+        if now < known.get((event, kind), now):
+            count(self._figures.suppressed_lines, event)
+            return False
+        known[event, kind] = now + RARE_SECONDS
+        return True
 
 
 def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> Any:

@@ -116,6 +116,9 @@ class Figures:
         self.connections_opened = 0
         self.connections_refused: dict[str, int] = {}
         self.connections_dropped: dict[str, int] = {}
+        self.http_connections = 0
+        """Those that are open."""
+        self.http_requests_refused: dict[str, int] = {}
         self.clock_steps: dict[str, int] = {}
         """By direction: `forward`, `back`, and each `_while_stopped`."""
         self.failed_passes: dict[str, int] = {}

@@ -17,6 +17,8 @@ class ConnectionLimits:
     max_requests_in_flight: int
     buffer_bytes: int
     deadline_seconds: float
+    idle_seconds: float | None = None
+    """How long it may be idle; `None` for ever."""
 
 
 class Host(Protocol):

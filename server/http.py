@@ -11,9 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..clock import SystemClock
+from .http_port import HttpPort
+from .listener import Listener
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from .http_connection import HttpConnection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -36,16 +40,18 @@ class State(StrEnum):
 class HttpServer:
     """Serves until `stop`.
 
-    `render` makes the text of `/metrics`, `state` answers `/healthz` (unless stopped) and `/readyz`
-    (only when ready), `add_page` adds more.
+    `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
+    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more.
     """
 
     def __init__(
         self,
+        port: HttpPort,
         render: Callable[[], Awaitable[bytes]],
         state: Callable[[], State],
         add_page: "Callable[[web.Application], None]" = lambda application: None,
     ) -> None:
+        self._port = port
         self._render = render
         self._state = state
         self._add_page = add_page
@@ -55,25 +61,45 @@ class HttpServer:
         self._text = b""
         self._good_until = -1.0
         self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        """Serve on `listening`, which this object closes in the end."""
+        """Serve on `listening`, which listens already, and which this object closes in the end."""
         from aiohttp import web
+
+        from .http_connection import HttpConnection, guarded
 
         application = web.Application(client_max_size=1024)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
         application.router.add_get("/readyz", self._ready)
         self._add_page(application)
-        self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=1.0
-        )
+        self._runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = guarded(server.request_handler)
+        loop = asyncio.get_running_loop()
+
+        def admit(address: str) -> "HttpConnection | None":
+            if not self._port.admits(address):
+                return None
+            return HttpConnection(server, self._port, address, loop)
+
+        self._listener = Listener(
+            loop, listening, admit=admit, failed=self._failed, refused=self._port.refused
+        )
+        self._listener.start()
 
     async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def _failed(self, connection: asyncio.BaseProtocol) -> None:
+        """A connection never came to be."""
+        self._port.gone(connection.address)  # type: ignore[attr-defined]
 
     async def _metrics(self, _: "web.Request") -> "web.Response":
         from aiohttp import web

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable
 
 from ..config.address import join_address, split_address
+from ..values import value_class
 
 BACKLOG = 1024
 
@@ -25,7 +26,11 @@ ACCEPTS_A_TURN = 64
 ACCEPT_REST_SECONDS = 0.5
 
 RESERVED_FILES = 32
-"""Descriptors kept for the standard streams, the loop, listeners, locks and the HTTP port."""
+"""Descriptors kept for the standard streams, the loop, listeners, locks, and for what the log needs
+for a moment: to sync, to begin a segment, to take back a failed write."""
+
+HTTP_CONNECTIONS = 200
+"""Connections of the HTTP port, beside those of `max.connections`."""
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -35,6 +40,15 @@ _GONE = frozenset({errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOTCONN
 
 class CannotListen(Exception):
     """An address is taken, or is none of this machine's. The text is for the operator."""
+
+
+class SameAddress(CannotListen):
+    """Two settings give the same address."""
+
+
+def cannot_listen(address: str, setting: str, error: OSError) -> CannotListen:
+    """The refusal of an address that `setting` gives."""
+    return CannotListen(f"cannot listen on {address} ({setting}): {error.strerror}")
 
 
 def raise_file_limit() -> int:
@@ -47,15 +61,33 @@ def raise_file_limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else 1 << 30
 
 
-def share_files(limit: int, max_connections: int, max_open_files: int) -> tuple[int, int]:
-    """Split `limit` descriptors: (connections, segment files), each at most what is asked for.
+@value_class
+class Shares:
+    """What the descriptors of the process are for."""
 
-    A low limit is split between the two, because a broker that serves few clients is better than
-    one that stops half-way through a roll.
+    connections: int
+    files: int
+    http_connections: int
+
+
+def share_files(limit: int, wanted: Shares) -> Shares:
+    """Split `limit` descriptors; of nothing there is more than is wanted.
+
+    A low limit is split between them, because a broker that serves few clients is better than one
+    that stops half-way through a roll.
     """
-    free = max(limit - RESERVED_FILES, 8)
-    files = min(max_open_files, max(free - max_connections, free // 2))
-    return max(min(max_connections, free - files), 1), max(files, 4)
+    free = max(limit - RESERVED_FILES, 10)
+    left_over = free - wanted.connections - wanted.files
+    http_connections = min(wanted.http_connections, max(left_over, free // 8, 2))
+    free -= http_connections
+    files = min(wanted.files, max(free - wanted.connections, free // 2))
+    connections = min(wanted.connections, free - files)
+    return Shares(max(connections, 1), max(files, 4), http_connections)
+
+
+def files_wanted(max_connections: int, max_open_files: int) -> int:
+    """How many descriptors there have to be for `share_files` to lower nothing."""
+    return max_connections + max_open_files + HTTP_CONNECTIONS + RESERVED_FILES
 
 
 def bind(address: str, setting: str) -> socket.socket:
@@ -76,7 +108,7 @@ def bind(address: str, setting: str) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        raise CannotListen(f"cannot listen on {address} ({setting}): {error.strerror}") from error
+        raise cannot_listen(address, setting, error) from error
     return bound
 
 
@@ -89,7 +121,8 @@ def address_of(bound: socket.socket) -> str:
 class Listener:
     """Accepts connections on one socket until closed.
 
-    `admit` gives the protocol of a new connection, or `None` to have it closed at once; `failed`
+    `admit` gives the protocol of a new connection from an address (IPv4's in its own form, however
+    it came), or `None` to have it closed at once; `failed`
     is told of an admitted protocol whose transport could not be made, and `refused` the reason for
     which a connection was closed, or could not be taken, though nobody decided so.
     """
@@ -99,7 +132,7 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
         *,
-        admit: Callable[[], asyncio.BaseProtocol | None],
+        admit: Callable[[str], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
         refused: Callable[[str], None],
     ) -> None:
@@ -113,8 +146,7 @@ class Listener:
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Accept connections from now on. Raises `OSError`."""
-        self._socket.listen(BACKLOG)
+        """Accept connections from now on; the socket listens already."""
         self._accept()
 
     def _accept(self) -> None:
@@ -137,7 +169,7 @@ class Listener:
     def _readable(self) -> None:
         for _ in range(ACCEPTS_A_TURN):
             try:
-                connection, _ = self._socket.accept()
+                connection, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -147,10 +179,10 @@ class Listener:
                     return
                 self._rest()
                 return
-            self._take(connection)
+            self._take(connection, str(peer[0]).removeprefix("::ffff:"))
 
-    def _take(self, connection: socket.socket) -> None:
-        protocol = self._admit()
+    def _take(self, connection: socket.socket, address: str) -> None:
+        protocol = self._admit(address)
         if protocol is None:
             connection.close()
             return

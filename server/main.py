@@ -4,14 +4,18 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..config.broker import BrokerSettings
 from ..memory import settle
 from ..protocol.errors import HorologError
 from .broker import Broker
-from .listener import CannotListen
+from .library_log import library_messages_to
+from .listener import CannotListen, SameAddress
 from .ports import Addresses
+
+WRONG_USAGE: Final = 2
+"""Exit code when the settings cannot hold together."""
 
 Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
 """What runs beside a broker, in its loop, from when it can serve until it is to stop."""
@@ -34,7 +38,7 @@ def serve(
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
         sys.stderr.write(f"horolog: {reason}\n")
-        return 1
+        return WRONG_USAGE if isinstance(error, SameAddress) else 1
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -55,6 +59,11 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
     loop.set_exception_handler(broker.loop_error)
     if ignored:
         broker.observe("variables_ignored", names=", ".join(ignored))
+    with library_messages_to(broker.observe, loop):
+        return await _run(broker, beside, asked_to_stop)
+
+
+async def _run(broker: Broker, beside: Beside | None, asked_to_stop: asyncio.Event) -> int:
     await broker.start()
     try:
         addresses = broker.addresses

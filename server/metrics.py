@@ -135,9 +135,20 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     )
     yield _by_label(
         "horolog_connections_dropped",
-        "Connections closed by the broker because of what the client did.",
+        "Connections closed by the broker because of what the client did, or did not (idle, "
+        "http_idle: it had been idle).",
         "reason",
         figures.connections_dropped,
+    )
+    yield _gauge(
+        "horolog_http_connections", "Open connections of the HTTP port.", figures.http_connections
+    )
+    yield _by_label(
+        "horolog_http_requests_refused",
+        "Requests to the HTTP port that were malformed, or had a Host or Expect that is not "
+        "answered.",
+        "reason",
+        figures.http_requests_refused,
     )
 
 

@@ -30,7 +30,7 @@ from zlib import crc32
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..values import value_class
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
-from .files import File
+from .files import NO_HANDLES, File
 from .index_checksums import AppendTimesSeal
 from .seams import Seams
 
@@ -231,10 +231,17 @@ class AppendTimes:
         self.cut_back()
 
     def take_back(self) -> None:
-        """Remove what an `add` that raised may have left. Raises `OSError`."""
+        """Remove what an `add` that raised may have left. Raises `OSError`.
+
+        Where there is no handle for the file, the next `add` does.
+        """
         if self._surplus:
             self._blocks = Blocks()
-            self.cut_back()
+            try:
+                self.cut_back()
+            except OSError as error:
+                if error.errno not in NO_HANDLES:
+                    raise
 
     def cut_back(self) -> None:
         """Take away whatever the file holds beyond the entries. Raises `OSError`."""

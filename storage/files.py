@@ -9,13 +9,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""The process, or the system, has no free handle: what needed one was not begun."""
+
 PASSING_ERRORS: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-    | {errno.EACCES, errno.EPERM}
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EACCES, errno.EPERM} | NO_HANDLES
 )
 """Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""
 
@@ -203,8 +206,58 @@ class SystemFile:
             self._fd = -1
 
 
+class Spare:
+    """A handle that is there to be given up when there is no other. May be used in any thread."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._wanted = False
+        self._lock = Lock()
+
+    def take(self) -> None:
+        self._wanted = True
+        self._refill()
+
+    def give(self) -> None:
+        self._wanted = False
+        self._release()
+
+    @contextmanager
+    def used_if_needed(self) -> Iterator[None]:
+        """Let the block have the spare handle, if it is there to be had; in the end there is one
+        again. One block at a time."""
+        if not self._wanted:
+            yield
+            return
+        with self._lock:
+            self._release()
+            try:
+                yield
+            finally:
+                self._refill()
+
+    def _refill(self) -> None:
+        with suppress(OSError):
+            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class SystemFiles:
     """`Files` on the operating system."""
+
+    def __init__(self) -> None:
+        self._spare = Spare()
+
+    def keep_spare(self) -> None:
+        """Keep a handle in reserve until `drop_spare`, for what must not fail half-way."""
+        self._spare.take()
+
+    def drop_spare(self) -> None:
+        self._spare.give()
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
@@ -245,11 +298,13 @@ class SystemFiles:
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        # What is renamed already has to be made safe, also where no handle is left.
+        with self._spare.used_if_needed():
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def lock(self, path: Path) -> SystemFile:
         file = self.open(path, create=True)

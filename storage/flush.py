@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..clock import Clock
-from .files import PASSING_ERRORS, File, Files, replace_file
+from .files import NO_HANDLES, PASSING_ERRORS, File, Files, replace_file
 from .index_checksums import FILE_NAME
 from .producer_snapshots import KEPT, PendingSnapshot
 
@@ -37,6 +37,9 @@ class FlushWork:
     """What is known of the producers at offsets up to `target_offset`."""
     log_files: list[File] = field(default_factory=list)
     """Log files, oldest first; handles of this work's own, closed by `run`."""
+    not_begun: bool = False
+    """Whether the sync failed because there was no handle for the folder: the names in it are not
+    synced, and nothing is lost."""
     unfinished: OSError | None = None
     """Why the indexes or their checksums have to wait for another sync: there was no room, or no
     free handle. All messages are safe all the same."""
@@ -54,7 +57,11 @@ class FlushWork:
         finally:
             self.close()
         if self.sync_directory:
-            self.files.sync_directory(self.directory)
+            try:
+                self.files.sync_directory(self.directory)
+            except OSError as error:
+                self.not_begun = error.errno in NO_HANDLES
+                raise
 
     @property
     def has_indexes(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 from zlib import crc32
 
-from .files import Files
+from .files import NO_HANDLES, Files
 from .open_files import OpenFiles
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -47,6 +47,8 @@ class IndexFile(ABC):
         self._open_files = open_files
         self._failed_from: int | None = None
         """First entry that a write that failed may have left wrong in the file."""
+        self._surplus = False
+        """Whether the file may hold more than the entries."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -80,6 +82,9 @@ class IndexFile(ABC):
         """
         if self._failed_from is not None:
             first = min(first, self._failed_from)
+        if self._surplus:
+            self._open_files.use(self.path).truncate(min(first, len(self)) * self.ENTRY_BYTES)
+            self._surplus = False
         if first >= len(self):
             return False
         self._failed_from = first
@@ -88,9 +93,17 @@ class IndexFile(ABC):
         return True
 
     def keep(self, count: int) -> None:
-        """Drop all entries but the first `count`, in memory and in the file."""
+        """Drop all entries but the first `count`, in memory and in the file.
+
+        Where there is no handle for the file, the next write takes them away.
+        """
         self._shorten(count)
-        self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
+        try:
+            self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
+        except OSError as error:
+            if error.errno not in NO_HANDLES:
+                raise
+            self._surplus = True
 
     def replace(self, files: Files) -> None:
         """Make the file hold exactly the entries in memory; it is not written when it does.
@@ -99,6 +112,7 @@ class IndexFile(ABC):
         """
         data = self.encoded()
         self._failed_from = None
+        self._surplus = False
         self._open_files.forget(self.path)
         there = files.exists(self.path) and files.size(self.path) == len(data)
         if there and files.read_bytes(self.path) == data:

@@ -237,8 +237,17 @@ class Log(AppendableLog):
         return work
 
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
-        """Take in how `work` went. A failed sync is final: it is never tried again."""
+        """Take in how `work` went. A failed sync is final: it is never tried again.
+
+        One that was not begun, for want of a handle, is: the next request tries again.
+        """
         self._syncs.remove(work)
+        if error is not None and work.not_begun:
+            self._list.take_back(work)
+            self.producers.hand_back(work.snapshots)
+            self.unflushed_since = self.unflushed_since or self._seams.clock.monotonic()
+            self._observe("sync_not_started", error=str(error))
+            return
         if error is not None:
             self._fail(StorageError(f"{self.path}: a sync failed ({error}); {REFUSED}"))
             return
@@ -289,6 +298,8 @@ class Log(AppendableLog):
                 self.end_flush(work)
         if self.failure is not None:
             raise self.failure
+        if work is not None and work.not_begun:
+            raise StorageError(f"{self.path}: a sync could not be started: no handle is free")
 
     def begin_close(self) -> FlushWork | None:
         """Do the first part of `close`: what has to be synced now, for `end_flush` when run.

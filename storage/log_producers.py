@@ -168,6 +168,11 @@ class LogProducers:
         self._handed_out = [one for one in self._handed_out if not one.settled] + handed_out
         return handed_out
 
+    def hand_back(self, handed_out: Sequence[PendingSnapshot]) -> None:
+        """Leave what was handed out to another sync: that one did not come to it."""
+        self._handed_out = [one for one in self._handed_out if one not in handed_out]
+        self._pending = [*(one for one in handed_out if not one.settled), *self._pending]
+
     def prepare_cut(self, offset: int) -> None:
         """Remove, durably, the snapshots behind `offset`, from where on the log is about to be cut
         off. Raises `OSError`."""

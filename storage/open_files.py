@@ -1,9 +1,13 @@
 """Open handles of closed segments and of index files, at most so many at a time."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from .files import File, Files
+from .files import NO_HANDLES, File, Files
+
+T = TypeVar("T")
 
 
 class OpenFiles:
@@ -11,6 +15,8 @@ class OpenFiles:
 
     A file that holds bytes which are not synced yet does not belong here: closing it could
     lose the error of a later write-back.
+
+    Where the process has no handle left, those that are kept here are its reserve.
     """
 
     def __init__(self, files: Files, limit: int) -> None:
@@ -27,15 +33,31 @@ class OpenFiles:
         if file is not None:
             self._open.move_to_end(name)
             return file
-        file = self._files.open(path)
+        file = self.making_room(lambda: self._files.open(path))
         self._open[name] = file
         self._close_surplus()
         return file
 
+    def making_room(self, take: Callable[[], T], kept: int = 0) -> T:
+        """What `take` gives, which needs a handle; files are closed for it while there is none.
+
+        The `kept` used last stay open. Raises `OSError`.
+        """
+        while True:
+            try:
+                return take()
+            except OSError as error:
+                if error.errno not in NO_HANDLES or len(self._open) <= kept:
+                    raise
+            self._close_oldest()
+
     def _close_surplus(self) -> None:
         while len(self._open) > max(self._limit - self._lent, 1):
-            _, oldest = self._open.popitem(last=False)
-            oldest.close()
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        _, oldest = self._open.popitem(last=False)
+        oldest.close()
 
     def lend(self, file: File) -> File | None:
         """A second handle on `file` to be kept for longer, until `take_back`; one of the limit.
@@ -44,7 +66,7 @@ class OpenFiles:
         """
         if self._lent >= self._limit // 4:
             return None
-        lent = file.duplicate()
+        lent = self.making_room(file.duplicate, kept=1)
         self._lent += 1
         return lent
 

@@ -23,7 +23,7 @@ from ..protocol.errors import (
 from ..times import later
 from .broken import keep_bytes
 from .events import Observer
-from .files import PASSING_ERRORS, File, Files, replace_file, replacing
+from .files import NO_HANDLES, PASSING_ERRORS, File, Files, replace_file, replacing
 from .position_records import (
     COMMIT,
     FORGET,
@@ -90,6 +90,8 @@ class Positions:
         self._size = 0
         self._compacted_size = 0
         self._failure: str | None = None
+        self._name_unsynced = False
+        """Whether the folder has to be synced before anything is written."""
         self._file: File | None = None
         if files.exists(self._path):
             self._open()
@@ -226,6 +228,9 @@ class Positions:
         if self._failure is not None:
             raise StorageError(f"positions cannot be written: {self._failure}")
         try:
+            if self._name_unsynced:
+                self._files.sync_directory(self._path.parent)
+                self._name_unsynced = False
             file = self._file or self._open_or_create()
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error}") from error
@@ -280,10 +285,16 @@ class Positions:
         self._failure = f"{self._path} could not be rewritten; restart the broker"
         try:
             size = self._write_live()
-        except OSError:
-            if self._files.size(self._path) == before:
-                self._failure = None
-            raise
+        except OSError as error:
+            size = self._files.size(self._path)
+            in_place = size != before
+            if in_place and error.errno not in NO_HANDLES:
+                raise
+            self._failure = None
+            if not in_place:
+                raise
+            # Only its name is not safe yet, and there was no handle to make it so.
+            self._name_unsynced = True
         if self._file is not None:
             self._file.close()
             self._file = None  # The next commit opens the new one.

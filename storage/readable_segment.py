@@ -105,7 +105,8 @@ class ReadableSegment:
     def hold_open(self) -> File:
         """Keep the log file open until `release`: it has bytes that are not synced."""
         if self._file is None:
-            self._file = self._seams.files.open(self.log_path)
+            open_files, files = self._seams.open_files, self._seams.files
+            self._file = open_files.making_room(lambda: files.open(self.log_path), kept=1)
         return self._file
 
     def release(self) -> bool:

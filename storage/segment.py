@@ -6,6 +6,7 @@ positions and sizes, keeps its indexes true to its log, and knows nothing of req
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -96,7 +97,7 @@ class Segment(ReadableSegment):
         segment = cls(directory, base_offset, settings, seams)
         try:
             for path in segment.paths:
-                file = seams.files.open(path, create=True)
+                file = seams.open_files.making_room(partial(seams.files.open, path, create=True))
                 try:
                     file.truncate(0)
                 finally:
@@ -270,6 +271,7 @@ class Segment(ReadableSegment):
         """Write the closing time entry: the largest timestamp and the next offset."""
         changed = self.time_index.finish(self.largest[0], self.next_offset)
         self._write_time_entries(changed)
+        self.offset_index.write_from(len(self.offset_index))
 
     def seal(self) -> Seal:
         """The checksums of the indexes, and of the append times, as they are now."""

@@ -207,7 +207,8 @@ class SegmentList:
         )
         try:
             for segment in reversed(dirty):
-                work.log_files.append(segment.hold_open().duplicate())
+                held = segment.hold_open()
+                work.log_files.append(self._seams.open_files.making_room(held.duplicate))
         except OSError:
             work.close()
             raise
@@ -219,6 +220,7 @@ class SegmentList:
         """Let the next sync do what `work` could not finish."""
         self.seals_changed = True
         self.unsynced_indexes |= work.new_seals
+        self.names_changed = self.names_changed or (work.not_begun and work.sync_directory)
 
     def release_synced(self, recovery_point: int) -> None:
         """Give up the handles of closed segments that are safe."""

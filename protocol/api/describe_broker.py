@@ -25,7 +25,9 @@ class DescribeBrokerResponse:
     disk_bytes: int = int64(default=-1, doc="Size of its file system; -1 when not known.")
     disk_free_bytes: int = int64(default=-1, doc="Room in it; -1 when not known.")
     files_limit: int = int32(doc="How many files the process may open.")
-    files_wanted: int = int32(doc="How many `max.connections` and `max.open.files` take together.")
+    files_wanted: int = int32(
+        doc="How many `max.connections`, `max.open.files`, the HTTP port and a reserve take in all."
+    )
     damaged_segments: int = int32(doc="Segments found to be damaged since the start.")
     failed_partitions: int = int32(
         doc="Partitions that stopped taking messages since the start, because a write failed."

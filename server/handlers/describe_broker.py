@@ -7,6 +7,7 @@ from ... import __version__
 from ...config.broker_table import AS_REACHED
 from ...protocol.api.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
 from ...protocol.records.kernel import FORM
+from ..listener import files_wanted
 from .base import Call, Later, Services
 
 
@@ -25,7 +26,7 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
             clock_caution=services.trusted_time.caution() or "",
             data_dir=str(data_dir),
             files_limit=min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**31 - 1),
-            files_wanted=settings.max_connections + settings.max_open_files,
+            files_wanted=files_wanted(settings.max_connections, settings.max_open_files),
             damaged_segments=sum(topic.damaged_segments for topic in topics),
             failed_partitions=sum(topic.failures for topic in topics),
             kafka_listen=services.kafka_address or _unless(settings.kafka_listen, "off"),

@@ -15,7 +15,6 @@ from .asking import Query, Refusal
 from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find
-from .hosts import is_own_host
 from .messages import messages
 from .segments import segments
 from .topics import topics
@@ -72,7 +71,6 @@ class Page:
         return await self._file(request.match_info["name"], request)
 
     async def _file(self, name: str, request: web.Request) -> web.StreamResponse:
-        _check_host(request)
         if not self._files:
             self._files = await self._services.work.in_reading_thread(read_files)
         file = self._files.get(name)
@@ -86,7 +84,6 @@ class Page:
         return web.Response(body=file.content, headers=headers)
 
     async def _json(self, answer: Answer, request: web.Request) -> web.StreamResponse:
-        _check_host(request)
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return _refused(403, "this is for the page itself, not for other sites")
         if self._at_work >= AT_WORK:
@@ -105,16 +102,6 @@ class Page:
         finally:
             self._at_work -= 1
         return _sent(200, found)
-
-
-def _check_host(request: web.Request) -> None:
-    if not is_own_host(request.host):
-        raise web.HTTPForbidden(
-            headers=HEADERS,
-            text=f"The page does not answer under the name {request.host[:100]!r}, which somebody "
-            "else could own. Open it by address, by the machine's name, or through a proxy that "
-            "sends one of these as Host.\n",
-        )
 
 
 def _refused(status: int, message: str) -> web.Response:

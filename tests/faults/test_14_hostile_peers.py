@@ -197,6 +197,7 @@ def test_14_thousands_of_hostile_clients(
     random = Random(f"{request.config.getoption('--hypothesis-seed')}")
     settings = {
         "max.connections": 6 * EACH_KIND,
+        "max.connections.per.ip": 6 * EACH_KIND,
         "max.buffered.bytes": MAX_BUFFERED_BYTES,
         "max.frame.bytes": LARGE_FRAME_BYTES,
         "request.deadline.ms": DEADLINE_MS,

@@ -16,7 +16,6 @@ from horolog.protocol.records.latency import latency_bucket
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.server.broker import Broker
-from horolog.server.page.hosts import is_own_host
 from horolog.server.page.messages import (
     LARGEST_READ_BYTES,
     OPENED_BYTES,
@@ -343,41 +342,6 @@ async def test_files_are_sent_with_strict_headers(get: Get) -> None:
     assert (again.status, again.text) == (304, "")
     for missing in ("/static/none.js", "/static/..%2fhttp.py", "/static/../broker.py"):
         assert (await get(missing)).status == 404
-
-
-@pytest.mark.parametrize("path", ["/", "/static/main.js", "/page/topics"])
-async def test_a_name_that_somebody_else_may_own_is_refused(get: Get, path: str) -> None:
-    refused = await get(path, headers={"Host": "evil.example:7071"})
-    assert refused.status == 403
-    assert "evil.example" in refused.text
-    assert (await get(path, headers={"Host": "localhost:7071"})).status == 200
-    # Those who scrape may use any name: they are no browsers.
-    assert (await get("/metrics", headers={"Host": "evil.example"})).status == 200
-
-
-@pytest.mark.parametrize(
-    ("host", "own"),
-    [
-        ("127.0.0.1:7071", True),
-        ("[::1]:7071", True),
-        ("[::1]", True),
-        ("192.168.1.5", True),
-        ("localhost", True),
-        ("BROKER:7071", True),
-        ("broker.local.", True),
-        ("horolog.default.svc.cluster.local:7071", True),
-        ("example.com", False),
-        ("example.com:7071", False),
-        ("127.0.0.1.example.com", False),
-        ("local", True),
-        ("", False),
-        (":7071", False),
-        ("a:b:c.com", False),
-        ("[::1", True),
-    ],
-)
-def test_names_that_are_the_machines_own(host: str, own: bool) -> None:
-    assert is_own_host(host) is own
 
 
 async def test_other_sites_get_no_json(get: Get) -> None:

@@ -218,7 +218,7 @@ async def test_one_log_that_fails_does_not_keep_the_others(
             await client.call(create_topic(topic, retention_ms=1000))
             await client.call(produce(topic, message_set(NOW)))
         clock.advance(5000)
-        files.fail("open", errno.EMFILE)
+        files.fail("open", errno.ENOMEM)
         await run(faulty, "retention")
         starts = {log.topic: log.log_start_offset for log in faulty.logs()}
         assert sorted(starts.values()) == [0, 1, 1]
@@ -250,7 +250,7 @@ async def test_a_sync_that_could_not_begin_is_begun_again(
     async with wire(faulty.addresses.native) as client:
         await client.call(produce("a", message_set(NOW)))
         log = faulty.directory.log("a", 0)
-        files.fail("duplicate", errno.EMFILE)
+        files.fail("duplicate", errno.EMFILE, times=-1)
         waiting = asyncio.ensure_future(client.call(produce("a", message_set(NOW), acks=-1)))
         await until(lambda: len(faulty.services.produces))
         await synced(faulty)

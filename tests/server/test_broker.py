@@ -14,8 +14,11 @@ from horolog.protocol.api.produce import PRODUCE
 from horolog.protocol.errors import InvalidTimestamp, StorageError
 from horolog.protocol.records.message import records
 from horolog.server.broker import Broker
+from horolog.server.figures import Figures
 from horolog.server.http import HttpServer, State
+from horolog.server.http_port import HttpPort
 from horolog.server.listener import CannotListen, address_of, bind
+from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.quick_files import QuickFiles
@@ -180,6 +183,10 @@ async def test_metrics_over_http(tmp_path: Path) -> None:
         assert (await get(session, broker, "/nowhere"))[0] == 404
 
 
+def http_port() -> HttpPort:
+    return HttpPort(Figures(SystemClock(), 1000), ignore_events)
+
+
 async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
     """A scrape may not take more than a small share of the loop, however often it comes."""
     made = 0
@@ -192,8 +199,9 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
             pass
         return b"made %d" % made
 
-    server = HttpServer(render, lambda: State.STOPPED)
+    server = HttpServer(http_port(), render, lambda: State.STOPPED)
     with bind("127.0.0.1:0", "http.listen") as listening:
+        listening.listen()
         await server.start(listening)
         url = f"http://{address_of(listening)}"
         async with aiohttp.ClientSession() as session:
@@ -214,8 +222,9 @@ async def test_health_and_readiness(state: State, health: int, ready: int) -> No
     async def render() -> bytes:
         return b""
 
-    server = HttpServer(render, lambda: state)
+    server = HttpServer(http_port(), render, lambda: state)
     with bind("127.0.0.1:0", "http.listen") as listening:
+        listening.listen()
         await server.start(listening)
         url = f"http://{address_of(listening)}"
         async with aiohttp.ClientSession() as session:

@@ -52,6 +52,7 @@ async def strict(tmp_path: Path, log: io.StringIO) -> AsyncIterator[Broker]:
         connection_buffer_bytes=BUFFER_BYTES,
         max_requests_in_flight=16,
         max_connections=20,
+        max_connections_per_ip=20,
         retention_ms=-1,
     ) as started:
         yield started

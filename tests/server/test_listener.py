@@ -14,6 +14,7 @@ from horolog.server.listener import (
     RESERVED_FILES,
     CannotListen,
     Listener,
+    Shares,
     address_of,
     bind,
     share_files,
@@ -43,7 +44,7 @@ class Door:
         self.reasons: list[str] = []
         self.told = asyncio.Event()
 
-    def admit(self) -> Greeter | None:
+    def admit(self, address: str) -> Greeter | None:
         if len(self.inside) >= self.places:
             self.turned_away += 1
             return None
@@ -69,6 +70,7 @@ async def open_door(places: int) -> AsyncIterator[tuple[Door, Listener, Address]
         failed=door.failed,
         refused=door.refused,
     )
+    listening.listen()
     listener.start()
     try:
         yield door, listener, listening.getsockname()
@@ -166,19 +168,24 @@ def test_an_address_in_brackets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "connections", "files"),
+    ("limit", "connections", "files", "http"),
     [
-        pytest.param(20_000, 1000, 1000, id="enough for both"),
-        pytest.param(2000 + RESERVED_FILES, 1000, 1000, id="just enough"),
-        pytest.param(1000 + RESERVED_FILES, 500, 500, id="half each"),
-        pytest.param(64, 16, 16, id="tc18: a very low limit"),
-        pytest.param(8, 4, 4, id="hardly any"),
+        pytest.param(20_000, 1000, 1000, 200, id="enough for all"),
+        pytest.param(2200 + RESERVED_FILES, 1000, 1000, 200, id="just enough"),
+        pytest.param(2199 + RESERVED_FILES, 1000, 999, 200, id="one too few"),
+        pytest.param(1200 + RESERVED_FILES, 525, 525, 150, id="half each"),
+        pytest.param(128, 42, 42, 12, id="a low limit"),
+        pytest.param(64, 14, 14, 4, id="tc18: a very low limit"),
+        pytest.param(8, 4, 4, 2, id="hardly any"),
     ],
 )
-def test_descriptors_are_shared_out(limit: int, connections: int, files: int) -> None:
-    assert share_files(limit, 1000, 1000) == (connections, files)
+def test_descriptors_are_shared_out(limit: int, connections: int, files: int, http: int) -> None:
+    shares = share_files(limit, Shares(1000, 1000, 200))
+    assert shares == Shares(connections, files, http)
+    assert limit < 50 or connections + files + http + RESERVED_FILES <= limit
 
 
 def test_fewer_files_leave_room_for_connections() -> None:
-    assert share_files(1000 + RESERVED_FILES, 900, 100) == (900, 100)
-    assert share_files(1000 + RESERVED_FILES, 100, 1000) == (100, 900)
+    limit = 1000 + RESERVED_FILES
+    assert share_files(limit, Shares(900, 100, 0)) == Shares(900, 100, 0)
+    assert share_files(limit, Shares(100, 1000, 0)) == Shares(100, 900, 0)

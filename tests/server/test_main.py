@@ -1,13 +1,8 @@
 """The server as a process: the ready line, signals, errors in one line, few descriptors."""
 
 import asyncio
-import contextlib
-import json
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,51 +12,7 @@ from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
-PROGRAM = """
-import json, resource, sys
-if sys.argv[2:]:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
-from horolog.config.broker import broker_settings
-from horolog.server.main import serve
-sys.exit(serve(broker_settings(json.loads(sys.argv[1]))))
-"""
-
-
-@asynccontextmanager
-async def process(
-    data_dir: Path, *, open_files: int | None = None, **settings: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A server process, killed in the end if it still runs."""
-    given = {"data.dir": str(data_dir), "listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
-    given["kafka.listen"] = "off"
-    given |= {name.replace("_", "."): value for name, value in settings.items()}
-
-    started = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PROGRAM,
-        json.dumps(given),
-        *([] if open_files is None else [str(open_files)]),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield started
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            started.kill()
-        await started.wait()
-
-
-async def ready(started: asyncio.subprocess.Process) -> str:
-    """Wait for the ready line; returns the native address."""
-    assert started.stdout is not None
-    line = (await started.stdout.readline()).decode()
-    match = re.fullmatch(r"ready native=(127\.0\.0\.1:\d+) http=127\.0\.0\.1:\d+\n", line)
-    if match is None:
-        assert started.stderr is not None
-        pytest.fail(f"no ready line but {line!r}: {(await started.stderr.read()).decode()}")
-    return match[1]
+from .processes import process, ready, refusal
 
 
 @pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
@@ -108,16 +59,6 @@ async def test_no_http_port(tmp_path: Path) -> None:
         assert re.fullmatch(r"ready native=127\.0\.0\.1:\d+\n", line)
 
 
-async def refusal(started: asyncio.subprocess.Process) -> str:
-    """What a process that cannot start says."""
-    out, log = await started.communicate()
-    assert started.returncode == 1
-    assert out == b""
-    lines = log.decode().splitlines()
-    assert len(lines) == 1, log
-    return lines[0]
-
-
 async def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path) -> None:
     async with process(tmp_path / "one") as first:
         address = await ready(first)
@@ -139,7 +80,11 @@ async def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path) -> None:
 async def test_few_descriptors_and_many_clients(tmp_path: Path, event_loop: str) -> None:
     """fault18: 150 clients of a process that may open 64 files."""
     async with process(
-        tmp_path, open_files=64, event_loop=event_loop, log_format="json"
+        tmp_path,
+        open_files=64,
+        event_loop=event_loop,
+        log_format="json",
+        max_connections_per_ip="1000",
     ) as started:
         address = await ready(started)
         clients = [await Wire.open(address) for _ in range(150)]

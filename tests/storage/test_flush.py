@@ -226,10 +226,12 @@ def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: 
 def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(1, 2, 3)
-    folder.files.fail("duplicate", errno.EMFILE, passing=2)
-    held = folder.files.open_count
+    folder.files.fail("duplicate", errno.EMFILE, passing=2, times=-1)
+    held = sum(segment.release() for segment in log.segments)
+    assert held == 3
     assert log.begin_flush() is None
-    assert folder.files.open_count == held
+    assert folder.files.open_count == held, "no duplicates, and none of the files used last"
+    folder.files.heal()
     assert log.unflushed_since == folder.clock.monotonic()
     assert len(folder.events.named("sync_not_started")) == 1
     log.flush()

@@ -1,0 +1,85 @@
+"""What libraries have to tell, as events of the broker.
+
+asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that nobody can catch go
+to standard error. All of it becomes an event here: in the log's own format, and bounded, as
+clients can cause some of it as often as they like.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from ..storage.events import Observer
+
+LONGEST_MESSAGE: Final = 1000
+
+
+class LibraryLog(logging.Handler):
+    """Makes an event of each record of `logging`."""
+
+    def __init__(self, observe: Observer) -> None:
+        super().__init__(logging.WARNING)
+        self._observe = observe
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception as error:
+            message = f"{record.msg!r} ({error})"
+        _tell(
+            self._observe,
+            "library_error" if record.levelno >= logging.ERROR else "library_warning",
+            message,
+            f"{record.name} {record.module}:{record.lineno}",
+            record.exc_info[1] if record.exc_info else None,
+        )
+
+
+@contextmanager
+def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Make events of what libraries tell in this process, until the end of a `with` block."""
+
+    def warned(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = f"{category.__name__}: {message}"
+        _tell(observe, "library_warning", text, f"{filename}:{lineno}")
+
+    def unraisable(met: "sys.UnraisableHookArgs") -> None:
+        # It may be called in the middle of anything, of the writing of a log line too.
+        text = f"{met.err_msg or 'exception ignored in'}: {met.object!r}"
+        at = type(met.exc_value).__name__
+        loop.call_soon_threadsafe(_tell, observe, "library_error", text, at, met.exc_value)
+
+    def thread_failed(met: "threading.ExceptHookArgs") -> None:
+        name = met.thread.name if met.thread is not None else "?"
+        text = f"thread {name} ended with an exception"
+        _tell(observe, "library_error", text, f"thread {name}", met.exc_value)
+
+    handler = LibraryLog(observe)
+    before = warnings.showwarning, sys.unraisablehook, threading.excepthook
+    logging.getLogger().addHandler(handler)
+    warnings.showwarning = warned
+    sys.unraisablehook = unraisable
+    threading.excepthook = thread_failed
+    try:
+        yield
+    finally:
+        warnings.showwarning, sys.unraisablehook, threading.excepthook = before
+        logging.getLogger().removeHandler(handler)
+
+
+def _tell(
+    observe: Observer, event: str, message: str, at: str, error: BaseException | None = None
+) -> None:
+    observe(event, message=message[:LONGEST_MESSAGE], at=at, error=error)

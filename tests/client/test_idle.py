@@ -1,0 +1,143 @@
+"""A broker closes idle connections: no client of it has an error for that, or loses a message."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from horolog import Admin, Consumer, Producer, blocking
+from horolog.client import connection as connections
+from horolog.client.link import Link
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.waiting import until
+
+NOW = 1_479_144_272_509
+
+CLOSING_S = 0.1
+"""A connection that does not count any more closes its socket in the next turn of the loop."""
+
+pytestmark = pytest.mark.both_loops
+
+Wait = Callable[[BrokerThread], Awaitable[None]]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    settings = {"connections.max.idle.ms": 1000, "kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path, settings) as started:
+        yield started
+
+
+@pytest.fixture(params=["native", "kafka"])
+def address(request: pytest.FixtureRequest, broker: BrokerThread) -> str:
+    return broker.address if request.param == "native" else f"kafka://{broker.kafka_address}"
+
+
+async def while_the_loop_runs(broker: BrokerThread) -> None:
+    """The client reads that the broker closes."""
+    await until(lambda: not broker._broker.connections())
+    await asyncio.sleep(CLOSING_S)
+
+
+async def while_the_loop_is_blocked(broker: BrokerThread) -> None:
+    """The client has not read it when it is used next."""
+    wait_for_the_closing(broker)
+
+
+def wait_for_the_closing(broker: BrokerThread) -> None:
+    while broker._broker.connections():
+        time.sleep(0.01)  # This thread is to do nothing else.
+    time.sleep(CLOSING_S)
+
+
+@pytest.fixture(params=[while_the_loop_runs, while_the_loop_is_blocked], ids=["runs", "blocked"])
+def wait(request: pytest.FixtureRequest) -> Wait:
+    made: Wait = request.param
+    return made
+
+
+@pytest.mark.parametrize("acks", ["all", 1, 0])
+async def test_a_producer(
+    broker: BrokerThread, address: str, wait: Wait, acks: Literal["all", 0, 1]
+) -> None:
+    # Nothing is tried again: an error would be seen.
+    async with Producer(address, acks=acks, delivery_timeout_ms=0) as producer:
+        await producer.send("a", b"one")
+        await wait(broker)
+        await producer.send("a", b"two")
+        await producer.flush()
+        await wait(broker)
+        await producer.send("a", b"three")
+    async with Consumer(broker.address) as consumer:
+        consumer.assign("a", 0, offset=0)
+        read: list[bytes | None] = []
+        while len(read) < 3:
+            read += [record.value for record in await consumer.fetch()]
+    assert read == [b"one", b"two", b"three"]
+
+
+async def test_a_consumer(broker: BrokerThread, address: str, wait: Wait) -> None:
+    async with Producer(broker.address) as producer:
+        for number in range(3):
+            await producer.send("a", b"%d" % number, timestamp_ms=NOW + number)
+    async with Consumer(address, name="job", retry_timeout_ms=0) as consumer:
+        consumer.assign("a", 0, offset=0)
+        assert len(await consumer.fetch()) == 3
+        await wait(broker)
+        await consumer.commit()
+        await wait(broker)
+        await consumer.seek_to_time(timestamp_ms=NOW + 1)
+        await wait(broker)
+        assert [record.value for record in await consumer.fetch()] == [b"1", b"2"]
+
+
+async def test_an_admin(broker: BrokerThread, address: str, wait: Wait) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topic("a")
+        await wait(broker)
+        await admin.create_topic("b")
+        await wait(broker)
+        assert set(await admin.list_topics()) == {"a", "b"}
+        await wait(broker)
+        await admin.delete_topic("a")
+
+
+def test_blocking_clients(broker: BrokerThread, address: str) -> None:
+    with (
+        blocking.Producer(address, delivery_timeout_ms=0) as producer,
+        blocking.Admin(address) as admin,
+        blocking.Consumer(address, retry_timeout_ms=0) as consumer,
+    ):
+        producer.send("a", b"one")
+        consumer.assign("a", 0, offset=0)
+        for number in range(2):
+            wait_for_the_closing(broker)
+            producer.send("a", b"more")
+            wait_for_the_closing(broker)
+            admin.create_topic(f"b{number}")
+            consumer.seek("a", 0, 0)
+            wait_for_the_closing(broker)
+            assert len(consumer.fetch()) == 2 + number
+
+
+async def test_a_connection_is_replaced_before_the_broker_closes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no request crosses the closing on its way."""
+    with BrokerThread(tmp_path) as broker:
+        async with Admin(broker.address) as admin:
+            link: Any = admin._cluster
+            assert isinstance(link, Link)
+            await admin.list_topics()
+            before = link._connection
+            await admin.list_topics()
+            assert link._connection is before
+            monkeypatch.setattr(connections, "_UNUSED_S", -1.0)
+            await admin.list_topics()
+            assert link._connection is before, "the broker has not closed it"
+            monkeypatch.setattr(connections, "_MAX_IDLE_S", -1.0)
+            await admin.list_topics()
+            assert link._connection is not before

@@ -1,0 +1,178 @@
+"""Fault 18: clients take every descriptor there is, and a log goes on when some are free again."""
+
+import asyncio
+import os
+import resource
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from horolog import Consumer
+from horolog.config.address import split_address
+from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.errors import NO_ERROR, StorageError
+from horolog.testing.program import ServerProcess, serving
+from horolog.testing.requests import message_set, produce, result
+from horolog.testing.waiting import until
+from horolog.testing.wire import Wire, wire
+
+LIMIT = 128
+SILENT_BYTES = (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"\0\0", b"\0\0\0\x20abc")
+HOSTS = tuple(f"127.0.0.{number}" for number in range(2, 12))
+
+SETTINGS = (
+    *("--kafka-listen", "127.0.0.1:0", "--set", "log.format=json", "--set", "retention.ms=-1"),
+    *("--set", "segment.bytes=400", "--set", "index.interval.bytes=1"),
+)
+
+NEVER_FREE = 3
+"""With this limit nothing can be opened beside the standard streams, which are."""
+
+LOOPS = pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
+
+
+@contextmanager
+def serving_with(folder: Path, limit: int, event_loop: str) -> Iterator[ServerProcess]:
+    loop = ("--set", f"event.loop={event_loop}")
+    limits = {resource.RLIMIT_NOFILE: limit}
+    with serving(folder / "data", *SETTINGS, *loop, limits=limits) as server:
+        with urllib.request.urlopen(f"http://{server.http}/healthz", timeout=20) as answer:
+            assert answer.status == 200, "all that is loaded late is"
+        yield server
+
+
+def descriptors(server: ServerProcess) -> int:
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def cpu_seconds(server: ServerProcess) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def silent_clients(server: ServerProcess, number: int) -> list[socket.socket]:
+    """Connections of many addresses to all three ports that say nothing, or half of something."""
+    assert server.kafka is not None
+    clients = []
+    ports = cycle([server.http, server.native, server.kafka])
+    for address, host, sent in islice(zip(ports, cycle(HOSTS), cycle(SILENT_BYTES)), number):
+        client = socket.socket()
+        client.settimeout(5)
+        client.bind((host, 0))
+        client.connect(split_address(address))
+        with suppress(OSError):  # closed already
+            client.sendall(sent)
+        clients.append(client)
+    return clients
+
+
+class Writer:
+    """Writes numbered messages to some topics, one after the other, and notes what is stored."""
+
+    def __init__(self, client: Wire) -> None:
+        self._client = client
+        self._number = 0
+        self.stored: dict[str, list[bytes]] = {}
+        self.refused: set[int] = set()
+
+    async def write(self, topic: str, acks: int = -1) -> bool:
+        self._number += 1
+        value = b"%d" % self._number
+        self._client.send(PRODUCE, 2, produce(topic, message_set(1, value=value), acks=acks))
+        (_, response) = await asyncio.wait_for(self._client.receive(), 20)
+        code = result(response).error_code
+        if code == NO_ERROR:
+            self.stored.setdefault(topic, []).append(value)
+        else:
+            self.refused.add(code)
+        return bool(code == NO_ERROR)
+
+
+async def check(server: ServerProcess, writer: Writer) -> None:
+    """Everything that was acknowledged is there once, and nothing that was refused; after a stop
+    and a start too, and without a log that had failed."""
+    for topic, stored in writer.stored.items():
+        async with Consumer(server.native) as consumer:
+            consumer.assign(topic, 0, offset=0)
+            read: list[bytes | None] = []
+            while len(read) < len(stored):
+                read += [record.value for record in await consumer.fetch()]
+        assert read == stored
+    log = server.log.read_text()
+    assert "log_failed" not in log
+    assert "Traceback" not in log
+    assert server.stop() == 0
+    assert server.program("verify", server.data_dir).code == 0
+
+
+@LOOPS
+async def test_silent_clients_leave_descriptors_for_the_log(
+    tmp_path: Path, event_loop: str
+) -> None:
+    topics = cycle(f"t{number}" for number in range(6))
+    with serving_with(tmp_path, LIMIT, event_loop) as server, ExitStack() as clients:
+        async with wire(server.native) as client:
+            writer = Writer(client)
+            for _ in range(12):
+                assert await writer.write(next(topics))
+            for _ in range(4):
+                for attacker in silent_clients(server, 150):
+                    clients.callback(attacker.close)
+                for _ in range(20):
+                    assert await writer.write(next(topics)), writer.refused
+                assert descriptors(server) < LIMIT
+            before, started = cpu_seconds(server), time.monotonic()
+            await asyncio.sleep(1.0)
+            used = (cpu_seconds(server) - before) / (time.monotonic() - started)
+            assert used < 0.5, "nothing happens, and it is busy"
+            clients.close()
+            for _ in range(20):
+                assert await writer.write(next(topics))
+        await check(server, writer)
+
+
+@LOOPS
+@pytest.mark.parametrize("left", [None, 0, 1, 3])
+async def test_without_a_descriptor_nothing_ends(
+    tmp_path: Path, event_loop: str, left: int | None
+) -> None:
+    """Whatever takes them: the limit is lowered to what the process has open. It may open again
+    what it closes, and `left` more; `None`: nothing at all."""
+    pid_limit = resource.RLIMIT_NOFILE
+    with serving_with(tmp_path, 1024, event_loop) as server, ExitStack() as clients:
+        pid = server.process.pid
+        async with wire(server.native) as client:
+            writer = Writer(client)
+            for _ in range(3):
+                for topic in ("a", "b"):
+                    assert await writer.write(topic)
+            taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+            limit = NEVER_FREE if left is None else max(taken) + 1 + left
+            resource.prlimit(pid, pid_limit, (limit, 1024))
+            for attacker in silent_clients(server, 60):
+                clients.callback(attacker.close)
+            for _ in range(15):
+                for topic in ("a", "b", "c"):
+                    # A sync needs handles, so `acks=-1` waits.
+                    await writer.write(topic, acks=1)
+            waiting = asyncio.ensure_future(writer.write("a"))
+            before, started = cpu_seconds(server), time.monotonic()
+            await asyncio.sleep(1.0)
+            used = (cpu_seconds(server) - before) / (time.monotonic() - started)
+            assert used < 0.5, "nothing happens, and it is busy"
+            assert writer.refused <= {StorageError.code}
+            assert writer.refused or left is not None
+            resource.prlimit(pid, pid_limit, (1024, 1024))
+            await waiting
+            for _ in range(10):
+                for topic in ("a", "b", "c"):
+                    assert await writer.write(topic)
+        clients.close()
+        await until(lambda: descriptors(server) < len(taken) + 30)
+        await check(server, writer)
