@@ -5,11 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-<<<<<<< HEAD
-from .logs import Logs
-=======
 from ..times import later
->>>>>>> g
+from .logs import Logs
 from .option_values import SENTINELS, ByPartition, OptionError
 from .options import Bound, ReadOptions
 from .planning import (
@@ -65,8 +62,7 @@ def resolve_end(
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
             return dict(last)
-<<<<<<< HEAD
-        bound = Bound("latest", time_ms=bound.time_ms + options.max_out_of_order_ms)
+        bound = Bound("latest", time_ms=later(bound.time_ms, options.max_out_of_order_ms))
     offsets, _ = _resolve(asked, last, bound)
     return offsets
 
@@ -85,11 +81,6 @@ def _of_logs(bound: Bound, now: Logs, instead: int, options: ReadOptions) -> Bou
         for topic, numbers in bound.offsets.items()
     }
     return replace(bound, offsets=replaced)
-=======
-        bound = Bound("latest", time_ms=later(bound.time_ms, options.max_out_of_order_ms))
-    found, _ = _resolve(asked, last, bound)
-    return found
->>>>>>> g
 
 
 def _resolve(

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
-
 from ..times import INT64_MAX
+from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]

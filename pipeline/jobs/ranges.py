@@ -9,8 +9,8 @@ from ...blocking import Admin
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...client.searching import By
 from ...protocol.api.list_offsets import EARLIEST, LATEST
-from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 from ...times import EPOCH_MS_MAXIMUM
+from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 
 _BY_TIMESTAMP: Final = "timestamp"
 
