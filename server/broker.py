@@ -40,6 +40,7 @@ from .handlers.base import Services
 from .host import ConnectionLimits
 from .http import HttpServer, State
 from .lags import Lags
+from .late_appends import LateAppends
 from .listener import Listener, raise_file_limit, share_files
 from .logs import Logs
 from .loop_lag import LoopLag
@@ -303,6 +304,7 @@ class Broker:
             produces=produces,
             commits=commits,
             work=work,
+            late_appends=LateAppends(work, loop.call_soon),
             conversions=Conversions(work),
             kafka_address=self.addresses.kafka,
             rolled=self.maintenance.has_rolled,

@@ -241,6 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             and queue.waiting < self._limits.max_requests_in_flight
             and not self._reader.unfinished
             and not self._ending
+            and not queue.alone
         )
         if not nothing_to_do:
             self._work(len(answers))
