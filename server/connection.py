@@ -206,13 +206,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def held_bytes(self) -> int:
-        """What the client makes the broker hold: unread answers, a large unfinished request."""
+        """What the client makes the broker hold: unread answers, requests that wait, a large
+        unfinished request."""
         if self._transport is None:
             return 0
         answers = self._answers.held_bytes - self._answers.in_files_bytes
         if self._sender is not None:
             answers += self._sender.memory_bytes
-        return self._transport.get_write_buffer_size() + answers + self._reader.held_bytes
+        requests = sum(map(len, self._frames)) + self._reader.held_bytes
+        return self._transport.get_write_buffer_size() + answers + requests
 
     def give_up(self, total_bytes: int) -> None:
         """Close now: all clients together hold too much, and this one for the longest time."""
