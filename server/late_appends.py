@@ -8,14 +8,15 @@ thousand does not keep another's waiting for all of them.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import thread_time
 from typing import Final
 
 from .parking import Partition
 from .work import Work
 
 PASS_SECONDS: Final = 0.01
-"""How long sets are looked at in one pass of the loop, until those that come behind them wait: what
-a client of the usual sets has under way takes less."""
+"""How long the processor looks at sets in one pass of the loop, until those that come behind them
+wait: what clients of the usual sets have under way takes less."""
 
 
 class Sender:
@@ -51,22 +52,33 @@ class LateAppends:
         self._by_partition: dict[Partition, deque[LateAppend]] = {}
         self._turns: deque[Sender] = deque()
         self._is_running = False
-        self._pass_ends: float | None = None
+        self._began = 0.0
+        self._left_seconds = PASS_SECONDS
+        self._is_counting = False
+        """Whether the next pass is going to have all the time again."""
 
     def holds(self, partition: Partition) -> bool:
         """Whether what comes for a partition has to wait."""
         return partition in self._by_partition
 
-    def pass_goes_on(self) -> bool:
-        """Whether more sets may be looked at in this pass of the loop."""
-        now = self._work.time()
-        if self._pass_ends is None:
-            self._pass_ends = now + PASS_SECONDS
+    def begin(self) -> None:
+        """Sets are looked at from here on, until `end`."""
+        self._began = thread_time()
+
+    def goes_on(self) -> bool:
+        """Whether one more set may be looked at in this pass of the loop."""
+        return thread_time() - self._began < self._left_seconds
+
+    def end(self) -> None:
+        self._left_seconds -= thread_time() - self._began
+        # A pass with a few small sets in it is not worth a callback.
+        if self._left_seconds < 0.9 * PASS_SECONDS and not self._is_counting:
+            self._is_counting = True
             self._call_soon(self._next_pass)
-        return now < self._pass_ends
 
     def _next_pass(self) -> None:
-        self._pass_ends = None
+        self._is_counting = False
+        self._left_seconds = PASS_SECONDS
 
     def add(
         self, sender: Sender, partition: Partition, append: Callable[[], Awaitable[None]]

@@ -10,6 +10,7 @@ from .files import Buffer
 OPENED_BYTES: Final = 256 * 1024
 """What is compressed in a light set decompresses to no more: a quarter of a millisecond's work."""
 
+_SMALL_BYTES: Final = 8 * 1024
 _PLAIN_BYTES: Final = 256 * 1024
 _COMPRESSED_BYTES: Final = 128 * 1024
 _BATCHES_MAX: Final = 128
@@ -22,6 +23,8 @@ _KEPT: Final = ("producer", "uncompressed")
 def is_light(record_set: Buffer, settings: TopicSettings) -> bool:
     """Whether a set is light, should it hold no more than `OPENED_BYTES` when it is opened."""
     size = len(record_set)
+    if size <= _SMALL_BYTES:
+        return True
     if size > _PLAIN_BYTES:
         return False
     found = walk(record_set, 0, size, check_crc=False)

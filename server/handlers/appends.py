@@ -89,20 +89,21 @@ class Sent:
 
 
 def append(
-    services: Services, acks: int, partition: Partition, sent: Sequence[Sent], sender: Sender
-) -> None:
-    """Append the sets of one partition and take note of what became of them, except for those that
-    are appended later."""
+    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+) -> Sequence[tuple[Log, Sent]]:
+    """Append the sets of one partition and take note of what became of them; gives those that are
+    left to `append_later`."""
     record_sets = [one.record_set for one in sent]
     log, outcomes = append_sets(services, acks, partition, record_sets)
     if isinstance(outcomes, AppendedTogether):
         _take_together(sent, log, outcomes)
-        return
+        return ()
     for one, outcome in zip(sent, outcomes, strict=False):
         one.take(services, log, outcome)
-    for one in sent[len(outcomes) :]:
-        assert log is not None
-        append_later(services, acks, log, one, sender)
+    if len(outcomes) == len(sent):
+        return ()
+    assert log is not None
+    return [(log, one) for one in sent[len(outcomes) :]]
 
 
 def _take_together(sent: Sequence[Sent], log: Log | None, outcomes: AppendedTogether) -> None:
@@ -139,9 +140,9 @@ def append_sets(
     except Exception as error:
         outcomes = [error] * len(record_sets)
     if outcomes is None:
-        outcomes = log.append_many(
-            record_sets, wait_for_sync=wait_for_sync, goes_on=late.pass_goes_on
-        )
+        late.begin()
+        outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
+        late.end()
     if isinstance(outcomes, AppendedTogether):
         figures = services.figures.topic(log.topic)
         figures.appended(outcomes.count, outcomes.size_bytes, outcomes.latency)

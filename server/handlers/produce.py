@@ -21,6 +21,7 @@ from ...protocol.errors import (
 )
 from ...storage.appended import AppendedTogether
 from ...storage.files import Buffer
+from ...storage.log import Log
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition
@@ -120,7 +121,6 @@ def _handle_alike(
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
     by_partition: dict[Partition, list[Sent]] = {}
-    sender = Sender()
     answers = []
     for request in requests:
         response, sent = _answer_to(request)
@@ -130,17 +130,23 @@ def _handle_alike(
                 by_partition.setdefault(one.partition, []).append(one)
             else:
                 one.refuse(services, _no_transactions(request.transactional_id))
+    late: list[tuple[Log, Sent]] = []
     for partition, sent in by_partition.items():
         failure = failures.get(partition[0])
         if failure is None:
-            append(services, acks, partition, sent, sender)
+            late += append(services, acks, partition, sent)
         else:
             for one in sent:
                 one.refuse(services, failure)
-    return [
-        _once_appended(sent, partial(_answer, services, acks, request.timeout_ms, response, sent))
-        for request, (response, sent) in zip(requests, answers, strict=True)
-    ]
+    if late:
+        sender = Sender()
+        for log, one in late:
+            append_later(services, acks, log, one, sender)
+    outcomes = []
+    for request, (response, sent) in zip(requests, answers, strict=True):
+        answer = partial(_answer, services, acks, request.timeout_ms, response, sent)
+        outcomes.append(_once_appended(sent, answer) if late else answer())
+    return outcomes
 
 
 def _once_appended(sent: Sequence[Sent], answer: Callable[[], Outcome]) -> Outcome:
@@ -238,11 +244,12 @@ def append_alone(
         sent = Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
         if number < len(outcomes):
             sent.take(services, log, outcomes[number])
+            answers.append(answer(sent))
         else:
             assert log is not None
             sent.record_set = bytearray(record_set)
             append_later(services, acks, log, sent, sender_of(number))
-        answers.append(_once_appended((sent,), partial(answer, sent)))
+            answers.append(_once_appended((sent,), partial(answer, sent)))
     return answers
 
 

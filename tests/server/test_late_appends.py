@@ -18,7 +18,6 @@ from horolog.protocol.records.batch import build_batch, set_producer
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import Record, records
 from horolog.protocol.records.record import NewRecord
-from horolog.server import late_appends
 from horolog.server.broker import Broker
 from horolog.server.held_memory import FREE_BYTES
 from horolog.server.late_appends import LateAppends, Sender
@@ -76,7 +75,7 @@ class Admissions:
 @pytest.fixture
 def admissions(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Admissions:
     made = Admissions()
-    monkeypatch.setattr(late_appends, "PASS_SECONDS", 600)
+    monkeypatch.setattr(broker.services.late_appends, "_left_seconds", 600)
     monkeypatch.setattr(broker.services.work, "in_admission_thread", made)
     return made
 
@@ -326,7 +325,10 @@ async def test_the_append_time_is_that_of_the_append(
     broker: Broker, client: Wire, admissions: Admissions, clock: ManualClock, kind: str
 ) -> None:
     compression = {"opened": "uncompressed", "recompressed": "snappy"}.get(kind, "producer")
-    settings = {"message_timestamp_type": "LogAppendTime", "compression_type": compression}
+    settings: dict[str, Any] = {
+        "message_timestamp_type": "LogAppendTime",
+        "compression_type": compression,
+    }
     await client.call(create_topic("t", **settings))
     await client.call(produce("t", PLAIN))
     client.send(PRODUCE, 3, produce("t", heavy(magic=1 if kind == "wrapper" else 2)))
