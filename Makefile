@@ -24,7 +24,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test check bench bench-kafka bench-spark soak docs pictures lock clean
+.PHONY: help setup run test asan check bench bench-kafka bench-spark soak docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -36,6 +36,9 @@ run: $(RUN_READY) $(KERNEL_READY) ## start a broker, feed it real input, show it
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
 	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+asan: $(DEV_READY) ## the kernel's tests under gcc's address and undefined behaviour sanitizers
+	@.ci/asan $(abspath $(BIN)/python)
 
 check: $(DEV_READY) ## lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -335,9 +335,9 @@ _LIMITS: Final = (
         "max.buffered.bytes",
         256 * 2**20,
         "bytes",
-        "Unread answers and large unfinished requests of all connections together. Above it the "
-        "clients that have left theirs for the longest time are closed. With it, clients cannot "
-        "make the broker take more memory than it has.",
+        "Unread answers, requests that wait and large unfinished ones, of all connections "
+        "together. Above it the clients that have left theirs for the longest time are closed. "
+        "With it, clients cannot make the broker take more memory than it has.",
         minimum=2**20,
     ),
     _integer(

@@ -41,6 +41,7 @@ from .host import ConnectionLimits
 from .http import HttpServer, State
 from .http_port import HttpLimits, HttpPort
 from .lags import Lags
+from .late_appends import LateAppends
 from .listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
 from .logs import Logs
 from .loop_lag import LoopLag
@@ -320,6 +321,7 @@ class Broker:
             produces=produces,
             commits=commits,
             work=work,
+            late_appends=LateAppends(work, loop.call_soon),
             conversions=Conversions(work),
             kafka_address=self.addresses.kafka,
             rolled=self.maintenance.has_rolled,

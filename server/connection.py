@@ -211,13 +211,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def held_bytes(self) -> int:
-        """What the client makes the broker hold: unread answers, a large unfinished request."""
+        """What the client makes the broker hold: unread answers, requests that wait, a large
+        unfinished request."""
         if self._transport is None:
             return 0
         answers = self._answers.held_bytes - self._answers.in_files_bytes
         if self._sender is not None:
             answers += self._sender.memory_bytes
-        return self._transport.get_write_buffer_size() + answers + self._reader.held_bytes
+        requests = sum(map(len, self._frames)) + self._reader.held_bytes
+        return self._transport.get_write_buffer_size() + answers + requests
 
     def give_up(self, total_bytes: int) -> None:
         """Close now: all clients together hold too much, and this one for the longest time."""
@@ -246,6 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             and queue.waiting < self._limits.max_requests_in_flight
             and not self._reader.unfinished
             and not self._ending
+            and not queue.alone
         )
         if not nothing_to_do:
             self._work(len(answers))

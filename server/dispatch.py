@@ -203,6 +203,7 @@ class Dispatcher:
                 lambda: self._guarded(asked, lambda: self._respond(asked, response.make())),
                 response.may_hurry,
                 response.alone,
+                response.held_bytes,
             )
         if response is None:
             self._count(asked, NO_ERROR)

@@ -5,6 +5,7 @@ to make the answers. Requests that name one partition and want an answer are lea
 comes is left to the handler.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,10 @@ from ..protocol.api.produce import PRODUCE, ProduceRequest, ProduceResponse
 from ..protocol.api.produce_forms import ProduceForm
 from ..protocol.limits import LENGTH_BYTES
 from .door import Frames
+from .handlers.appends import DURABLE, IN_THE_LOG
 from .handlers.base import Later, Services
-from .handlers.produce import DURABLE, IN_THE_LOG, append_alone
+from .handlers.produce import append_alone
+from .late_appends import Sender
 from .outcomes import NO_ERROR_NAME, error_name, first_error
 from .parking import Partition
 from .sending import Answer, Deferred, SharedWait
@@ -35,6 +38,23 @@ class _Asked(NamedTuple):
     numbers: Sequence[int]
     """Their correlation ids."""
     record_sets: Sequence[memoryview]
+    origins: "_Origins"
+    places: Sequence[int]
+    """Which of all requests in hand they are."""
+
+
+class _Origins:
+    """Which connection each of the requests in hand is from."""
+
+    __slots__ = ("_ends", "_senders")
+
+    def __init__(self, ends: Sequence[int]) -> None:
+        """The first connection's end at the first of `ends`, and so on."""
+        self._ends = ends
+        self._senders: dict[int, Sender] = {}
+
+    def sender(self, place: int) -> Sender:
+        return self._senders.setdefault(bisect_right(self._ends, place), Sender())
 
 
 class RepeatedProduces:
@@ -85,7 +105,8 @@ class RepeatedProduces:
             end, numbers, record_sets = form.burst(received, most)
         if form is None or len(numbers) < 2 or not self._services.creations.exists(form.topic):
             return 0, ()
-        asked = _Asked([form] * len(numbers), numbers, record_sets)
+        count = len(numbers)
+        asked = _Asked([form] * count, numbers, record_sets, _Origins((count,)), range(count))
         answers = self._answers((form.topic, form.partition), asked, began)
         made = [answer for answer in answers if isinstance(answer, bytes)]
         return end, answers if len(made) < len(answers) else (b"".join(made),)
@@ -137,8 +158,10 @@ class RepeatedProduces:
                 frames.popleft()
             ends.append(len(found))
         answers: list[Answer] = [None] * len(found)
+        origins = _Origins(ends)
         for partition, places in by_partition.items():
-            asked = _Asked(*zip(*[found[place] for place in places], strict=True))
+            forms, numbers, record_sets = zip(*[found[place] for place in places], strict=True)
+            asked = _Asked(forms, numbers, record_sets, origins, places)
             made = self._answers(partition, asked, began)
             for place, answer in zip(places, made, strict=True):
                 answers[place] = answer
@@ -164,9 +187,12 @@ class RepeatedProduces:
             ]
 
     def _append(self, partition: Partition, asked: _Asked, began: float) -> Sequence[Answer]:
-        forms, numbers, record_sets = asked
+        forms, numbers, record_sets, origins, places = asked
         form = forms[0]
-        outcome = append_alone(self._services, partition, record_sets, form.acks, form.timeout_ms)
+        outcome = append_alone(
+            *(self._services, partition, record_sets, form.acks, form.timeout_ms),
+            lambda number: origins.sender(places[number]),
+        )
         if isinstance(outcome, list):
             return [self._answer(*one, began) for one in zip(forms, numbers, outcome, strict=True)]
         appended, response = outcome
@@ -196,7 +222,7 @@ class RepeatedProduces:
         began: float,
     ) -> list[Answer]:
         """Answers that are given once the wait is over; others, if it did not end well."""
-        forms, numbers, _ = asked
+        forms, numbers = asked.forms, asked.numbers
         wait = SharedWait()
         refused: list[ProduceResponse] = []
 
@@ -230,6 +256,8 @@ class RepeatedProduces:
             return Deferred(
                 response.ready,
                 lambda: self._answer(form, correlation_id, response.make(), began),
+                alone=response.alone,
+                held_bytes=response.held_bytes,
             )
         self._count(error_name(first_error(response)), began, 1)
         return self._encoding.encode_response(correlation_id, PRODUCE, form.version, response)

@@ -53,6 +53,8 @@ class Deferred:
     """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
     alone: bool = False
     """Whether requests behind it have to wait until it is made: they could overtake it."""
+    held_bytes: int = 0
+    """What its request makes the broker hold until it is made."""
 
 
 class AnswerInParts:
@@ -101,7 +103,8 @@ class AnswerQueue:
         self._ready: list[Made] = []
         self._waiting: deque[Answer] = deque()
         self.held_bytes = 0
-        """Bytes of the answers that are made and not taken yet."""
+        """Bytes of the answers that are made and not taken yet, and what requests hold whose
+        answers are not made."""
         self.in_files_bytes = 0
         """How many of these are in files."""
         self.in_parts = 0
@@ -131,7 +134,7 @@ class AnswerQueue:
         """Queue the answer of the next request."""
         if isinstance(answer, Deferred):
             self._waiting.append(answer)
-            self.alone += answer.alone
+            self._waits(answer)
             answer.ready.add_done_callback(self._done)
             return
         if answer is not None:
@@ -169,9 +172,10 @@ class AnswerQueue:
                     break
                 made = None if answer.ready.cancelled() else answer.make()
                 self.alone -= answer.alone
+                self.held_bytes -= answer.held_bytes
                 if isinstance(made, Deferred):
                     waiting[0] = made
-                    self.alone += made.alone
+                    self._waits(made)
                     made.ready.add_done_callback(self._done)
                     continue
             else:
@@ -184,6 +188,10 @@ class AnswerQueue:
                 taken_bytes += len(made)
                 taken_in_parts += isinstance(made, AnswerInParts)
         return taken
+
+    def _waits(self, answer: Deferred) -> None:
+        self.alone += answer.alone
+        self.held_bytes += answer.held_bytes
 
     def _leaves(self, made: Made) -> None:
         self.held_bytes -= len(made)

@@ -29,8 +29,8 @@ class Work:
     """Tasks started for requests, and the threads for what would block the loop.
 
     There is one thread for positions, because their commits must not overtake each other, one for
-    changes of topics, for the same reason, and one for conversions, so that they leave the
-    processor's other cores to the rest.
+    changes of topics, for the same reason, and one each for admissions and for conversions, so that
+    they leave the processor's other cores to the rest.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,6 +43,7 @@ class Work:
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
         self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
         self._positions = ThreadPoolExecutor(1, "positions")
+        self._admissions = ThreadPoolExecutor(1, "admissions")
         self._conversions = ThreadPoolExecutor(1, "conversions")
         self._topics = ThreadPoolExecutor(1, "topics")
 
@@ -68,6 +69,10 @@ class Work:
     def in_topics_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run what a change of topics does on the disk, after those before it."""
         return self._loop.run_in_executor(self._topics, call)
+
+    def in_admission_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a call that looks at what a producer sent."""
+        return self._loop.run_in_executor(self._admissions, call)
 
     def in_conversion_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call that compresses or decompresses for a reader."""
@@ -110,7 +115,10 @@ class Work:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        threads = (self._storage, self._reading, self._positions, self._conversions, self._topics)
+        threads = (
+            *(self._storage, self._reading, self._positions),
+            *(self._admissions, self._conversions, self._topics),
+        )
         for executor in threads:
             executor.shutdown(wait=False, cancel_futures=True)
             await self._loop.run_in_executor(None, executor.shutdown)

@@ -25,6 +25,7 @@ from ..protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Co
 from ..protocol.records.message import Entry, entries
 from ..protocol.records.packing import stamp
 from ..protocol.records.problems import problem_error
+from ..protocol.records.sent_batches import stamp_batches
 from ..protocol.records.sets import set_append_time, set_offset, set_timestamp
 from .appended import Conversion
 from .batch_admission import SentBatches, check_batches, is_kept, set_times
@@ -54,6 +55,13 @@ class Target(NamedTuple):
     segment_offset: int = 0
     segment_position: int = 0
     """State of the active segment, for the places of index entries."""
+    opened_max_bytes: int | None = None
+    """More than so much is not opened, if that is less than `max.decompressed.bytes`."""
+
+    def budget_bytes(self, settings: TopicSettings) -> int:
+        """What all that is compressed in the set may decompress to."""
+        limit = settings.max_decompressed_bytes
+        return limit if self.opened_max_bytes is None else min(limit, self.opened_max_bytes)
 
 
 @dataclass(slots=True)
@@ -144,7 +152,8 @@ def _admit_batches(
     """A set of record batches."""
     if found.magics != _BATCHES:
         raise InvalidRecord("the set has record batches and messages of an older format in it")
-    sent = check_batches(data, found.end, settings, target.now_ms)
+    budget_bytes = target.budget_bytes(settings)
+    sent = check_batches(data, found.end, settings, target.now_ms, budget_bytes)
     if settings.format_magic not in (None, BATCH_MAGIC) or not is_kept(sent, settings):
         return _rebuilt_batches(sent, found, settings, target)
     stored = memoryview(data)[: found.end]
@@ -242,7 +251,7 @@ def _admit_compressed(
     parts: list[Part] = []
     latency = LatencyCounts()
     literal = False
-    budget_bytes = settings.max_decompressed_bytes
+    budget_bytes = target.budget_bytes(settings)
     for start, end, codec in runs(data, 0, found.end):
         wrapper = None
         inner: Buffer = memoryview(data)[start:end]
@@ -375,6 +384,18 @@ def _finish(
         target.stamp_ms if settings.stamps_append_time else NO_TIMESTAMP,
         latency,
     )
+
+
+def give_append_time(admitted: Admitted, stamp_ms: int) -> None:
+    """Give a set that has an append time another one. Its walk does not follow."""
+    stored, found = admitted.data, admitted.walk
+    admitted.append_time_ms = stamp_ms
+    if found.magics & _BATCHES:
+        stamp_batches(stored, len(stored), stamp_ms)
+    elif found.codecs != _PLAIN and found.magics == _ALL_V1:
+        set_append_time(stored, 0, len(stored) - ENTRY_OVERHEAD, stamp_ms)
+    elif found.magics == _ALL_V1:
+        stamp(stored, 0, len(stored), stamp_ms)
 
 
 def check_stored(data: Buffer, log_end_offset: int, settings: TopicSettings) -> Walk:

@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
-from ..protocol.errors import RecordListTooLarge, StorageError
+from ..protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ..protocol.records.kernel import Walk, walk
 from ..protocol.records.layout import NO_TIMESTAMP
-from .admission import Target, admit, check_stored
+from .admission import Admitted, Target, admit, check_stored, give_append_time
+from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended, AppendedTogether
 from .entry_rules import BATCH_MAGIC
 from .files import PASSING_ERRORS, Buffer
 from .index_file import RELATIVE_OFFSET_MAX
+from .light_sets import OPENED_BYTES, is_light
 from .past_retention import PastRetention
-from .producer_states import Producer, SentBatch
+from .producer_states import SentBatch
 from .readable_log import LogParts, ReadableLog
 from .rolling import roll_reason
 from .segment import Segment
@@ -22,41 +25,8 @@ from .together import admit_together
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
 
-class _Run:
-    """Sets that are appended together, and what becomes of each."""
-
-    __slots__ = (
-        "first_offset",
-        "last_stamp_ms",
-        "now_ms",
-        "outcomes",
-        "producers_before",
-        "settled",
-        "wait_for_sync",
-    )
-
-    def __init__(self, now_ms: int, *, wait_for_sync: bool) -> None:
-        self.now_ms = now_ms
-        self.wait_for_sync = wait_for_sync
-        self.outcomes: list[Appended | Exception] = []
-        self.settled = 0
-        """How many outcomes are final; the others hold if what is staged can be written."""
-        self.first_offset: int | None = None
-        """Where what is staged begins; `None` when nothing is."""
-        self.last_stamp_ms = NO_TIMESTAMP
-        self.producers_before: list[tuple[int, Producer | None]] = []
-        """What was known of the producers of what is staged, by id, oldest first."""
-
-    def settle(self, failure: Exception | None = None) -> None:
-        """What was staged is written, or could not be."""
-        self.first_offset = None
-        self.producers_before.clear()
-        if failure is not None:
-            for number in range(self.settled, len(self.outcomes)):
-                outcome = self.outcomes[number]
-                if isinstance(outcome, Appended) and outcome.count:
-                    self.outcomes[number] = failure
-        self.settled = len(self.outcomes)
+class _Heavy(Exception):
+    """A set is not light."""
 
 
 class AppendableLog(ReadableLog):
@@ -97,19 +67,33 @@ class AppendableLog(ReadableLog):
         return outcome
 
     def append_many(
-        self, record_sets: Sequence[Buffer], *, wait_for_sync: bool = False
+        self,
+        record_sets: Sequence[Buffer],
+        *,
+        wait_for_sync: bool = False,
+        goes_on: Callable[[], bool] | None = None,
     ) -> list[Appended | Exception]:
         """Append sets as `append` does one after the other, with one write for all that go to the
         same segment.
 
         For each set there is what `append` would have returned or raised. A write that fails takes
         all sets with it that it was for, and the one that would have begun the next segment.
+
+        With `goes_on` sets are taken up to the first that is not light (`light_sets`), and as long
+        as it says so: there are fewer outcomes than sets then.
         """
-        run = _Run(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
+        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         for record_set in record_sets:
             outcome: Appended | Exception
             try:
-                outcome = self._append_to(run, record_set)
+                if goes_on is None:
+                    outcome = self._append_to(run, record_set)
+                elif goes_on():
+                    outcome = self._append_light(run, record_set)
+                else:
+                    break
+            except _Heavy:
+                break
             except Exception as error:
                 outcome = error
             run.outcomes.append(outcome)
@@ -135,7 +119,7 @@ class AppendableLog(ReadableLog):
         if admitted is None:
             return None
         data, found, first_offsets, stamp_ms, latency, runs = admitted
-        run = _Run(now_ms, wait_for_sync=wait_for_sync)
+        run = AppendRun(now_ms, wait_for_sync=wait_for_sync)
         try:
             self._list.stage(data, found, now_ms, first_offsets)
         except OSError as error:
@@ -155,12 +139,59 @@ class AppendableLog(ReadableLog):
             first_offsets, end_offset, self.log_start_offset, stamp_ms, len(data), latency
         )
 
-    def _append_to(self, run: _Run, record_set: Buffer) -> Appended:
+    def begin_append(self, record_set: Buffer) -> Callable[[], Admitted | None]:
+        """What has to be done before `end_append`: a call for any thread, with what it returns.
+
+        Nothing else may be appended between the two. `record_set` is changed as `append` does, and
+        has to stay as it is otherwise. The settings count that are in force here. Raises
+        `StorageError`; the call raises what `admit` raises.
+        """
+        self._check_writable()
+        return partial(admit, record_set, self.settings, self._target(self._seams.clock.now_ms()))
+
+    def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
+        """Append a set that the call of `begin_append` returned, in the present.
+
+        Raises `RecordListTooLarge` and `StorageError`, as `append`.
+        """
+        self._check_writable()
+        if admitted is None:
+            return NOTHING_APPENDED
+        active = self._list.active
+        if admitted.first_offset != active.next_offset:
+            raise StorageError(
+                f"{self.path}: the log ends at offset {active.next_offset} and ended at "
+                f"{admitted.first_offset} when the message set was looked at; send it again"
+            )
+        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
+        if admitted.append_time_ms != NO_TIMESTAMP:
+            give_append_time(admitted, self._next_stamp(run.now_ms))
+        admitted.walk = self._walk_for(active, admitted.data)
+        appended = self._take(run, admitted)
+        self._commit(run)
+        return appended
+
+    def _append_light(self, run: AppendRun, record_set: Buffer) -> Appended:
+        """As `_append_to`. Raises `_Heavy` for a set that is not light, also for some of those that
+        are refused for their size."""
+        if not is_light(record_set, self.settings):
+            raise _Heavy
+        try:
+            return self._append_to(run, record_set, OPENED_BYTES)
+        except MessageTooLarge:
+            raise _Heavy from None
+
+    def _append_to(
+        self, run: AppendRun, record_set: Buffer, opened_max_bytes: int | None = None
+    ) -> Appended:
         """Take one more set into a run."""
         self._check_writable()
+        admitted = admit(record_set, self.settings, self._target(run.now_ms, opened_max_bytes))
+        return NOTHING_APPENDED if admitted is None else self._take(run, admitted)
+
+    def _target(self, now_ms: int, opened_max_bytes: int | None = None) -> Target:
         active = self._list.active
-        now_ms = run.now_ms
-        target = Target(
+        return Target(
             active.next_offset,
             now_ms,
             self._next_stamp(now_ms),
@@ -170,10 +201,12 @@ class AppendableLog(ReadableLog):
             active.last_magic,
             active.base_offset,
             active.size_bytes,
+            opened_max_bytes,
         )
-        admitted = admit(record_set, self.settings, target)
-        if admitted is None:
-            return NOTHING_APPENDED
+
+    def _take(self, run: AppendRun, admitted: Admitted) -> Appended:
+        """Take a set that was admitted into a run."""
+        now_ms = run.now_ms
         numbered = admitted.numbered
         if numbered is not None:
             states = self.producers.states
@@ -219,7 +252,7 @@ class AppendableLog(ReadableLog):
             return NOTHING_APPENDED
         self._note_gaps()
         stored = memoryview(data)[: found.end]
-        run = _Run(self._seams.clock.now_ms(), wait_for_sync=False)
+        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=False)
         walked = self._walk_for(self._list.active, stored)
         rolled = self._stage(run, stored, walked, NO_TIMESTAMP)
         run.last_stamp_ms = found.last_append_time_ms
@@ -275,7 +308,7 @@ class AppendableLog(ReadableLog):
             segment_position=segment.size_bytes,
         )
 
-    def _stage(self, run: _Run, data: Buffer, found: Walk, append_time_ms: int) -> str | None:
+    def _stage(self, run: AppendRun, data: Buffer, found: Walk, append_time_ms: int) -> str | None:
         """Take checked entries into a segment, a new one if that is due; returns why it was.
 
         `append_time_ms` is what is told as the time of it.
@@ -316,7 +349,7 @@ class AppendableLog(ReadableLog):
             run.first_offset = first_offset
         return reason
 
-    def _commit(self, run: _Run) -> None:
+    def _commit(self, run: AppendRun) -> None:
         """Write what is staged, and let it be seen. Raises as `append`."""
         first_offset = run.first_offset
         if first_offset is None:

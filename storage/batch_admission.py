@@ -26,17 +26,21 @@ class SentBatches:
 
 
 def check_batches(
-    data: bytearray | memoryview, end: int, settings: TopicSettings, now_ms: int
+    data: bytearray | memoryview,
+    end: int,
+    settings: TopicSettings,
+    now_ms: int,
+    max_decompressed_bytes: int,
 ) -> SentBatches:
     """Check the batches that `data[:end]` is made of; a walk has passed them.
 
-    Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `MessageTooLarge`,
-    `TransactionalIdAuthorizationFailed`.
+    Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `MessageTooLarge` where all of
+    them decompress to more than `max_decompressed_bytes`, `TransactionalIdAuthorizationFailed`.
     """
     batches: list[tuple[int, CheckedBatch]] = []
     latency: LatencyCounts | None = None
     numbered = None
-    budget_bytes = settings.max_decompressed_bytes
+    budget_bytes = max_decompressed_bytes
     position = 0
     while position < end:
         checked = check_batch(
@@ -50,7 +54,7 @@ def check_batches(
             )
         if header.producer_id != NO_PRODUCER_ID:
             numbered = Numbered(header.producer_id, header.producer_epoch, header.base_sequence)
-        check_batch_timestamps(checked, data, position, settings, now_ms)
+        check_batch_timestamps(checked, settings, now_ms)
         if header.codec:
             budget_bytes -= len(checked.content)
         assert checked.latency is not None

@@ -12,6 +12,7 @@ from . import search
 from .append_time_search import append_times_of, find_append_time, offset_behind
 from .append_times import Told
 from .description import LogDescription, SegmentDescription, describe_segment
+from .light_sets import OPENED_BYTES
 from .log_producers import LogProducers
 from .producer_states import AbortedTransaction
 from .reading import Slice, read_slice, readable_bytes
@@ -193,7 +194,8 @@ class ReadableLog:
         if segment.largest_possible_ms < target_ms:
             return None
         start = max(segment.time_index.start_for(target_ms), self.log_start_offset)
-        return look_for_time(segment, start, target_ms, self.settings.max_decompressed_bytes)
+        opened_bytes = min(self.settings.max_decompressed_bytes, OPENED_BYTES)
+        return look_for_time(segment, start, target_ms, opened_bytes)
 
     def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
         """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""

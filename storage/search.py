@@ -6,7 +6,8 @@ there. A search is a series of bounded steps, so that a long one can make room f
 """
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from ..protocol.errors import CorruptMessage
@@ -21,8 +22,11 @@ from ..protocol.records.layout import (
 from ..protocol.records.message import Record, records
 from ..protocol.records.scans import BAD_SIZE, scan_timestamp
 from ..values import value_class
+from .entry_opening import Steps, opened
 from .entry_rules import BATCH_MAGIC
+from .light_sets import OPENED_BYTES
 from .segment import Segment
+from .steps import Work
 from .time_lookup import Found as Found
 from .time_lookup import entry_bytes, look_for_time
 
@@ -53,20 +57,33 @@ class SearchView:
 class Search(Generic[T]):
     """A search under way: call `step` until it says that it is done, or `run`."""
 
-    def __init__(self, steps: Generator[None, None, T]) -> None:
+    def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
+        self._work: Work | None = None
         self._result: T | None = None
         self._done = False
 
     def step(self) -> bool:
         """Do a bounded piece of work; `True` when `result` is there."""
+        self.open()
         if not self._done:
             try:
-                next(self._steps)
+                self._work = next(self._steps)
             except StopIteration as stop:
                 self._result = stop.value
                 self._done = True
         return self._done
+
+    @property
+    def opens(self) -> bool:
+        """Whether the next step begins with `open`."""
+        return self._work is not None
+
+    def open(self) -> None:
+        """Open what is large when it is opened, if the search is there. May run in any thread."""
+        work, self._work = self._work, None
+        if work is not None:
+            work()
 
     @property
     def result(self) -> T:
@@ -80,7 +97,7 @@ class Search(Generic[T]):
         return self.result
 
 
-def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found | None]:
+def find_time(view: SearchView, target_ms: int) -> Steps[Found | None]:
     """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
 
     Only messages between the log start and the high watermark count, and only real timestamps.
@@ -97,11 +114,11 @@ def find_time(view: SearchView, target_ms: int) -> Generator[None, None, Found |
         found = yield from _find_in_segment(view, segment, target_ms)
         if found is not None:
             return found if found.offset < view.high_watermark else None
-        yield
+        yield None
     return None
 
 
-def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
+def find_largest(view: SearchView) -> Steps[Found | None]:
     """The first message that has the largest timestamp of all, or `None` without timestamps."""
     largest_ms = NO_TIMESTAMP
     for segment in view.segments:
@@ -122,7 +139,7 @@ def find_largest(view: SearchView) -> Generator[None, None, Found | None]:
     return found if found is not None else (yield from _find_largest_below(view, largest_ms))
 
 
-def _find_largest_below(view: SearchView, limit_ms: int) -> Generator[None, None, Found | None]:
+def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[Found | None]:
     """The same where no message is as late as `limit_ms`: a wrapper that another broker stored can
     have a later time than all the messages in it."""
     largest = yield from find_time(view, 0)
@@ -137,7 +154,7 @@ def _find_largest_below(view: SearchView, limit_ms: int) -> Generator[None, None
     return None if largest is None else (yield from find_time(view, largest.timestamp_ms))
 
 
-def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None, int]:
+def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
     """The largest timestamp of a segment's visible messages, -1 without any.
 
     For a segment that reaches below the log start or above the high watermark: its indexes tell
@@ -157,12 +174,12 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
         # A wrapper that holds the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
         first = segment.file.pread(min(entry_bytes(head, 0), end - position), position)
-        for record in _visible_records(view, segment, first, position):
-            largest_ms = max(largest_ms, record.timestamp_ms)
+        newest_ms = yield from _opened(view, segment, first, position, partial(_newest, view))
+        largest_ms = max(largest_ms, newest_ms)
         position += len(first)
     wanted = _FIRST_READ_BYTES
     while position < end:
-        yield
+        yield None
         if segment.dropped:
             return NO_TIMESTAMP
         if segment.cuts != cuts:
@@ -181,7 +198,7 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Generator[None, None
 
 def offsets_before(
     view: SearchView, target_ms: int, count_max: int, now_ms: int
-) -> Generator[None, None, list[int]]:
+) -> Steps[list[int]]:
     """Offsets to start from so that nothing at or after `target_ms` is missed, falling.
 
     The first is the exact answer of `find_time` (the log end when there is none), the others are
@@ -231,11 +248,9 @@ def _falling(bases: Sequence[int], start: int) -> list[int]:
     return [start, *(base for base in reversed(bases) if base < start)]
 
 
-def _find_in_segment(
-    view: SearchView, segment: Segment, target_ms: int
-) -> Generator[None, None, Found | None]:
+def _find_in_segment(view: SearchView, segment: Segment, target_ms: int) -> Steps[Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
-    found = look_for_time(segment, start, target_ms, view.max_decompressed_bytes)
+    found = look_for_time(segment, start, target_ms, min(view.max_decompressed_bytes, OPENED_BYTES))
     if found is not None:
         return found
     if not segment.located(start):
@@ -254,7 +269,10 @@ def _find_in_segment(
             end = at + entry_bytes(data, at)
             if not segment.base_offset <= _offset(data, at) < segment.next_offset:
                 raise segment.damage(position + at)
-            found = _open_entry(view, segment, data[at:end], target_ms, position + at)
+            call = partial(_first_from, view, target_ms)
+            found = yield from _opened(view, segment, data[at:end], position + at, call)
+            if segment.dropped:
+                return None
             if found is not None:
                 segment.check_entries(position + at, position + end, data, position)
                 return found
@@ -267,7 +285,7 @@ def _find_in_segment(
         else:
             raise segment.damage(position)
         wanted = min(wanted * 2, _READ_BYTES_MAX)
-        yield
+        yield None
         if segment.dropped:
             return None
         if segment.cuts != cuts:
@@ -279,7 +297,7 @@ def _find_in_segment(
 def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
     """Look for `offset` step by step until `locate` has not far to go."""
     while not segment.dropped and not segment.located(offset):
-        yield
+        yield None
 
 
 def _is_gone(view: SearchView, segment: Segment) -> bool:
@@ -291,50 +309,48 @@ def _offset(data: bytes, position: int) -> int:
     return int.from_bytes(data[position : position + SIZE_AT], "big", signed=True)
 
 
-def _open_entry(
-    view: SearchView, segment: Segment, entry: bytes, target_ms: int, position: int
-) -> Found | None:
-    """The first message in `entry`, a wrapper or a plain one, that is late enough."""
-    if entry[MAGIC_AT] == BATCH_MAGIC:
-        return _open_batch(view, segment, entry, target_ms, position)
+def _opened(
+    view: SearchView,
+    segment: Segment,
+    entry: bytes,
+    position: int,
+    call: Callable[[bytes, int], T],
+) -> Steps[T]:
+    """What `call` makes of the entry at `position`, given how much it may be opened to. Raises the
+    segment's damage for what is wrong with it."""
+    try:
+        return (yield from opened(entry, view.max_decompressed_bytes, partial(call, entry)))
+    except CorruptMessage as error:
+        raise segment.damage(position) from error
+
+
+def _first_from(view: SearchView, target_ms: int, entry: bytes, max_bytes: int) -> Found | None:
+    """The first message in `entry` that is late enough."""
     walked = walk(entry, 0, len(entry))
+    if entry[MAGIC_AT] == BATCH_MAGIC:
+        if walked.problem is not Problem.NONE:
+            raise CorruptMessage("the batch is not as it was stored")
+        start = view.log_start_offset
+        found = find_in_batch(
+            entry, 0, target_ms, max_decompressed_bytes=max_bytes, from_offset=start
+        )
+        return None if found is None else Found(*found)
     if not walked.last_codec and walked.problem is Problem.NONE:
         if walked.last_offset < view.log_start_offset:
             return None
         return Found(walked.last_offset, walked.first_timestamp_ms)
-    for record in _visible_records(view, segment, entry, position):
+    for record in _visible(view, entry, max_bytes):
         if record.timestamp_ms >= target_ms:
             return Found(record.offset, record.timestamp_ms)
     return None
 
 
-def _open_batch(
-    view: SearchView, segment: Segment, batch: bytes, target_ms: int, position: int
-) -> Found | None:
-    if walk(batch, 0, len(batch)).problem is not Problem.NONE:
-        raise segment.damage(position)
-    try:
-        found = find_in_batch(
-            batch,
-            0,
-            target_ms,
-            max_decompressed_bytes=view.max_decompressed_bytes,
-            from_offset=view.log_start_offset,
-        )
-    except CorruptMessage as error:
-        raise segment.damage(position) from error
-    return None if found is None else Found(*found)
+def _newest(view: SearchView, entry: bytes, max_bytes: int) -> int:
+    """The largest timestamp of the messages in `entry` from the log start on, -1 without any."""
+    times = (record.timestamp_ms for record in _visible(view, entry, max_bytes))
+    return max(times, default=NO_TIMESTAMP)
 
 
-def _visible_records(
-    view: SearchView, segment: Segment, entry: bytes, position: int
-) -> Iterator[Record]:
+def _visible(view: SearchView, entry: bytes, max_bytes: int) -> Iterator[Record]:
     """The messages in `entry` from the log start on."""
-    try:
-        yield from records(
-            entry,
-            max_decompressed_bytes=view.max_decompressed_bytes,
-            from_offset=view.log_start_offset,
-        )
-    except CorruptMessage as error:
-        raise segment.damage(position) from error
+    return records(entry, max_decompressed_bytes=max_bytes, from_offset=view.log_start_offset)

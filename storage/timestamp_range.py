@@ -1,13 +1,15 @@
 """Which message times a topic accepts."""
 
+from math import inf
 from typing import Final
 
 from ..config.topic import TopicSettings
 from ..protocol.errors import InvalidTimestamp
-from ..protocol.records.batch import CheckedBatch, batch_records
+from ..protocol.records.batch import CheckedBatch
 from ..protocol.records.kernel import Walk
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.message import Entry, entries
+from ..protocol.records.record_cursor import RecordCursor
 from ..times import format_time, later
 from .files import Buffer
 
@@ -73,18 +75,22 @@ def check_timestamps(
         _check_one(number, entry.timestamp_ms, settings, now_ms)
 
 
-def check_batch_timestamps(
-    checked: CheckedBatch, data: Buffer, position: int, settings: TopicSettings, now_ms: int
-) -> None:
-    """As `check_timestamps`, for the batch at `position` of `data` that was checked."""
+def check_batch_timestamps(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
+    """As `check_timestamps`, for a batch that was checked."""
     if checked.header.is_append_time:
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
     smallest, largest = checked.min_timestamp_ms, checked.max_timestamp_ms
     if settings.format_magic == 0 or in_range(smallest, largest, settings, now_ms):
         return
-    found = batch_records(data, position, max_decompressed_bytes=len(checked.content))
-    for number, record in enumerate(found):
-        _check_one(number, record.timestamp_ms, settings, now_ms)
+    earliest, latest = accepted_range(settings, now_ms)
+    lowest, highest = max(earliest or 0, 0), inf if latest is None else latest
+    base_ms = checked.header.base_timestamp_ms
+    cursor = RecordCursor(checked.content, 0, len(checked.content))
+    for number in range(checked.header.record_count):
+        cursor.step()
+        timestamp_ms = base_ms + cursor.timestamp_delta_ms
+        if not lowest <= timestamp_ms <= highest:
+            _check_one(number, timestamp_ms, settings, now_ms)
 
 
 def _check_one(number: int, timestamp_ms: int, settings: TopicSettings, now_ms: int) -> None:

@@ -20,7 +20,7 @@ import lz4.block
 from ...values import value_class
 from ..errors import CorruptMessage
 from .layout import Buffer
-from .problems import decompressed_too_large
+from .problems import check_blocks, decompressed_too_large
 from .xxh32 import xxh32
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
@@ -101,6 +101,7 @@ def decompress(data: Buffer, magic: int, max_bytes: int) -> bytes:
         produced += len(part)
         if produced > max_bytes:
             raise decompressed_too_large(max_bytes)
+        check_blocks(len(parts), produced, "lz4")
         position += length + frame.block_checksum_bytes
     position += frame.content_checksum_bytes
     if position != len(view):

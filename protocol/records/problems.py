@@ -105,6 +105,22 @@ def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
     )
 
 
+BLOCKS_MAX: Final = 1024
+LEAST_BLOCK_BYTES: Final = 1024
+"""A frame may have so many blocks, and one more for so many bytes of content: who compresses writes
+blocks of 32 KiB or more, and smaller ones only where it was told to flush. It bounds the work that
+empty blocks of five bytes can cause."""
+
+
+def check_blocks(blocks: int, content_bytes: int, codec: str) -> None:
+    """Raise `CorruptMessage` for a frame of more blocks than its content can need."""
+    if blocks > BLOCKS_MAX + content_bytes // LEAST_BLOCK_BYTES:
+        raise CorruptMessage(
+            f"{codec}: the frame has {blocks} blocks with {content_bytes} bytes of content in them;"
+            f" it may have {BLOCKS_MAX}, and one more for every {LEAST_BLOCK_BYTES} bytes"
+        )
+
+
 _RECORD_PROBLEMS: Final = {
     BAD_LENGTH: "its length is none, or goes behind the batch's end",
     BAD_FIELD: "its key, value or a header goes behind its end",

@@ -416,7 +416,9 @@ def varint(number: int) -> bytes:
 
 def _varint_bytes(number: int) -> int:
     """How many bytes a number takes."""
-    folded = (number << 1) ^ (number >> 63)
+    # Shifted once it is unsigned: C does not say what a shift to the left makes of less than 0.
+    folded = number ^ (number >> 63)
+    folded = folded << 1 | (number < 0)
     width = 1
     while folded > 0x7F:
         folded >>= 7
@@ -426,7 +428,8 @@ def _varint_bytes(number: int) -> int:
 
 def _put_varint(out: memoryview, at: int, number: int) -> int:
     """Write a number to `at`; the place behind it."""
-    folded = (number << 1) ^ (number >> 63)
+    folded = number ^ (number >> 63)
+    folded = folded << 1 | (number < 0)
     while folded > 0x7F:
         out[at] = folded & 0x7F | 0x80
         folded >>= 7

@@ -13,7 +13,7 @@ from cramjam import DecompressionError, snappy
 
 from ..errors import CorruptMessage
 from .layout import Buffer
-from .problems import decompressed_too_large
+from .problems import check_blocks, decompressed_too_large
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _VERSION: Final = 1
@@ -66,6 +66,7 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
         )
         parts.append(part)
         produced += len(part)
+        check_blocks(len(parts), produced, "snappy")
         position += length
     return b"".join(parts)
 

@@ -15,6 +15,7 @@ from ..creations import Creations
 from ..figures import Figures
 from ..groups.desk import GroupDesk
 from ..lags import Lags
+from ..late_appends import LateAppends
 from ..logs import Logs
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
@@ -45,6 +46,7 @@ class Services:
     produces: ParkingLot
     commits: GroupCommit
     work: Work
+    late_appends: LateAppends
     conversions: Conversions
     kafka_address: str | None
     """Where the port for Kafka's clients is, if it is open."""
@@ -72,13 +74,15 @@ class Later:
     """A response that `make` gives once `ready` is done; it is made when its turn has come.
 
     `make` may give another `Later`. With `may_hurry` somebody else may end the wait. With `alone`
-    no later request of its connection is handled before it is made.
+    no later request of its connection is handled before it is made. Until then the request makes
+    the broker hold `held_bytes`.
     """
 
     ready: asyncio.Future[Any]
     make: Callable[[], Any]
     may_hurry: bool = False
     alone: bool = False
+    held_bytes: int = 0
 
 
 class Handler(Protocol):

@@ -14,6 +14,7 @@ from ...protocol.errors import NO_ERROR
 from ...storage.description import LogDescription, SegmentDescription
 from ...storage.log import Log
 from ...storage.search import Found
+from ..searching import searched
 from .base import Call, Later, Services
 from .preparing import after_preparing
 
@@ -63,10 +64,8 @@ async def _with_searches(
                 continue
             try:
                 log = services.logs.find(topic.name, result.partition)
-                search = log.find_time(request.at_ms)
-                while not search.step():
-                    await turns.give_way()
-                result.search = [_search(search.result, log, request.at_ms)]
+                found = await searched(services.work, turns, log.find_time(request.at_ms))
+                result.search = [_search(found, log, request.at_ms)]
             except Exception as error:
                 outcome = services.outcomes.of(error, api="describe-log")
                 result.error_code, result.error_message = outcome

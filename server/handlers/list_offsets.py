@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import chain
+from typing import Any
 
 from ...protocol.api.fetch import READ_COMMITTED
 from ...protocol.api.list_offsets import (
@@ -19,6 +20,7 @@ from ...protocol.api.list_offsets import (
 )
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from ...storage.log import Log
+from ...storage.search import Search
 from ..parking import Partition
 from .base import Call, Later, Services
 
@@ -28,8 +30,9 @@ CONSUMER = -1
 FIRST_VERSION_WITH_TIMES = 1
 """Version 0 lists offsets that are near a time; the others give the message at or after it."""
 
-Steps = Iterator[Log | None]
-"""A search in bounded pieces of work; a log that comes out has to be prepared before the next."""
+Steps = Iterator[Log | Search[Any] | None]
+"""A search in bounded pieces of work. Before the next, a log that comes out has to be prepared, and
+a search that does opens a large set."""
 
 
 def handle(
@@ -43,7 +46,7 @@ def handle(
     listing = _Listing(services, request, call.version)
     steps = listing.steps()
     turns = services.work.turns()
-    waits_for = None
+    waits_for: Log | Search[Any] | None = None
     while waits_for is None and not turns.over:
         try:
             waits_for = next(steps)
@@ -113,12 +116,14 @@ def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
 
 
 async def _finish(
-    services: Services, listing: "_Listing", steps: Steps, waits_for: Log | None
+    services: Services, listing: "_Listing", steps: Steps, waits_for: Log | Search[Any] | None
 ) -> ListOffsetsResponse:
     turns = services.work.turns()
-    for log in chain((waits_for,), steps):
-        if log is not None:
-            await services.logs.prepare([log])
+    for each in chain((waits_for,), steps):
+        if isinstance(each, Search):
+            await services.work.in_conversion_thread(each.open)
+        elif each is not None:
+            await services.logs.prepare([each])
         await turns.give_way()
     return listing.response
 
@@ -195,7 +200,7 @@ class _Listing:
         else:
             search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
-            yield None
+            yield search if search.opens else None
         end = _visible_end(log, self._request)
         if search.result is not None and search.result.offset < end:
             result.offset = search.result.offset
@@ -213,13 +218,13 @@ class _Listing:
         if target == LARGEST:
             largest = log.find_largest(to_log_end=self._to_log_end)
             while not largest.step():
-                yield None
+                yield largest if largest.opens else None
             if largest.result is None:
                 return
             target = largest.result.timestamp_ms
         search = log.offsets_before(target, wanted.max_num_offsets, to_log_end=self._to_log_end)
         while not search.step():
-            yield None
+            yield search if search.opens else None
         result.old_style_offsets = search.result
 
 

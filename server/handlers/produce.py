@@ -1,12 +1,11 @@
 """produce: append message sets, and answer when they are as durable as was asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Final
+from typing import Any
 
 from ...protocol.api.produce import (
     ProducePartitionResult,
@@ -15,77 +14,19 @@ from ...protocol.api.produce import (
     ProduceTopicResult,
 )
 from ...protocol.errors import (
-    CorruptMessage,
     HorologError,
-    InvalidRecord,
-    InvalidRequiredAcks,
-    InvalidTimestamp,
-    MessageTooLarge,
-    PolicyViolation,
-    RecordListTooLarge,
     RequestTimedOut,
-    StorageError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
-    UnsupportedForMessageFormat,
 )
-from ...protocol.records.kernel import walk
-from ...storage.appended import Appended, AppendedTogether
+from ...storage.appended import AppendedTogether
 from ...storage.files import Buffer
 from ...storage.log import Log
-from ..figures import count
+from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition
+from .appends import ACKS, IN_THE_LOG, NO_ANSWER, Sent, append, append_later, append_sets
 from .base import Call, Later, Services
-
-NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
-"""The values of `acks`."""
-
-_ACKS: Final = (NO_ANSWER, IN_THE_LOG, DURABLE)
-
-REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        CorruptMessage.code: "corrupt",
-        InvalidRecord.code: "invalid",
-        InvalidTimestamp.code: "timestamp",
-        MessageTooLarge.code: "too_large",
-        PolicyViolation.code: "producers",
-        RecordListTooLarge.code: "set_too_large",
-        StorageError.code: "storage",
-        UnsupportedForMessageFormat.code: "format",
-    }
-)
-"""The `reason` of horolog_rejected_messages_total by error code."""
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A set on its way into a log, and what its producer is told."""
-
-    partition: Partition
-    record_set: Buffer
-    result: ProducePartitionResult
-    log: Log | None = None
-    end_offset: int = 0
-    """The answer of a set that is to be durable waits until the high watermark is here."""
-
-    def take(self, services: Services, log: Log | None, outcome: Appended | Exception) -> None:
-        """Tell the producer what became of the set in `log`."""
-        if isinstance(outcome, Exception):
-            self.refuse(services, outcome)
-            return
-        assert log is not None
-        self.result.base_offset = outcome.first_offset
-        self.result.log_append_time_ms = outcome.append_time_ms
-        self.result.log_start_offset = log.log_start_offset
-        if outcome.count:
-            self.log, self.end_offset = log, outcome.last_offset + 1
-
-    def refuse(self, services: Services, error: Exception) -> None:
-        """Tell the producer about `error`."""
-        outcome = services.outcomes.of(error, api="produce")
-        self.result.error_code, self.result.error_message = outcome
-
 
 Outcome = ProduceResponse | Later | Exception | None
 
@@ -103,34 +44,50 @@ def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> Seque
     """Answer requests that arrived together, in their order: what `handle` would return or raise.
 
     What they bring for one partition is appended at once. There are no outcomes behind a
-    `CloseConnection`, because nothing is done about requests behind it. If one of them names a
-    topic that is to be made, all wait for that.
+    `CloseConnection`, because nothing is done about requests behind it; if it is to be seen later
+    whether there is one, those behind wait for that. If one of them names a topic that is to be
+    made, all wait for that.
     """
     missing = services.creations.missing(_named_topics(services, requests))
     if not missing:
         return _handle_now(services, requests, {})
     creating = services.creations.make(missing)
+    return _handle_then(services, requests, creating.ready, creating.failures)
+
+
+def _handle_then(
+    services: Services,
+    requests: Sequence[ProduceRequest],
+    ready: asyncio.Future[Any],
+    failures: Callable[[], Mapping[str, Exception]],
+) -> list[Outcome]:
+    """As `_handle_now`, once `ready` is done."""
     outcomes: list[Outcome] = []
 
     def outcome(number: int) -> ProduceResponse | Later | None:
         if not outcomes:
-            outcomes.extend(_handle_now(services, requests, creating.failures()))
+            outcomes.extend(_handle_now(services, requests, failures()))
         found = outcomes[number]
         if isinstance(found, Exception):
             raise found
         return found
 
     return [
-        Later(creating.ready, partial(outcome, number), alone=True)
-        for number in range(len(requests))
+        Later(ready, partial(outcome, number), alone=True, held_bytes=_size(request))
+        for number, request in enumerate(requests)
     ]
+
+
+def _size(request: ProduceRequest) -> int:
+    """Bytes of the sets of a request."""
+    return sum(len(one.records or b"") for topic in request.topics for one in topic.partitions)
 
 
 def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Iterator[str]:
     """The topics that may be made for these requests, should they not exist."""
     first_partitions = services.creations.first_partitions()
     for request in requests:
-        if request.transactional_id is None and request.acks in _ACKS:
+        if request.transactional_id is None and request.acks in ACKS:
             for topic in request.topics:
                 if any(one.partition in first_partitions for one in topic.partitions):
                     yield topic.name
@@ -147,7 +104,11 @@ def _handle_now(
             continue
         for request in alike:
             outcomes += _handle_alike(services, acks, [request], failures)
-            if outcomes[-1] is not None:
+            last = outcomes[-1]
+            if isinstance(last, Later):
+                behind = requests[len(outcomes) :]
+                return outcomes + _handle_then(services, behind, last.ready, lambda: failures)
+            if last is not None:
                 return outcomes
     return outcomes
 
@@ -159,7 +120,7 @@ def _handle_alike(
     failures: Mapping[str, Exception],
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
-    by_partition: dict[Partition, list[_Sent]] = {}
+    by_partition: dict[Partition, list[Sent]] = {}
     answers = []
     for request in requests:
         response, sent = _answer_to(request)
@@ -169,21 +130,56 @@ def _handle_alike(
                 by_partition.setdefault(one.partition, []).append(one)
             else:
                 one.refuse(services, _no_transactions(request.transactional_id))
+    late: list[tuple[Log, Sent]] = []
     for partition, sent in by_partition.items():
         failure = failures.get(partition[0])
         if failure is None:
-            _append(services, acks, partition, sent)
+            late += append(services, acks, partition, sent)
         else:
             for one in sent:
                 one.refuse(services, failure)
+    if late:
+        sender = Sender()
+        for log, one in late:
+            append_later(services, acks, log, one, sender)
+    outcomes = []
+    for request, (response, sent) in zip(requests, answers, strict=True):
+        answer = partial(_answer, services, acks, request.timeout_ms, response, sent)
+        outcomes.append(_once_appended(sent, answer) if late else answer())
+    return outcomes
+
+
+def _once_appended(sent: Sequence[Sent], answer: Callable[[], Outcome]) -> Outcome:
+    """The answer to a request that brought these sets, when none of them waits any more."""
+    late = [one for one in sent if one.late is not None]
+    if not late:
+        return answer()
+
+    def make() -> ProduceResponse | Later | None:
+        outcome = answer()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    ready = asyncio.gather(*(one.late for one in late if one.late is not None))
+    # The next request would take a turn beside this one.
+    return Later(ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late))
+
+
+def _answer(
+    services: Services,
+    acks: int,
+    timeout_ms: int,
+    response: ProduceResponse,
+    sent: Sequence[Sent],
+    requests: int = 1,
+) -> Outcome:
+    """The answer to so many requests whose sets were appended or refused."""
     if acks == IN_THE_LOG:
-        return [response for response, _ in answers]
+        return response
     if acks == NO_ANSWER:
-        return [_refusal(response) for response, _ in answers]
-    return [
-        _when_durable(services, request.timeout_ms, response, sent)
-        for request, (response, sent) in zip(requests, answers, strict=True)
-    ]
+        return _refusal(response)
+    return _when_durable(services, timeout_ms, response, sent, requests)
 
 
 def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFailed:
@@ -193,7 +189,7 @@ def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFaile
     )
 
 
-def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[_Sent]]:
+def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[Sent]]:
     """The answer, still without what becomes of the sets, and these."""
     # A partition that is named twice gets the last set, and one answer.
     sets: dict[str, dict[int, Buffer | None]] = {}
@@ -207,7 +203,7 @@ def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[_Sent]]:
         results = []
         for number, record_set in of_topic.items():
             result = ProducePartitionResult(partition=number)
-            all_sent.append(_Sent((name, number), record_set or b"", result))
+            all_sent.append(Sent((name, number), record_set or b"", result))
             results.append(result)
         topics.append(ProduceTopicResult(name=name, partitions=results))
     return ProduceResponse(topics=topics), all_sent
@@ -219,20 +215,20 @@ def append_alone(
     record_sets: Sequence[Buffer],
     acks: int,
     timeout_ms: int,
+    sender_of: Callable[[int], Sender],
 ) -> tuple[AppendedTogether, ProduceResponse | Later | None] | list[ProduceResponse | Later]:
     """Append the sets of requests that brought nothing else; `acks` is 1 or -1.
 
     Gives what became of all of them at once with one answer, which is right for each but for the
-    base offset, and `None` where nothing has to be waited for; or the answer of each.
+    base offset, and `None` where nothing has to be waited for; or the answer of each. `sender_of`
+    tells by the number of a set who sent it. Sets that are appended later are copied.
     """
-    log, outcomes = _append_sets(services, acks, partition, record_sets)
+    log, outcomes = append_sets(services, acks, partition, record_sets)
 
-    def answer(sent: _Sent, requests: int) -> ProduceResponse | Later:
+    def answer(sent: Sent, requests: int = 1) -> Any:
         topic = ProduceTopicResult(name=partition[0], partitions=[sent.result])
         response = ProduceResponse(topics=[topic])
-        if acks == IN_THE_LOG:
-            return response
-        return _when_durable(services, timeout_ms, response, (sent,), requests)
+        return _answer(services, acks, timeout_ms, response, (sent,), requests)
 
     if isinstance(outcomes, AppendedTogether):
         assert log is not None
@@ -241,106 +237,20 @@ def append_alone(
         result = ProducePartitionResult(
             partition=partition[1], log_append_time_ms=outcomes.append_time_ms
         )
-        whole = _Sent(partition, b"", result, log, outcomes.end_offset)
+        whole = Sent(partition, b"", result, log, outcomes.end_offset)
         return outcomes, answer(whole, len(record_sets))
-    answers = []
-    for record_set, outcome in zip(record_sets, outcomes, strict=True):
-        sent = _Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
-        sent.take(services, log, outcome)
-        answers.append(answer(sent, 1))
+    answers: list[Any] = []
+    for number, record_set in enumerate(record_sets):
+        sent = Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
+        if number < len(outcomes):
+            sent.take(services, log, outcomes[number])
+            answers.append(answer(sent))
+        else:
+            assert log is not None
+            sent.record_set = bytearray(record_set)
+            append_later(services, acks, log, sent, sender_of(number))
+            answers.append(_once_appended((sent,), partial(answer, sent)))
     return answers
-
-
-def _append(services: Services, acks: int, partition: Partition, sent: Sequence[_Sent]) -> None:
-    """Append the sets of one partition and take note of what became of them."""
-    record_sets = [one.record_set for one in sent]
-    log, outcomes = _append_sets(services, acks, partition, record_sets)
-    if not isinstance(outcomes, AppendedTogether):
-        for one, outcome in zip(sent, outcomes, strict=True):
-            one.take(services, log, outcome)
-        return
-    assert log is not None
-    end_offset, append_time_ms = outcomes.end_offset, outcomes.append_time_ms
-    for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
-        result = one.result
-        result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
-        result.log_start_offset = log.log_start_offset
-        # One write and one sync are for all of them.
-        one.log, one.end_offset = log, end_offset
-
-
-def _append_sets(
-    services: Services, acks: int, partition: Partition, record_sets: Sequence[Buffer]
-) -> tuple[Log | None, AppendedTogether | Sequence[Appended | Exception]]:
-    """Append sets to the log of a partition, count them, and have them synced if that is due.
-
-    Gives that log, if there is one, and what became of all sets together or of each.
-    """
-    try:
-        log = _log_for(services, acks, *partition)
-    except Exception as error:
-        return None, [error] * len(record_sets)
-    wait_for_sync = acks == DURABLE and log.settings.acks_all_durability == "fsync"
-    end_offset = log.log_end_offset
-    outcomes: AppendedTogether | Sequence[Appended | Exception] | None
-    try:
-        outcomes = log.append_together(record_sets, wait_for_sync=wait_for_sync)
-    except Exception as error:
-        outcomes = [error] * len(record_sets)
-    if outcomes is None:
-        outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync)
-    if isinstance(outcomes, AppendedTogether):
-        figures = services.figures.topic(log.topic)
-        figures.appended(outcomes.count, outcomes.size_bytes, outcomes.latency)
-    else:
-        for record_set, outcome in zip(record_sets, outcomes, strict=True):
-            _note(services, log, record_set, outcome)
-    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
-    if flush_due and log.log_end_offset > end_offset:
-        services.commits.request(log)
-    return log, outcomes
-
-
-def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
-    if acks not in _ACKS:
-        services.logs.check_partition(topic, partition)
-        raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
-    return services.logs.find_or_create(topic, partition)
-
-
-def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:
-    """Count a set that was appended, or was refused."""
-    figures = services.figures.topic(log.topic)
-    if isinstance(outcome, Exception):
-        if isinstance(outcome, HorologError | OSError):
-            count(figures.rejected, _reason(outcome), _messages_in(record_set))
-        if isinstance(outcome, InvalidTimestamp):
-            services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
-        return
-    if outcome.repeated:
-        figures.repeated_messages += outcome.count
-    if not outcome.count or outcome.repeated:
-        return
-    figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
-    conversion = outcome.conversion
-    if conversion is not None:
-        direction = "append_up" if conversion.up else "append_down"
-        figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
-        figures.dropped_headers += conversion.headers
-    if outcome.rolled is not None:
-        services.rolled(log.topic, log.partition)
-
-
-def _reason(error: Exception) -> str:
-    """The `reason` label of a refused set."""
-    if isinstance(error, HorologError):
-        return REJECTION_REASONS.get(error.code, error.name.lower())
-    return "storage"
-
-
-def _messages_in(record_set: Buffer) -> int:
-    """How many messages a refused set holds, as far as it can be read; at least 1."""
-    return max(walk(record_set, 0, len(record_set), check_crc=False).count, 1)
 
 
 def _refusal(response: ProduceResponse) -> CloseConnection | None:
@@ -360,7 +270,7 @@ def _when_durable(
     services: Services,
     timeout_ms: int,
     response: ProduceResponse,
-    sent: Sequence[_Sent],
+    sent: Sequence[Sent],
     requests: int = 1,
 ) -> ProduceResponse | Later:
     """The answer to so many requests, once all that was appended is as durable as was asked for."""
@@ -391,7 +301,7 @@ def _when_durable(
     return Later(ready, make)
 
 
-def _settled(services: Services, sent: _Sent) -> bool:
+def _settled(services: Services, sent: Sent) -> bool:
     """Whether the wait for one partition is over; a failure is noted in its result."""
     assert sent.log is not None
     if sent.log.high_watermark >= sent.end_offset:

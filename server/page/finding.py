@@ -4,6 +4,7 @@ from ...storage.log import Log
 from ...storage.search import Found
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
+from ..searching import searched
 from .asking import Query, Refusal, asked_log
 from .messages import read_messages, show_message
 
@@ -25,9 +26,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     log = await asked_log(services, query)
     turns = services.work.turns()
     search = log.find_time(target_ms) if by == BY_TIME else log.find_append_time(target_ms)
-    while not search.step():
-        await turns.give_way()
-    found = search.result
+    found = await searched(services.work, turns, search)
     answer: dict[str, object] = {
         "target_ms": target_ms,
         "by": by,

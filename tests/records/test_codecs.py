@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 
 import cramjam
+import lz4.block
 import lz4.frame
 import pytest
 from hypothesis import given
@@ -375,3 +376,32 @@ def test_a_block_may_not_hold_more_than_the_frame_says() -> None:
     small = big[:4] + b"\x60\x40\x82" + big[7:]
     with pytest.raises(CorruptMessage, match="lz4"):
         lz4_frame.decompress(small, 1, 1 << 20)
+
+
+# Blocks
+
+
+def small_blocks(codec: Codec, blocks: int, block_bytes: int) -> bytes:
+    """A frame of so many blocks of so many zeros."""
+    content = bytes(block_bytes)
+    if codec is Codec.SNAPPY:
+        block = bytes(cramjam.snappy.compress_raw(content))
+        head = xerial.compress(b"")
+        return head + (len(block).to_bytes(4, "big") + block) * blocks
+    head = lz4_frame.compress(b"", 1)[:-4]
+    block = bytes(lz4.block.compress(content, store_size=False))
+    return head + (len(block).to_bytes(4, "little") + block) * blocks + bytes(4)
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.label)
+@pytest.mark.parametrize(
+    ("blocks", "block_bytes"), [(1024, 0), (1025, 1), (1030, 200), (3000, 700), (20_000, 1024)]
+)
+def test_blocks_may_be_small_if_they_are_few(codec: Codec, blocks: int, block_bytes: int) -> None:
+    value = small_blocks(codec, blocks, block_bytes)
+    if blocks <= 1024 + blocks * block_bytes // 1024:
+        content = decompress(codec, value, magic=1, max_bytes=1 << 25)
+        assert content == bytes(blocks * block_bytes)
+    else:
+        with pytest.raises(CorruptMessage, match=f"{codec.label}: the frame has .* blocks"):
+            decompress(codec, value, magic=1, max_bytes=1 << 25)

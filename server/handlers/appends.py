@@ -1,0 +1,253 @@
+"""Sets that producers sent on their way into a log: found, appended, counted, synced when due."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from ...protocol.api.produce import ProducePartitionResult
+from ...protocol.errors import (
+    CorruptMessage,
+    HorologError,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTimestamp,
+    MessageTooLarge,
+    PolicyViolation,
+    RecordListTooLarge,
+    StorageError,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
+)
+from ...protocol.records.kernel import walk
+from ...storage.appended import Appended, AppendedTogether
+from ...storage.files import Buffer
+from ...storage.log import Log
+from ..figures import count
+from ..late_appends import Sender
+from ..parking import Partition
+from .base import Services
+
+NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
+"""The values of `acks`."""
+
+ACKS: Final = (NO_ANSWER, IN_THE_LOG, DURABLE)
+
+REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        CorruptMessage.code: "corrupt",
+        InvalidRecord.code: "invalid",
+        InvalidTimestamp.code: "timestamp",
+        MessageTooLarge.code: "too_large",
+        PolicyViolation.code: "producers",
+        RecordListTooLarge.code: "set_too_large",
+        StorageError.code: "storage",
+        UnsupportedForMessageFormat.code: "format",
+    }
+)
+"""The `reason` of horolog_rejected_messages_total by error code."""
+
+Outcomes = AppendedTogether | Sequence[Appended | Exception]
+"""What became of sets: of all of them together, or of each of the first ones. Those behind these
+have not been appended yet."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A set on its way into a log, and what its producer is told."""
+
+    partition: Partition
+    record_set: Buffer
+    result: ProducePartitionResult
+    log: Log | None = None
+    end_offset: int = 0
+    """The answer of a set that is to be durable waits until the high watermark is here."""
+    late: asyncio.Future[None] | None = None
+    """Done when the set was appended or refused, if that was not at once; cancelled when nobody
+    waits for it."""
+
+    def take(self, services: Services, log: Log | None, outcome: Appended | Exception) -> None:
+        """Tell the producer what became of the set in `log`."""
+        if isinstance(outcome, Exception):
+            self.refuse(services, outcome)
+            return
+        assert log is not None
+        self.result.base_offset = outcome.first_offset
+        self.result.log_append_time_ms = outcome.append_time_ms
+        self.result.log_start_offset = log.log_start_offset
+        if outcome.count:
+            self.log, self.end_offset = log, outcome.last_offset + 1
+
+    def refuse(self, services: Services, error: Exception) -> None:
+        """Tell the producer about `error`."""
+        outcome = services.outcomes.of(error, api="produce")
+        self.result.error_code, self.result.error_message = outcome
+
+    def let_go(self, late: asyncio.Future[None]) -> None:
+        """Hold the bytes no longer: they are in the log, or nobody waits for that."""
+        self.record_set = b""
+
+
+def append(
+    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+) -> Sequence[tuple[Log, Sent]]:
+    """Append the sets of one partition and take note of what became of them; gives those that are
+    left to `append_later`."""
+    record_sets = [one.record_set for one in sent]
+    log, outcomes = append_sets(services, acks, partition, record_sets)
+    if isinstance(outcomes, AppendedTogether):
+        _take_together(sent, log, outcomes)
+        return ()
+    for one, outcome in zip(sent, outcomes, strict=False):
+        one.take(services, log, outcome)
+    if len(outcomes) == len(sent):
+        return ()
+    assert log is not None
+    return [(log, one) for one in sent[len(outcomes) :]]
+
+
+def _take_together(sent: Sequence[Sent], log: Log | None, outcomes: AppendedTogether) -> None:
+    assert log is not None
+    end_offset, append_time_ms = outcomes.end_offset, outcomes.append_time_ms
+    for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
+        result = one.result
+        result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
+        result.log_start_offset = log.log_start_offset
+        # One write and one sync are for all of them.
+        one.log, one.end_offset = log, end_offset
+
+
+def append_sets(
+    services: Services, acks: int, partition: Partition, record_sets: Sequence[Buffer]
+) -> tuple[Log | None, Outcomes]:
+    """Append sets to the log of a partition, count them, and have them synced if that is due.
+
+    Gives that log, if there is one, and what became of the sets. Those that take long, and all that
+    come behind them or others that wait, are left to `append_later`.
+    """
+    try:
+        log = _log_for(services, acks, *partition)
+    except Exception as error:
+        return None, [error] * len(record_sets)
+    late = services.late_appends
+    if late.holds(partition):
+        return log, ()
+    wait_for_sync = _waits_for_sync(acks, log)
+    end_offset = log.log_end_offset
+    outcomes: Outcomes | None
+    try:
+        outcomes = log.append_together(record_sets, wait_for_sync=wait_for_sync)
+    except Exception as error:
+        outcomes = [error] * len(record_sets)
+    if outcomes is None:
+        late.begin()
+        outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
+        late.end()
+    if isinstance(outcomes, AppendedTogether):
+        figures = services.figures.topic(log.topic)
+        figures.appended(outcomes.count, outcomes.size_bytes, outcomes.latency)
+    else:
+        for record_set, outcome in zip(record_sets, outcomes, strict=False):
+            _note(services, log, record_set, outcome)
+    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
+    return log, outcomes
+
+
+def append_later(services: Services, acks: int, log: Log, sent: Sent, sender: Sender) -> None:
+    """Have a set appended behind those of its partition that wait. Nothing else may change its
+    bytes from here on."""
+    sent.late = asyncio.get_running_loop().create_future()
+    sent.late.add_done_callback(sent.let_go)
+    append = partial(_append_late, services, acks, log, sent)
+    services.late_appends.add(sender, sent.partition, append)
+
+
+async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> None:
+    """Append a set whose turn has come, whatever happens to it."""
+    late = sent.late
+    assert late is not None
+    if late.done():
+        return
+    outcome: Appended | Exception
+    wait_for_sync = _waits_for_sync(acks, log)
+    end_offset = log.log_end_offset
+    try:
+        _check_current(services, log)
+        in_passing = log.append_many(
+            (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
+        )
+        if in_passing:
+            (outcome,) = in_passing
+        else:
+            admission = log.begin_append(sent.record_set)
+            admitted = await services.work.in_admission_thread(admission)
+            if late.done():
+                return
+            _check_current(services, log)
+            outcome = log.end_append(admitted, wait_for_sync=wait_for_sync)
+    except Exception as error:
+        outcome = error
+    _note(services, log, sent.record_set, outcome)
+    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
+    sent.take(services, log, outcome)
+    late.set_result(None)
+
+
+def _check_current(services: Services, log: Log) -> None:
+    if not services.logs.is_current(log):
+        raise UnknownTopicOrPartition("the topic was deleted before its messages were appended")
+
+
+def _waits_for_sync(acks: int, log: Log) -> bool:
+    return acks == DURABLE and log.settings.acks_all_durability == "fsync"
+
+
+def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync: bool) -> None:
+    """Have a log synced that ended at `end_offset` before something was appended."""
+    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
+    if flush_due and log.log_end_offset > end_offset:
+        services.commits.request(log)
+
+
+def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
+    if acks not in ACKS:
+        services.logs.check_partition(topic, partition)
+        raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
+    return services.logs.find_or_create(topic, partition)
+
+
+def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:
+    """Count a set that was appended, or was refused."""
+    figures = services.figures.topic(log.topic)
+    if isinstance(outcome, Exception):
+        if isinstance(outcome, HorologError | OSError):
+            count(figures.rejected, _reason(outcome), _messages_in(record_set))
+        if isinstance(outcome, InvalidTimestamp):
+            services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
+        return
+    if outcome.repeated:
+        figures.repeated_messages += outcome.count
+    if not outcome.count or outcome.repeated:
+        return
+    figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
+    conversion = outcome.conversion
+    if conversion is not None:
+        direction = "append_up" if conversion.up else "append_down"
+        figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
+        figures.dropped_headers += conversion.headers
+    if outcome.rolled is not None:
+        services.rolled(log.topic, log.partition)
+
+
+def _reason(error: Exception) -> str:
+    """The `reason` label of a refused set."""
+    if isinstance(error, HorologError):
+        return REJECTION_REASONS.get(error.code, error.name.lower())
+    return "storage"
+
+
+def _messages_in(record_set: Buffer) -> int:
+    """How many messages a refused set holds, as far as it can be read; at least 1."""
+    return max(walk(record_set, 0, len(record_set), check_crc=False).count, 1)

@@ -1,0 +1,119 @@
+"""Appends that are not done when the request comes: sets that take long to open, in turns.
+
+A set that is large when it is opened would keep everybody waiting. It is admitted in a thread, and
+what comes for its partition meanwhile waits behind it. One set is under way at a time, so that what
+is opened takes no more memory than one set may. Senders take turns, a set each: who sends a
+thousand does not keep another's waiting for all of them.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from time import thread_time
+from typing import Final
+
+from .parking import Partition
+from .work import Work
+
+PASS_SECONDS: Final = 0.01
+"""How long the processor looks at sets in one pass of the loop, until those that come behind them
+wait: what clients of the usual sets have under way takes less."""
+
+
+class Sender:
+    """Whose sets take one turn: those of a connection, or of a few of its requests."""
+
+    __slots__ = ("has_turn", "ready")
+
+    def __init__(self) -> None:
+        self.ready: deque[LateAppend] = deque()
+        """Sets that nothing of their partition stands in front of."""
+        self.has_turn = False
+
+
+class LateAppend:
+    """An append that waits."""
+
+    __slots__ = ("append", "partition", "sender")
+
+    def __init__(
+        self, sender: Sender, partition: Partition, append: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.sender = sender
+        self.partition = partition
+        self.append = append
+
+
+class LateAppends:
+    """The appends that wait, in order within each partition."""
+
+    def __init__(self, work: Work, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._work = work
+        self._call_soon = call_soon
+        self._by_partition: dict[Partition, deque[LateAppend]] = {}
+        self._turns: deque[Sender] = deque()
+        self._is_running = False
+        self._began = 0.0
+        self._left_seconds = PASS_SECONDS
+        self._is_counting = False
+        """Whether the next pass is going to have all the time again."""
+
+    def holds(self, partition: Partition) -> bool:
+        """Whether what comes for a partition has to wait."""
+        return partition in self._by_partition
+
+    def begin(self) -> None:
+        """Sets are looked at from here on, until `end`."""
+        self._began = thread_time()
+
+    def goes_on(self) -> bool:
+        """Whether one more set may be looked at in this pass of the loop."""
+        return thread_time() - self._began < self._left_seconds
+
+    def end(self) -> None:
+        self._left_seconds -= thread_time() - self._began
+        # A pass with a few small sets in it is not worth a callback.
+        if self._left_seconds < 0.9 * PASS_SECONDS and not self._is_counting:
+            self._is_counting = True
+            self._call_soon(self._next_pass)
+
+    def _next_pass(self) -> None:
+        self._is_counting = False
+        self._left_seconds = PASS_SECONDS
+
+    def add(
+        self, sender: Sender, partition: Partition, append: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Have `append` run, after all that was added for the partition before. It never raises."""
+        late = LateAppend(sender, partition, append)
+        of_partition = self._by_partition.setdefault(partition, deque())
+        of_partition.append(late)
+        if len(of_partition) == 1:
+            self._is_ready(late)
+        if not self._is_running:
+            self._is_running = True
+            self._work.start(self._run())
+
+    def _is_ready(self, late: LateAppend) -> None:
+        sender = late.sender
+        sender.ready.append(late)
+        if not sender.has_turn:
+            sender.has_turn = True
+            self._turns.append(sender)
+
+    async def _run(self) -> None:
+        turns = self._work.turns()
+        while self._turns:
+            sender = self._turns.popleft()
+            late = sender.ready.popleft()
+            sender.has_turn = bool(sender.ready)
+            if sender.has_turn:
+                self._turns.append(sender)
+            await late.append()
+            of_partition = self._by_partition[late.partition]
+            of_partition.popleft()
+            if of_partition:
+                self._is_ready(of_partition[0])
+            else:
+                del self._by_partition[late.partition]
+            await turns.give_way()
+        self._is_running = False
