@@ -233,6 +233,25 @@ async def test_sessions_of_fetches_do_not_exist(client: Wire) -> None:
     assert (refused.error_code, refused.session_id, refused.topics) == (70, 0, [])
 
 
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+@pytest.mark.parametrize("session_id", [-1, 0, 5, 2**31 - 1])
+@pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 1, 2**31 - 1])
+async def test_a_fetch_that_names_all_it_asks_for_is_of_no_session(
+    client: Wire, version: int, session_id: int, epoch: int
+) -> None:
+    """Kafka ends the session that such a request names, and answers it whole."""
+    await client.call(produce("t", SET), 2)
+    for _ in range(3):  # the first, and those that repeat it
+        request = replace(fetch("t", (0, 0)), session_id=session_id, session_epoch=epoch)
+        answer = await client.call(request, version)
+        assert answer.session_id == 0
+        if epoch in (-1, 0):
+            assert answer.error_code == 0
+            assert result(answer).records == SET
+        else:
+            assert (answer.error_code, answer.topics) == (70, [])
+
+
 async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: Wire) -> None:
     answer = result(await client.call(fetch("missing", (0, 0)), 3))
     assert answer.error_code == 3

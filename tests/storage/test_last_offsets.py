@@ -12,10 +12,11 @@ NOW = 1_479_144_272_509
 RELATIVE_MAX = 2**31 - 1
 
 
-def empty_at(folder: LogFolder, offset: int, **settings: object) -> None:
+def empty_at(folder: LogFolder, offset: int, **settings: str) -> None:
     """Open a log that begins and ends at `offset`."""
     (folder.path / f"{offset:020d}.log").touch()
-    folder.open(retention_ms=-1, **settings)
+    folder.set(**settings)
+    folder.open(retention_ms=-1)
 
 
 @pytest.mark.parametrize("left", [0, 1, 3, RELATIVE_MAX - 1])
