@@ -318,7 +318,9 @@ def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | N
         return 1
     if settings.format_magic is not None or codec is Codec.NONE:
         return settings.format_magic
-    return magics.bit_length() - 1
+    magic = magics.bit_length() - 1
+    # Most readers of today refuse the frames of v0, whose header checksum is another.
+    return max(magic, 1) if codec is Codec.LZ4 else magic
 
 
 def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> Codec:

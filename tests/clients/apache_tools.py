@@ -103,6 +103,10 @@ class ApacheTools(Client):
         sizes = ("--partitions", str(partitions), "--replication-factor", "1")
         self._run(_TOPICS, "--create", "--topic", topic, *sizes, *_options("--config", settings))
 
+    def create_topic_by_default(self, topic: str) -> None:
+        """Leave partitions and replication factor to the broker."""
+        self._run(_TOPICS, "--create", "--topic", topic)
+
     def partitions(self, topic: str) -> int:
         # Without this option a topic that is not there is an error.
         said = self._run(_TOPICS, "--describe", "--topic", topic, "--if-exists")

@@ -48,7 +48,7 @@ from horolog.testing.wire import Wire
 SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 async def test_creating_and_deleting_topics(broker: Broker, client: Wire, version: int) -> None:
     configs = [CreatableConfig(name="message.timestamp.difference.max.ms", value="5")]
     topics = [
@@ -68,9 +68,28 @@ async def test_creating_and_deleting_topics(broker: Broker, client: Wire, versio
     made = broker.directory.topics()
     assert {name: entry.partitions for name, entry in made.items()} == {"a": 2, "b": 1}
     assert made["a"].overrides == {"max.message.time.difference.ms": "5"}
-    answer = await client.call(DeleteTopicsRequest(topic_names=["a", "nowhere"]), version)
+    answer = await client.call(DeleteTopicsRequest(topic_names=["a", "nowhere"]), min(version, 3))
     assert [each.error_code for each in answer.responses] == [0, UnknownTopicOrPartition.code]
     assert set(broker.directory.topics()) == {"b"}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_a_topic_leaves_out_the_broker_chooses(
+    broker: Broker, client: Wire, version: int
+) -> None:
+    topics = [
+        CreatableTopic(name="none"),
+        CreatableTopic(name="partitions", num_partitions=3),
+        CreatableTopic(name="replicas", replication_factor=1),
+    ]
+    answer = await client.call(CreateTopicsRequest(topics=topics), version)
+    assert [each.error_code for each in answer.topics] == [0, 0, 0]
+    made = broker.directory.topics()
+    assert {name: entry.partitions for name, entry in made.items()} == {
+        "none": 1,
+        "partitions": 3,
+        "replicas": 1,
+    }
 
 
 @pytest.mark.parametrize("version", range(2))
