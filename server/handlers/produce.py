@@ -24,9 +24,9 @@ from ...protocol.errors import (
     RecordListTooLarge,
     RequestTimedOut,
     StorageError,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
 from ...protocol.records.kernel import walk
 from ...storage.appended import Appended, AppendedTogether
@@ -51,6 +51,7 @@ REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
         RecordListTooLarge.code: "set_too_large",
         StorageError.code: "storage",
         UnsupportedForMessageFormat.code: "format",
+        UnsupportedVersion.code: "transaction",
     }
 )
 """The `reason` of horolog_rejected_messages_total by error code."""
@@ -184,8 +185,8 @@ def _handle_alike(
     ]
 
 
-def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFailed:
-    return TransactionalIdAuthorizationFailed(
+def _no_transactions(transactional_id: str) -> UnsupportedVersion:
+    return UnsupportedVersion(
         f"the request belongs to the transactions of {transactional_id[:100]!r}; there are no "
         "transactions in Horolog: produce without transactional.id"
     )

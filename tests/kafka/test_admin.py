@@ -38,8 +38,8 @@ from horolog.protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     OffsetOutOfRange,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from horolog.server.broker import Broker
 from horolog.testing.requests import create_topic, message_set, produce, result
@@ -241,6 +241,6 @@ async def test_producer_ids(client: Wire, version: int) -> None:
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert second.producer_id == first.producer_id + 1
     refused = await client.call(InitProducerIdRequest(transactional_id="orders"), version)
-    assert refused.error_code == TransactionalIdAuthorizationFailed.code
+    assert refused.error_code == UnsupportedVersion.code
     assert refused.producer_id == NO_PRODUCER_ID
     assert result(await client.call(produce("a", SET), 2)).error_code == 0

@@ -11,6 +11,7 @@ from horolog.protocol.api import kafka, native
 from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from horolog.protocol.api.describe_broker import DescribeBrokerRequest
 from horolog.protocol.api.fetch import FetchRequest
+from horolog.protocol.api.find_coordinator import FIND_COORDINATOR
 from horolog.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -29,7 +30,8 @@ from horolog.testing.wire import Wire, wire
 SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 ENTRY = message_set(1_500_000_000_000)
 
-# Kafka 2.1's table without what is not served here, and create-topics as of 2.4.
+# Kafka 2.1's table without what is not served here; create-topics as of 2.4, find-coordinator as of
+# before transactions.
 SERVED = {
     0: (0, 7),
     1: (0, 10),
@@ -37,7 +39,7 @@ SERVED = {
     3: (0, 7),
     8: (0, 6),
     9: (0, 5),
-    10: (0, 2),
+    10: (0, 0),
     11: (0, 3),
     12: (0, 2),
     13: (0, 2),
@@ -374,7 +376,8 @@ async def test_a_default_port_that_is_taken_is_no_reason_not_to_start(
 
 def test_every_request_of_the_table_is_registered() -> None:
     assert {
-        api.key: (api.min_version, api.max_version)
+        api.key: (offered[0], offered[-1])
         for api in APIS.values()
-        if api.versions(native=False)
+        if (offered := api.offered(native=False))
     } == SERVED
+    assert FIND_COORDINATOR.versions(native=False) == range(3)
