@@ -69,7 +69,8 @@ _DECLARED: Final = (
         "message.format.version",
         (AS_SENT, *MAGIC_OF_VERSION),
         "The message format on disk. `producer` stores what was sent, except that a LogAppendTime "
-        "topic stores format v0 as v1, because v0 has no room for the time. A version up to 0.9 "
+        "topic stores format v0 as v1, because v0 has no room for the time, and so does any topic "
+        "with lz4, whose frames in v0 most readers refuse. A version up to 0.9 "
         "stores v0, for readers that know nothing else: times are dropped, and a search by time "
         "is refused. 0.10 stores v1, 0.11 and later store v2, record batches. Other sets are "
         "converted as they are appended; stored data stays as it is. Of a release the first two "

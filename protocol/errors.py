@@ -120,7 +120,7 @@ class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
 
 
 class UnsupportedVersion(HorologError, code=35, name="UNSUPPORTED_VERSION"):
-    """The request is unknown, or this version of it is."""
+    """The request or its version is unknown, or it asks for transactions: there are none."""
 
 
 class TopicAlreadyExists(HorologError, code=36, name="TOPIC_ALREADY_EXISTS"):
@@ -165,12 +165,6 @@ class DuplicateSequenceNumber(HorologError, code=46, name="DUPLICATE_SEQUENCE_NU
 
 class InvalidProducerEpoch(HorologError, code=47, name="INVALID_PRODUCER_EPOCH"):
     """Another producer has taken over the producer id, with a later epoch."""
-
-
-class TransactionalIdAuthorizationFailed(
-    HorologError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-):
-    """A producer asked for transactions, which do not exist in Horolog."""
 
 
 class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):

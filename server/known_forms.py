@@ -29,7 +29,8 @@ class KnownForms(Generic[F]):
             self._learned.clear()
         self._learned.add(what)
         form = make()
-        self._forms[form.around] = form
+        if form.around is not None:
+            self._forms[form.around] = form
 
     def find(self, frame: Frame) -> tuple[F, int, int] | None:
         """The form of a request, its correlation id and its number, if the form is known."""

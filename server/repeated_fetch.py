@@ -41,7 +41,7 @@ class RepeatedFetches:
             *(head.version, head.client_id, topic.name, wanted.partition),
             *(wanted.partition_max_bytes, wanted.log_start_offset, wanted.current_leader_epoch),
             *(request.max_wait_ms, request.min_bytes, request.max_bytes),
-            *(request.isolation_level, request.session_epoch),
+            *(request.isolation_level, request.session_id, request.session_epoch),
         )
         self._known.learn(what, partial(FetchForm, self._wire, head, request))
 

@@ -32,12 +32,15 @@ from .batch_admission import SentBatches, check_batches, is_kept, set_times
 from .entry_rules import BATCH_MAGIC
 from .files import Buffer
 from .index_file import RELATIVE_OFFSET_MAX
+from .names import MAX_OFFSET
 from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
 _ALL_V1 = 1 << 1
 _BATCHES = 1 << BATCH_MAGIC
+LAST_FIRST_OFFSET = MAX_OFFSET - RELATIVE_OFFSET_MAX
+"""From here on a set could have more messages than there are offsets left."""
 
 
 class Target(NamedTuple):
@@ -91,8 +94,14 @@ def admit(record_set: Buffer, settings: TopicSettings, target: Target) -> Admitt
 
     A buffer that is writable is changed in place, also when the set is refused. An incomplete
     message at the end is dropped, an incomplete batch is refused. Raises `CorruptMessage`,
-    `MessageTooLarge`, `InvalidTimestamp`, `UnsupportedForMessageFormat`.
+    `MessageTooLarge`, `InvalidTimestamp`, `UnsupportedForMessageFormat`, and `InvalidRequest` where
+    the log is at the end of all offsets.
     """
+    if target.next_offset > LAST_FIRST_OFFSET:
+        raise InvalidRequest(
+            f"the log ends at offset {target.next_offset}; a set begins at {LAST_FIRST_OFFSET} at "
+            "the latest, because offsets end at 2**63: go on with another topic"
+        )
     data: bytearray | memoryview
     if isinstance(record_set, bytes) or memoryview(record_set).readonly:
         data = bytearray(record_set)
@@ -318,7 +327,9 @@ def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | N
         return 1
     if settings.format_magic is not None or codec is Codec.NONE:
         return settings.format_magic
-    return magics.bit_length() - 1
+    magic = magics.bit_length() - 1
+    # Most readers of today refuse the frames of v0, whose header checksum is another.
+    return max(magic, 1) if codec is Codec.LZ4 else magic
 
 
 def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> Codec:

@@ -6,7 +6,7 @@ append time in the header.
 """
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import InvalidRecord, TransactionalIdAuthorizationFailed
+from ..protocol.errors import InvalidRecord, UnsupportedVersion
 from ..protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ..protocol.records.latency import LatencyCounts
 from ..protocol.records.layout import NO_PRODUCER_ID, Codec
@@ -35,7 +35,7 @@ def check_batches(
     """Check the batches that `data[:end]` is made of; a walk has passed them.
 
     Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `MessageTooLarge` where all of
-    them decompress to more than `max_decompressed_bytes`, `TransactionalIdAuthorizationFailed`.
+    them decompress to more than `max_decompressed_bytes`, `UnsupportedVersion`.
     """
     batches: list[tuple[int, CheckedBatch]] = []
     latency: LatencyCounts | None = None
@@ -48,7 +48,7 @@ def check_batches(
         )
         header = checked.header
         if header.is_transactional:
-            raise TransactionalIdAuthorizationFailed(
+            raise UnsupportedVersion(
                 f"the batch at byte {position} of the set belongs to a transaction; there are no "
                 "transactions in Horolog: produce without transactional.id"
             )

@@ -172,9 +172,10 @@ class _Opening:
                 active.damaged = None  # It is looked at closely next.
                 reason = "the last segment cannot be read to its end"
             else:
-                if end_offset in (None, active.next_offset):
+                misfit = _misfit(active, end_offset)
+                if misfit is None:
                     return True
-                reason = f"the log ends at offset {active.next_offset}, not at {end_offset}"
+                reason = misfit
             self._observe("clean_stop_doubted", path=str(active.log_path), reason=reason)
         elif active.size_bytes:
             reason = "no checksum" if seal is None else "checksum does not fit"
@@ -198,3 +199,14 @@ class _Opening:
         self.names_changed = self.names_changed or recovery.names_changed
         self.new_seals |= recovery.new_seals
         return left
+
+
+def _misfit(active: Segment, end_offset: int | None) -> str | None:
+    """What does not fit together about the last segment of a log that was closed cleanly."""
+    if end_offset not in (None, active.next_offset):
+        return f"the log ends at offset {active.next_offset}, not at {end_offset}"
+    index = active.offset_index
+    last = index.entry(len(index) - 1)[0] if len(index) else -1
+    if last >= active.next_offset:
+        return f"the offset index knows of offset {last}, the log ends at {active.next_offset}"
+    return None

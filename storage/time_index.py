@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from .index_file import IndexFile, bytes_of, numbers_of
+from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
 from .open_files import OpenFiles
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
@@ -69,8 +69,13 @@ class TimeIndex(IndexFile):
         """Make the last entry `(timestamp_ms, next_offset)`, in memory.
 
         An entry that already has the timestamp is moved up to `next_offset`, which is true of it
-        too. Returns the number of the first entry that changed (`len(self)` when none did).
+        too. Where that is further from the base than an entry can say, as in a segment that Kafka
+        let grow too long, the entry is for the furthest offset that it can say, which is true as
+        well. Returns the number of the first entry that changed (`len(self)` when none did).
         """
+        next_offset = min(next_offset, self.base_offset + RELATIVE_OFFSET_MAX)
+        if self._offsets and self._offsets[-1] == RELATIVE_OFFSET_MAX:
+            return self._raise_last(timestamp_ms)
         if timestamp_ms < 0 or self.add(timestamp_ms, next_offset):
             return len(self) - (timestamp_ms >= 0)
         relative = next_offset - self.base_offset
@@ -78,6 +83,14 @@ class TimeIndex(IndexFile):
             self._offsets[-1] = relative
             return len(self) - 1
         return len(self)
+
+    def _raise_last(self, timestamp_ms: int) -> int:
+        """Make `timestamp_ms` that of the last entry, behind which there can be none, if it is
+        above it; as `finish`."""
+        if timestamp_ms <= self._timestamps[-1]:
+            return len(self)
+        self._timestamps[-1] = timestamp_ms
+        return len(self) - 1
 
     def entry(self, number: int) -> tuple[int, int]:
         """`(timestamp_ms, offset)` of an entry, by its number from 0."""

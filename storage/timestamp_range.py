@@ -61,11 +61,10 @@ def check_timestamps(
     """Raise `InvalidTimestamp` unless every message's time is one that the topic accepts.
 
     `found` is the walk over `data`. For the content of a compressed message `wrapper` is that
-    message, whose bit 3 then speaks for all. Messages without a time always pass, and on a topic
-    of format v0 any time does, because it is not stored.
+    message, whose bit 3 speaks for all, as a message's own does for it. Messages without a time
+    always pass, and on a topic of format v0 any time does, because it is not stored.
     """
-    marked = found.append_time_bits if wrapper is None else wrapper.is_append_time
-    if marked:
+    if found.append_time_bits or (wrapper is not None and wrapper.is_append_time):
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
     if settings.format_magic == 0 or found.untimed == found.count:
         return

@@ -24,6 +24,7 @@ from ..protocol.records.layout import (
 from ..protocol.records.packing import stamp
 from ..protocol.records.scans import first_offsets
 from ..protocol.records.sent_batches import check_usual, stamp_batches
+from .admission import LAST_FIRST_OFFSET
 from .entry_rules import BATCH_MAGIC
 from .files import Buffer
 from .producer_runs import ProducerRun, producer_runs
@@ -63,6 +64,8 @@ def admit_together(
     writable is changed in place, the bytes of several are copied.
     """
     if settings.compression_type not in _KEPT_AS_SENT or not active.size_bytes:
+        return None
+    if active.next_offset > LAST_FIRST_OFFSET:
         return None
     data = _joined(record_sets)
     if not _begins_plain(data):

@@ -69,8 +69,10 @@ CREATE_TOPICS: Final = Api(
     key=19,
     name="create-topics",
     min_version=0,
-    max_version=3,
+    max_version=4,
+    native_max_version=3,
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
-    doc="Create topics; each succeeds or fails by itself.",
+    doc="Create topics; each succeeds or fails by itself. Kafka's clients leave out partitions and "
+    "replication factor (-1) from version 4 on; every version takes that.",
 )

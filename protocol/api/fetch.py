@@ -22,6 +22,9 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The values of `isolation_level`."""
 
+WHOLE_EPOCHS: Final = (-1, 0)
+"""The values of `session_epoch` of a fetch that names all it asks for. Others change a session."""
+
 
 @message
 class FetchPartition:
@@ -53,8 +56,15 @@ class FetchRequest:
     isolation_level: int = int8(
         since=4, default=READ_UNCOMMITTED, doc="0 everything, 1 only what is committed."
     )
-    session_id: int = int32(since=7, default=0, doc="Session of fetches; there are none but 0.")
-    session_epoch: int = int32(since=7, default=-1, doc="Not looked at.")
+    session_id: int = int32(
+        since=7, default=0, doc="Session of fetches; there are none, so any number will do."
+    )
+    session_epoch: int = int32(
+        since=7,
+        default=-1,
+        doc="-1 or 0: the request names all that it asks for. Others change a session, and are "
+        "refused.",
+    )
     topics: list[FetchTopic] = array(
         FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
     )
@@ -127,7 +137,7 @@ class FetchTopicResult:
 @message
 class FetchResponse:
     throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
-    error_code: int = int16(since=7, default=0, doc="0 unless a session was asked for.")
+    error_code: int = int16(since=7, default=0, doc="0 unless a session was to be changed.")
     session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
 

@@ -5,6 +5,7 @@ from typing import Final
 from .fetch import (
     FETCH,
     READ_COMMITTED,
+    WHOLE_EPOCHS,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
@@ -40,11 +41,11 @@ class FetchForm(Form):
 
 
 def has_form(request: FetchRequest) -> bool:
-    """Whether there can be a form of it: for one partition, without a session or append times."""
+    """Whether there can be a form of it: for one partition, of no session, without append times."""
     return (
         len(request.topics) == 1
         and len(request.topics[0].partitions) == 1
-        and not request.session_id
+        and request.session_epoch in WHOLE_EPOCHS
         and not request.forgotten_topics
         and not request.include_append_times
     )

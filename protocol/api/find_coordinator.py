@@ -30,6 +30,9 @@ FIND_COORDINATOR: Final = Api(
     min_version=0,
     max_version=2,
     native_max_version=-1,
+    # A coordinator of transactions is asked for from version 1 on. Where that is not offered,
+    # producers with a transactional id end at once, and say that the broker does not support it.
+    offered_max_version=0,
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
     doc="Ask which broker looks after a group: this one.",

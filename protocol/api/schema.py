@@ -322,6 +322,9 @@ class Api:
     """True when Kafka has no such request."""
     native_max_version: int | None = None
     """The last version in the native encoding: `None` for `max_version`, -1 when it has none."""
+    offered_max_version: int | None = None
+    """The last version that Kafka's clients are offered: `None` for `max_version`. Later ones are
+    served to those that ask for them all the same."""
 
     def versions(self, *, native: bool) -> range:
         """The versions that an encoding has of it; it may be none."""
@@ -332,3 +335,10 @@ class Api:
         if not native:
             return self.min_version - 1 if self.native else self.max_version
         return self.max_version if self.native_max_version is None else self.native_max_version
+
+    def offered(self, *, native: bool) -> range:
+        """Those of `versions` that api-versions names."""
+        versions = self.versions(native=native)
+        if native or self.offered_max_version is None:
+            return versions
+        return range(versions.start, self.offered_max_version + 1)

@@ -16,7 +16,7 @@ from .conversion import convert_entries, runs
 from .kernel import Problem, Walk, walk
 from .layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
 from .message import Entry, entries
-from .problems import problem_error
+from .problems import problem_error, unsupported_magic
 from .sets import build_wrapper
 from .steps import PIECE_BYTES as PIECE_BYTES
 from .steps import Call as Call
@@ -34,7 +34,8 @@ def downconversion(
     """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record
     batches in format v1.
 
-    Of batches each becomes what `batch_downconversion` says. Of messages this is true:
+    A slice that ends before it tells its format is given as it is. Of batches each becomes what
+    `batch_downconversion` says. Of messages this is true:
     When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
     result ends early, after a whole entry, where plain messages would take more than `max_bytes`
     or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
@@ -42,9 +43,12 @@ def downconversion(
     entry is a wrapper around something wrong, `MessageTooLarge` when around more than
     `max_content_bytes`, `UnsupportedForMessageFormat` when it has a later format.
     """
-    if len(data) > MAGIC_AT and data[MAGIC_AT] == 2:
+    if len(data) <= MAGIC_AT:
+        return Downconverted(data, 0, len(data))
+    if data[MAGIC_AT] == 2:
         return (yield from downconvert_batches(data, max_bytes, max_content_bytes, magic))
-    assert magic == 0
+    if magic > 0:
+        raise _not_a_batch(data[MAGIC_AT])
     result = _Result(max_bytes, max_content_bytes)
     try:
         for piece_start, piece in _stored_pieces(data):
@@ -69,6 +73,13 @@ def downconversion(
     if not result.messages:
         return Downconverted(data, 0, len(data))
     return Downconverted((yield from result.finished()), result.messages, result.used_bytes)
+
+
+def _not_a_batch(magic: int) -> Exception:
+    """What is wrong with the first entry of a slice of batches that has another magic than 2."""
+    if magic > 2:
+        return unsupported_magic(magic, "the entry at byte 0")
+    return DamagedSlice(f"its magic is {magic}; that of record batches is 2")
 
 
 class _Full(Exception):

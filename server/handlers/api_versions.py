@@ -23,5 +23,5 @@ def _table(*, native: bool) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=versions[0], max_version=versions[-1])
         for api in APIS.values()
-        if (versions := api.versions(native=native))
+        if (versions := api.offered(native=native))
     ]

@@ -20,6 +20,7 @@ from ...protocol.errors import (
     StorageError,
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
 from ...protocol.records.kernel import walk
 from ...storage.appended import Appended, AppendedTogether
@@ -45,6 +46,7 @@ REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
         RecordListTooLarge.code: "set_too_large",
         StorageError.code: "storage",
         UnsupportedForMessageFormat.code: "format",
+        UnsupportedVersion.code: "transaction",
     }
 )
 """The `reason` of horolog_rejected_messages_total by error code."""

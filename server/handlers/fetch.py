@@ -9,6 +9,7 @@ from typing import cast
 from ...config.broker import BrokerSettings
 from ...protocol.api.fetch import (
     READ_COMMITTED,
+    WHOLE_EPOCHS,
     AbortedTransaction,
     AppendTime,
     FetchPartition,
@@ -73,7 +74,7 @@ def records_of(found: Slice, *, may_stretch: bool = True) -> Buffer | Stretch:
 
 
 def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
-    if request.session_id:
+    if request.session_epoch not in WHOLE_EPOCHS:
         # A client that is told so asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
     unprepared = services.logs.unprepared(_partitions(request))

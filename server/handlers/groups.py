@@ -10,7 +10,7 @@ from ...protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ...protocol.api.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from ...protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ...protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from ...protocol.errors import InvalidRequest, NotCoordinator, TransactionalIdAuthorizationFailed
+from ...protocol.errors import InvalidRequest, NotCoordinator, UnsupportedVersion
 from ...storage.positions import check_name
 from ..groups.desk import Answer
 from ..groups.member import Joined, Joining, Protocol, Refused, Synced
@@ -22,7 +22,7 @@ def find_coordinator(
 ) -> FindCoordinatorResponse:
     """There is one broker, so it is this one, under the address that metadata gives."""
     if request.key_type == TRANSACTION:
-        raise TransactionalIdAuthorizationFailed(
+        raise UnsupportedVersion(
             f"there are no transactions in Horolog: unset transactional.id ({request.key[:80]!r})"
         )
     if request.key_type != GROUP:

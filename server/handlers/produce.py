@@ -16,8 +16,8 @@ from ...protocol.api.produce import (
 from ...protocol.errors import (
     HorologError,
     RequestTimedOut,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from ...storage.appended import AppendedTogether
 from ...storage.files import Buffer
@@ -182,8 +182,8 @@ def _answer(
     return _when_durable(services, timeout_ms, response, sent, requests)
 
 
-def _no_transactions(transactional_id: str) -> TransactionalIdAuthorizationFailed:
-    return TransactionalIdAuthorizationFailed(
+def _no_transactions(transactional_id: str) -> UnsupportedVersion:
+    return UnsupportedVersion(
         f"the request belongs to the transactions of {transactional_id[:100]!r}; there are no "
         "transactions in Horolog: produce without transactional.id"
     )

@@ -1,13 +1,13 @@
 """init-producer-id: an id for a producer that numbers its batches."""
 
 from ...protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ...protocol.errors import TransactionalIdAuthorizationFailed
+from ...protocol.errors import UnsupportedVersion
 from .base import Call, Later, Services
 
 
 def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Later:
     if request.transactional_id is not None:
-        raise TransactionalIdAuthorizationFailed(
+        raise UnsupportedVersion(
             f"transactional.id is {request.transactional_id[:100]!r}; there are no transactions in "
             "Horolog: leave it out (enable.idempotence alone is served)"
         )

@@ -1,5 +1,6 @@
 """describe-configs and alter-configs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -174,26 +175,32 @@ def _names(name: str) -> frozenset[str]:
 
 
 def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
+    named = [(each.resource_type, each.resource_name) for each in request.resources]
+    times = Counter(named)
+    resources = dict(zip(named, request.resources, strict=True))
     return answer_later(
         services,
         "alter-configs",
         [
             (
-                resource.resource_name,
-                AlterConfigsResult(
-                    resource_type=resource.resource_type, resource_name=resource.resource_name
-                ),
-                _altering(services, resource, request),
+                name,
+                AlterConfigsResult(resource_type=kind, resource_name=name),
+                _altering(services, resource, times[kind, name], request),
             )
-            for resource in request.resources
+            for (kind, name), resource in resources.items()
         ],
         lambda results: AlterConfigsResponse(responses=results),
     )
 
 
 def _altering(
-    services: Services, resource: AlterConfigsResource, request: AlterConfigsRequest
+    services: Services, resource: AlterConfigsResource, times: int, request: AlterConfigsRequest
 ) -> Steps[TopicEntry]:
+    if times > 1:
+        raise InvalidRequest(
+            f"the request names {resource.resource_name[:100]!r} {times} times; name it once, with "
+            "all its settings"
+        )
     if resource.resource_type == BROKER_RESOURCE:
         raise InvalidRequest(
             "the broker's settings cannot be altered while it runs; change them in its "
@@ -204,9 +211,7 @@ def _altering(
             f"resource_type is {resource.resource_type}; it must be {TOPIC_RESOURCE} (topic)"
         )
     entry = services.logs.topic(resource.resource_name)
-    given = {config.name: config.value for config in resource.configs}
-    if len(given) != len(resource.configs):
-        raise InvalidRequest("the request names a setting more than once")
+    given = _named_once(resource)
     overrides = dict(entry.overrides) if request.incremental else {}
     for name in (name for name, value in given.items() if value is None):
         overrides.pop(canonical_name(name), None)
@@ -217,3 +222,25 @@ def _altering(
     if request.validate_only:
         return entry
     return (yield from services.directory.changes.alter(entry.name, overrides))
+
+
+def _named_once(resource: AlterConfigsResource) -> dict[str, str | None]:
+    """The settings of `resource` by name, `None` for those to be unset.
+
+    Raises `InvalidRequest` where one is named twice. Two names of one setting may both have a
+    value, on which others decide, or both be unset.
+    """
+    given: dict[str, str | None] = {}
+    unset: dict[str, bool] = {}
+    for config in resource.configs:
+        if config.name in given:
+            raise InvalidRequest(
+                f"the request names the setting {config.name[:100]!r} more than once; name it once"
+            )
+        given[config.name] = config.value
+        setting, is_unset = canonical_name(config.name), config.value is None
+        if unset.setdefault(setting, is_unset) != is_unset:
+            raise InvalidRequest(
+                f"the request sets {setting} and unsets it, under two of its names; name it once"
+            )
+    return given

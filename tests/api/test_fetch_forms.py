@@ -123,7 +123,8 @@ def test_what_asks_for_something_else_is_not_taken_for_it(encoding: Any) -> None
 def test_which_requests_have_a_form() -> None:
     assert has_form(request())
     assert not has_form(request(include_append_times=True))
-    assert not has_form(request(session_id=1))
+    assert has_form(request(session_id=-1, session_epoch=-1))
+    assert not has_form(request(session_id=1, session_epoch=1))
     assert not has_form(FetchRequest(topics=[]))
     both = request()
     both.topics[0].partitions *= 2

@@ -191,7 +191,7 @@ KAFKA_LAYOUTS = [
     ),
     pytest.param(
         19,
-        (1, 2, 3),
+        (1, 2, 3, 4),
         "topics [name string, num_partitions int32, replication_factor int16, assignments "
         f"[partition int32, broker_ids [int32]], configs {CONFIGS}], timeout_ms int32, "
         "validate_only boolean",
@@ -437,7 +437,7 @@ KAFKA_RESPONSE_LAYOUTS = [
     ),
     pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
     pytest.param(19, (1,), f"topics {TOPIC_ERROR_TEXTS}", id="create-topics-1"),
-    pytest.param(19, (2, 3), f"{THROTTLE}, topics {TOPIC_ERROR_TEXTS}", id="create-topics-2"),
+    pytest.param(19, (2, 3, 4), f"{THROTTLE}, topics {TOPIC_ERROR_TEXTS}", id="create-topics-2"),
     pytest.param(20, (0,), f"responses {TOPIC_ERRORS}", id="delete-topics"),
     pytest.param(20, (1, 2, 3), f"{THROTTLE}, responses {TOPIC_ERRORS}", id="delete-topics-1"),
     pytest.param(

@@ -35,7 +35,10 @@ _PRODUCER = "kafka.tools.ConsoleProducer"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_NO_MESSAGE_TIME = "NO_TIMESTAMP"
+"""What is shown of messages of format v0."""
 _SHOWN = ("timestamp", "partition", "offset", "headers", "key")
 """What stands before the value in a line of the consumer, in this order."""
 
@@ -103,6 +106,10 @@ class ApacheTools(Client):
         sizes = ("--partitions", str(partitions), "--replication-factor", "1")
         self._run(_TOPICS, "--create", "--topic", topic, *sizes, *_options("--config", settings))
 
+    def create_topic_by_default(self, topic: str) -> None:
+        """Leave partitions and replication factor to the broker."""
+        self._run(_TOPICS, "--create", "--topic", topic)
+
     def partitions(self, topic: str) -> int:
         # Without this option a topic that is not there is an error.
         said = self._run(_TOPICS, "--describe", "--topic", topic, "--if-exists")
@@ -111,6 +118,13 @@ class ApacheTools(Client):
     def delete_topic(self, topic: str) -> None:
         self._run(_TOPICS, "--delete", "--topic", topic)
 
+    def begin_transactions(self, topic: str) -> None:
+        """Start a producer with a transactional id. Raises `Refused`."""
+        sizes = ("--num-records", "1", "--record-size", "1", "--throughput", "-1")
+        transactions = ("--transactional-id", "mine", "--transaction-duration-ms", "100")
+        server = ("--producer-props", f"bootstrap.servers={self.address}")
+        self._run_alone(_PERFORMANCE, "--topic", topic, *sizes, *transactions, *server)
+
     def places(self, group: str) -> dict[tuple[str, int], tuple[int, int]]:
         """The offset that a group has committed and that of the end, by partition."""
         said = self._run(_GROUPS, "--describe", "--group", group)
@@ -118,12 +132,15 @@ class ApacheTools(Client):
         return {(row[1], int(row[2])): (int(row[3]), int(row[4])) for row in rows}
 
     def _command(self, tool: str, *arguments: str) -> list[str]:
-        java = ["java", *SMALL_JVM, f"-Dlog4j.configuration={_LOGGING}", "-cp", class_path()]
-        return [*java, tool, "--bootstrap-server", self.address, *arguments]
+        return _java(tool, "--bootstrap-server", self.address, *arguments)
 
     def _run(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        return self._run_alone(tool, "--bootstrap-server", self.address, *arguments, stdin=stdin)
+
+    def _run_alone(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """As `_run`, for a tool that has another option for the address."""
         done = subprocess.run(
-            self._command(tool, *arguments),
+            _java(tool, *arguments),
             input=stdin,
             capture_output=True,
             text=True,
@@ -156,6 +173,11 @@ class _Member(Member):
         self._process.wait(WAIT_SECONDS)
 
 
+def _java(tool: str, *arguments: str) -> list[str]:
+    java = ["java", *SMALL_JVM, f"-Dlog4j.configuration={_LOGGING}", "-cp", class_path()]
+    return [*java, tool, *arguments]
+
+
 def version() -> str:
     """Of the Apache Kafka whose tools these are."""
     found = re.search(r"<version>([\d.]+\.[\d.]+)</version>", POM.read_text("utf-8"))
@@ -179,7 +201,7 @@ def _stored(line: str) -> Stored:
         Message(
             value.encode(),
             None if key == "null" else key.encode(),
-            int(time.rpartition(":")[2]),
+            -1 if time == _NO_MESSAGE_TIME else int(time.rpartition(":")[2]),
             tuple(_header(one) for one in headers.split(",") if headers != "NO_HEADERS"),
         ),
     )

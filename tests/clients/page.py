@@ -40,7 +40,12 @@ _TAIL: Final = """\
   get it in theirs; headers are lost then, and in format v0 times too. `message.format.version` of
   a topic stores everything in one format instead.
 - **Old clients** that believe they talk to a Kafka 0.9 or 0.10 share topics with those of today.
-  With 0.9 lz4 has a checksum of its own, for which kafka-python needs the package `xxhash`.
+  What clients of 0.9 send (format v0) has no time, and librdkafka then shows the time 0 with the
+  type "not available"; with `message.format.version=0.10.2` or later it shows -1.
+- **lz4 of old clients** has a checksum of its own in format v0, which most clients of today refuse.
+  So it is stored as v1, where everybody reads it, and clients of 0.9 get theirs. A topic whose
+  `message.format.version` is 0.9 stores v0 all the same: choose another codec there. kafka-python
+  needs the package `xxhash` for lz4 in v0.
 - **Compression.** Every codec comes back as it was sent. Not every client has every one: kafkajs
   has only gzip, and takes snappy and lz4 from other packages. Readers of before Kafka 2.1 have no
   zstd; those that know record batches (fetch from version 4 on) get it as it is stored all the
@@ -54,7 +59,11 @@ _TAIL: Final = """\
   with `enable.idempotence=false`.
 - **Metadata** is served up to version 7: with older ones librdkafka 2.3 and later fails on several
   topics with short names.
-- **Not there**: transactions, several brokers, SASL and TLS, the group protocol of Kafka 4
+- **Transactions** are not there. A producer with a `transactional.id` ends when it starts: with
+  `UnsupportedVersionException` in Java (so in Flink and Kafka Streams), `_UNSUPPORTED_FEATURE` in
+  librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
+  at-least-once where a framework asks; `enable.idempotence` is served.
+- **Not there** either: several brokers, SASL and TLS, the group protocol of Kafka 4
   (`group.protocol=consumer`), `IncrementalAlterConfigs` (use `AlterConfigs`, as clients of that
   time do), commits to a group whose name is empty, which Kafka 2.1 still takes.
 """

@@ -27,3 +27,10 @@ def test_topics_and_groups(start: Start, other: Client) -> None:
     assert tools.places("readers")["tools", 0] == (10, 12)
     tools.delete_topic("tools")
     assert other.partitions("tools") == 0
+
+
+def test_a_topic_of_which_only_the_name_is_given(start: Start, other: Client) -> None:
+    tools = start(ApacheTools)
+    assert isinstance(tools, ApacheTools)
+    tools.create_topic_by_default("by-default")
+    assert other.partitions("by-default") == tools.partitions("by-default") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from horolog.protocol.records.layout import MESSAGE_CODECS
+from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -80,7 +80,8 @@ async def test_nothing_converted_counts_nothing(broker: Broker, client: Wire) ->
     await client.call(create_topic("a"))
     for codec in MESSAGE_CODECS:
         await client.call(produce("a", message_set(NOW, codec=codec)))
-        await client.call(produce("a", message_set(-1, magic=0, codec=codec)))
+        if codec is not Codec.LZ4:  # decision 25
+            await client.call(produce("a", message_set(-1, magic=0, codec=codec)))
     await client.call(fetch("a", (0, 0)), 3)
     await client.call(fetch("a", (0, 1)), 1)  # v0 data
     await client.call(fetch("a", (0, 0), partition_max_bytes=5), 1)  # no complete message

@@ -58,7 +58,8 @@ class Sent:
         wanted = FORMATS[self.version]
         if wanted is not None:
             return wanted
-        return 1 if self.kind == "LogAppendTime" else self.magic
+        needs_v1 = self.kind == "LogAppendTime" or self.stored_codec is Codec.LZ4
+        return 1 if needs_v1 else self.magic
 
     def time_of(self, record: NewRecord) -> int:
         if self.stored_magic == 0:

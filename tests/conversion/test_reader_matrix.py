@@ -55,14 +55,18 @@ class Case:
             return wanted
         if self.compression == "zstd":
             return 2
-        return max(self.magic, 1) if self.kind == "LogAppendTime" else self.magic
+        needs_v1 = self.kind == "LogAppendTime" or self.wanted_codec == "lz4"
+        return max(self.magic, 1) if needs_v1 else self.magic
+
+    @property
+    def wanted_codec(self) -> str:
+        return {"producer": self.codec, "uncompressed": "none"}.get(
+            self.compression, self.compression
+        )
 
     @property
     def stored_codec(self) -> str:
-        codec = {"producer": self.codec, "uncompressed": "none"}.get(
-            self.compression, self.compression
-        )
-        return codec_in(codec, self.stored_magic)
+        return codec_in(self.wanted_codec, self.stored_magic)
 
     def sent(self, records: list[NewRecord]) -> bytearray:
         codec = Codec[self.codec.upper()]

@@ -22,9 +22,9 @@ from horolog.protocol.errors import (
     OffsetMetadataTooLarge,
     PolicyViolation,
     RebalanceInProgress,
-    TransactionalIdAuthorizationFailed,
     UnknownMemberId,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
@@ -88,7 +88,7 @@ async def test_the_coordinator_is_this_broker(broker: Broker, client: Wire, vers
 
 async def test_there_is_no_coordinator_of_transactions(client: Wire) -> None:
     found = await client.call(coordinator("mine", 1))
-    assert found.error_code == TransactionalIdAuthorizationFailed.code
+    assert found.error_code == UnsupportedVersion.code
     assert "transactions" in found.error_message
     assert (await client.call(coordinator("mine", 2))).error_code == InvalidRequest.code
 

@@ -38,8 +38,8 @@ from horolog.protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     OffsetOutOfRange,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from horolog.server.broker import Broker
 from horolog.testing.requests import create_topic, message_set, produce, result
@@ -48,7 +48,7 @@ from horolog.testing.wire import Wire
 SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 async def test_creating_and_deleting_topics(broker: Broker, client: Wire, version: int) -> None:
     configs = [CreatableConfig(name="message.timestamp.difference.max.ms", value="5")]
     topics = [
@@ -68,9 +68,28 @@ async def test_creating_and_deleting_topics(broker: Broker, client: Wire, versio
     made = broker.directory.topics()
     assert {name: entry.partitions for name, entry in made.items()} == {"a": 2, "b": 1}
     assert made["a"].overrides == {"max.message.time.difference.ms": "5"}
-    answer = await client.call(DeleteTopicsRequest(topic_names=["a", "nowhere"]), version)
+    answer = await client.call(DeleteTopicsRequest(topic_names=["a", "nowhere"]), min(version, 3))
     assert [each.error_code for each in answer.responses] == [0, UnknownTopicOrPartition.code]
     assert set(broker.directory.topics()) == {"b"}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_a_topic_leaves_out_the_broker_chooses(
+    broker: Broker, client: Wire, version: int
+) -> None:
+    topics = [
+        CreatableTopic(name="none"),
+        CreatableTopic(name="partitions", num_partitions=3),
+        CreatableTopic(name="replicas", replication_factor=1),
+    ]
+    answer = await client.call(CreateTopicsRequest(topics=topics), version)
+    assert [each.error_code for each in answer.topics] == [0, 0, 0]
+    made = broker.directory.topics()
+    assert {name: entry.partitions for name, entry in made.items()} == {
+        "none": 1,
+        "partitions": 3,
+        "replicas": 1,
+    }
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -222,6 +241,6 @@ async def test_producer_ids(client: Wire, version: int) -> None:
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert second.producer_id == first.producer_id + 1
     refused = await client.call(InitProducerIdRequest(transactional_id="orders"), version)
-    assert refused.error_code == TransactionalIdAuthorizationFailed.code
+    assert refused.error_code == UnsupportedVersion.code
     assert refused.producer_id == NO_PRODUCER_ID
     assert result(await client.call(produce("a", SET), 2)).error_code == 0

@@ -21,8 +21,8 @@ from horolog.protocol.errors import (
     InvalidRecord,
     OutOfOrderSequenceNumber,
     PolicyViolation,
-    TransactionalIdAuthorizationFailed,
     UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
 from horolog.protocol.records.batch import finish_batch, read_header
 from horolog.protocol.records.layout import Codec
@@ -177,7 +177,7 @@ async def test_requests_of_transactions_are_refused(client: Wire) -> None:
     request = produce("a", numbered(0))
     request.transactional_id = "mine"
     got = result(await client.call(request, 7))
-    assert got.error_code == TransactionalIdAuthorizationFailed.code
+    assert got.error_code == UnsupportedVersion.code
 
 
 async def test_readers_of_what_is_committed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from horolog.protocol.api import kafka, native
 from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from horolog.protocol.api.describe_broker import DescribeBrokerRequest
 from horolog.protocol.api.fetch import FetchRequest
+from horolog.protocol.api.find_coordinator import FIND_COORDINATOR
 from horolog.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -29,7 +30,8 @@ from horolog.testing.wire import Wire, wire
 SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 ENTRY = message_set(1_500_000_000_000)
 
-# Kafka 2.1's table without what is not served here.
+# Kafka 2.1's table without what is not served here; create-topics as of 2.4, find-coordinator as of
+# before transactions.
 SERVED = {
     0: (0, 7),
     1: (0, 10),
@@ -37,7 +39,7 @@ SERVED = {
     3: (0, 7),
     8: (0, 6),
     9: (0, 5),
-    10: (0, 2),
+    10: (0, 0),
     11: (0, 3),
     12: (0, 2),
     13: (0, 2),
@@ -45,7 +47,7 @@ SERVED = {
     15: (0, 2),
     16: (0, 2),
     18: (0, 2),
-    19: (0, 3),
+    19: (0, 4),
     20: (0, 3),
     21: (0, 1),
     22: (0, 1),
@@ -245,6 +247,25 @@ async def test_sessions_of_fetches_do_not_exist(client: Wire) -> None:
     assert (refused.error_code, refused.session_id, refused.topics) == (70, 0, [])
 
 
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+@pytest.mark.parametrize("session_id", [-1, 0, 5, 2**31 - 1])
+@pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 1, 2**31 - 1])
+async def test_a_fetch_that_names_all_it_asks_for_is_of_no_session(
+    client: Wire, version: int, session_id: int, epoch: int
+) -> None:
+    """Kafka ends the session that such a request names, and answers it whole."""
+    await client.call(produce("t", SET), 2)
+    for _ in range(3):  # the first, and those that repeat it
+        request = replace(fetch("t", (0, 0)), session_id=session_id, session_epoch=epoch)
+        answer = await client.call(request, version)
+        assert answer.session_id == 0
+        if epoch in (-1, 0):
+            assert answer.error_code == 0
+            assert result(answer).records == SET
+        else:
+            assert (answer.error_code, answer.topics) == (70, [])
+
+
 async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: Wire) -> None:
     answer = result(await client.call(fetch("missing", (0, 0)), 3))
     assert answer.error_code == 3
@@ -367,7 +388,8 @@ async def test_a_default_port_that_is_taken_is_no_reason_not_to_start(
 
 def test_every_request_of_the_table_is_registered() -> None:
     assert {
-        api.key: (api.min_version, api.max_version)
+        api.key: (offered[0], offered[-1])
         for api in APIS.values()
-        if api.versions(native=False)
+        if (offered := api.offered(native=False))
     } == SERVED
+    assert FIND_COORDINATOR.versions(native=False) == range(3)

@@ -11,7 +11,6 @@ from itertools import accumulate
 from horolog.config.topic import TopicSettings
 from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
-from horolog.protocol.records.message import entries
 from horolog.protocol.records.record_packing import RecordEncoder
 from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
 
@@ -38,7 +37,6 @@ class Quirk(Enum):
     OFFSET_ZERO = "the wrapper has offset 0 instead of its last message's"
     WRONG_TIME = "the wrapper has another time than the largest in it"
     INNER_OFFSETS = "the messages in it do not count from 0"
-    INNER_APPEND_TIME = "the messages in it say that their time is an append time"
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,6 @@ class Part:
             )
         first = 3 if self.quirk is Quirk.INNER_OFFSETS else 0
         inner = build_set(self.records, base_offset=first)
-        if self.quirk is Quirk.INNER_APPEND_TIME:
-            for entry in entries(bytes(inner)):
-                set_append_time(inner, entry.position, entry.size, max(entry.timestamp_ms, 0))
         largest_ms = max(record.timestamp_ms for record in self.records)
         return build_wrapper(
             inner,
@@ -68,16 +63,6 @@ class Part:
             timestamp_ms=5_000 if self.quirk is Quirk.WRONG_TIME else largest_ms,
             magic=1,
             codec=self.codec,
-        )
-
-    @property
-    def effective_records(self) -> tuple[NewRecord, ...]:
-        """The records with the times that `encoded` gives them."""
-        if self.quirk is not Quirk.INNER_APPEND_TIME or self.codec is Codec.NONE or not self.magic:
-            return self.records
-        return tuple(
-            NewRecord(record.value, record.key, max(record.timestamp_ms, 0))
-            for record in self.records
         )
 
 
@@ -181,6 +166,8 @@ def sent_as_stored(
     codec = names[wanted] if wanted in names else Codec[wanted.upper()]
     newest = max(part.magic for part in sent.parts)
     one_format = newest if codec or newest == 2 else None
+    if codec is Codec.LZ4:
+        one_format = max(newest, 1)  # decision 25
     if codec is Codec.ZSTD:
         one_format = 2
     if settings.format_magic is not None:
@@ -188,7 +175,7 @@ def sent_as_stored(
     messages: list[Message] = []
     for part in sent.parts:
         magic = part.magic if one_format is None else one_format
-        for record in part.effective_records:
+        for record in part.records:
             timestamp_ms, kind = (record.timestamp_ms, CREATE_TIME) if magic else (-1, None)
             if settings.stamps_append_time:
                 timestamp_ms, kind = stamp_ms, LOG_APPEND_TIME

@@ -37,8 +37,8 @@ from horolog.protocol.errors import (
     OffsetOutOfRange,
     StorageError,
     TopicAlreadyExists,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
@@ -211,7 +211,7 @@ async def test_producer_ids_are_given_once(broker: Broker, client: Wire) -> None
 
 
 async def test_transactions_are_refused(client: Wire) -> None:
-    with pytest.raises(TransactionalIdAuthorizationFailed, match=r"'orders'.*no transactions"):
+    with pytest.raises(UnsupportedVersion, match=r"'orders'.*no transactions"):
         await client.call(InitProducerIdRequest(transactional_id="orders"))
 
 

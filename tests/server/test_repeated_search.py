@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api import native
+from horolog.protocol.api.fetch import FETCH
 from horolog.protocol.api.list_offsets import LIST_OFFSETS
+from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.schema import Api
+from horolog.protocol.errors import InvalidTopic, UnknownTopicOrPartition
 from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.sets import NewRecord
@@ -15,7 +19,14 @@ from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.repeated_search import RepeatedSearches
 from horolog.testing.clock import ManualClock
-from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    result,
+)
 from horolog.testing.wire import Wire
 
 from .repeating import BOTH, CALLER, frame_of, learn
@@ -91,3 +102,19 @@ async def test_a_topic_that_stores_no_times_is_refused_as_ever(client: Wire) -> 
     again = result(await client.call(list_offsets("a", (0, NOW))))
     assert first == again
     assert first.error_code
+
+
+@pytest.mark.parametrize("size", [1800, 2100, 30_000])
+@pytest.mark.parametrize("api", [LIST_OFFSETS, FETCH, PRODUCE], ids=lambda api: api.name)
+async def test_a_long_name_is_refused_as_a_short_one(client: Wire, api: Api, size: int) -> None:
+    """Requests that are too long to be recognised are answered the long way."""
+    name = "x" * size
+    request = {
+        LIST_OFFSETS: list_offsets(name, (0, NOW)),
+        FETCH: fetch(name, (0, 0)),
+        PRODUCE: produce(name, message_set(NOW)),
+    }[api]
+    refused = InvalidTopic if api is PRODUCE else UnknownTopicOrPartition
+    for _ in range(3):
+        found = result(await client.call(request))
+        assert found.error_code == refused.code, found.error_message

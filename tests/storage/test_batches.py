@@ -14,7 +14,7 @@ from horolog.protocol.errors import (
     InvalidTimestamp,
     OutOfOrderSequenceNumber,
     StorageError,
-    TransactionalIdAuthorizationFailed,
+    UnsupportedVersion,
 )
 from horolog.protocol.records.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.layout import Codec
@@ -146,8 +146,8 @@ def test_a_cut_takes_the_whole_batch(folder: LogFolder) -> None:
 @pytest.mark.parametrize(
     ("sent", "error"),
     [
-        (batch(START_MS, attributes=0x10), TransactionalIdAuthorizationFailed),
-        (batch(START_MS, producer=(7, 0, 0), attributes=0x10), TransactionalIdAuthorizationFailed),
+        (batch(START_MS, attributes=0x10), UnsupportedVersion),
+        (batch(START_MS, producer=(7, 0, 0), attributes=0x10), UnsupportedVersion),
         (batch(START_MS, attributes=0x20), InvalidRecord),
         (batch(START_MS, attributes=0x08), InvalidTimestamp),
         (batch(START_MS, producer=(7, -1, 0)), InvalidRecord),

@@ -1,12 +1,14 @@
 """Opening a log after a clean stop, after a kill, with files missing (rules S-*)."""
 
 from collections.abc import Callable
+from zlib import crc32
 
 import pytest
 
 from horolog.protocol.errors import StorageError, UnsupportedForMessageFormat
 from horolog.protocol.records.layout import Codec
 from horolog.storage.files import SystemFiles
+from horolog.storage.index_checksums import FILE_NAME
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 SUFFIXES = (".log", ".index", ".timeindex")
@@ -413,3 +415,21 @@ def test_the_operating_system_s_files_do_what_they_say(folder: LogFolder) -> Non
     twin.truncate(4)
     twin.close()
     assert files.size(path) == 4
+
+
+def test_an_index_that_goes_beyond_its_log_is_not_believed(folder: LogFolder) -> None:
+    """It fits its checksum, and another log that is as long."""
+    log = folder.open(index_interval_bytes=0)
+    folder.append(*range(0, 60, 10))
+    log.close()
+    index = folder.path / f"{0:020d}.index"
+    seals = folder.path / FILE_NAME
+    old = index.read_bytes()
+    lie = old[:-8] + (100).to_bytes(4, "big") + old[-4:]
+    index.write_bytes(lie)
+    seals.write_bytes(seals.read_bytes().replace(b" %d " % crc32(old), b" %d " % crc32(lie)))
+    log = folder.open(index_interval_bytes=0, recovery_point=6)
+    assert folder.events.named("clean_stop_doubted")
+    assert folder.append(60, 70) == [6, 7]
+    assert log.log_end_offset == 8
+    assert index.read_bytes()[: len(old)] == old

@@ -203,6 +203,13 @@ def marked_among_others() -> bytearray:
     return timed_set(NOW) + marked(Codec.NONE) + timed_set(NOW)
 
 
+def marked_inside(codec: Codec, *, offset: int = 1) -> bytearray:
+    """A wrapper whose second message claims an append time."""
+    inner = timed_set(NOW, NOW)
+    set_append_time(inner, 39, 27, NOW)
+    return build_wrapper(inner, offset=offset, timestamp_ms=NOW, magic=1, codec=codec)
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -210,16 +217,27 @@ def marked_among_others() -> bytearray:
         pytest.param(marked(GZIP), id="tc30-P-29-wrapper"),
         pytest.param(marked_among_others(), id="tc30-P-29-one-of-three"),
         pytest.param(marked(GZIP) + timed_set(NOW), id="tc30-P-29-wrapper-before-a-message"),
+        pytest.param(marked_inside(GZIP), id="inside-gzip"),
+        pytest.param(marked_inside(Codec.SNAPPY), id="inside-snappy"),
+        pytest.param(marked_inside(Codec.LZ4), id="inside-lz4"),
+        pytest.param(marked_inside(GZIP, offset=0), id="inside-a-wrapper-that-is-rebuilt"),
+        pytest.param(timed_set(NOW) + marked_inside(GZIP), id="inside-behind-a-message"),
     ],
 )
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("compression", ["producer", "uncompressed", "zstd"])
+@pytest.mark.parametrize("version", ["producer", "0.9.0", "0.10.0", "0.11.0"])
 def test_a_producer_must_not_claim_an_append_time(
-    folder: LogFolder, sent: bytearray, kind: str
+    folder: LogFolder, sent: bytearray, kind: str, compression: str, version: str
 ) -> None:
-    log = folder.open(message_timestamp_type=kind)
+    log = folder.open(
+        message_timestamp_type=kind,
+        compression_type=compression,
+        message_format_version=version,
+    )
     before = folder.content()
     with pytest.raises(InvalidTimestamp, match="bit 3"):
-        log.append(sent)
+        log.append(bytes(sent))
     assert folder.content() == before
 
 

@@ -1,0 +1,68 @@
+"""Logs whose offsets are close to the largest there is, or far from their segment's first."""
+
+import pytest
+
+from horolog.protocol.errors import InvalidRequest
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.sets import NewRecord, build_set, set_offset
+from horolog.storage.names import MAX_OFFSET
+from horolog.testing.logs import LogFolder, timed_set
+
+NOW = 1_479_144_272_509
+RELATIVE_MAX = 2**31 - 1
+
+
+def empty_at(folder: LogFolder, offset: int, **settings: str) -> None:
+    """Open a log that begins and ends at `offset`."""
+    (folder.path / f"{offset:020d}.log").touch()
+    folder.set(**settings)
+    folder.open(retention_ms=-1)
+
+
+@pytest.mark.parametrize("left", [0, 1, 3, RELATIVE_MAX - 1])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("version", ["producer", "0.9.0", "0.11.0"])
+def test_a_log_at_the_end_of_offsets_takes_no_more(
+    folder: LogFolder, left: int, magic: int, codec: Codec, kind: str, version: str
+) -> None:
+    empty_at(folder, MAX_OFFSET - left, message_timestamp_type=kind, message_format_version=version)
+    records = [NewRecord(b"v", timestamp_ms=NOW if magic else -1)] * 3
+    with pytest.raises(InvalidRequest, match="offsets end at 2\\*\\*63"):
+        folder.log.append(bytes(build_set(records, magic=magic, codec=codec)))
+    assert folder.log.log_end_offset == MAX_OFFSET - left
+    folder.log.close()
+
+
+def test_the_last_first_offset_is_taken(folder: LogFolder) -> None:
+    empty_at(folder, MAX_OFFSET - RELATIVE_MAX)
+    assert folder.log.append(timed_set(NOW, NOW)).last_offset == MAX_OFFSET - RELATIVE_MAX + 1
+    # Many at a time, and one by one: neither takes the next.
+    assert folder.log.append_together([timed_set(NOW)]) is None
+    with pytest.raises(InvalidRequest, match="go on with another topic"):
+        folder.log.append(timed_set(NOW))
+
+
+@pytest.mark.parametrize("distance", [RELATIVE_MAX - 1, RELATIVE_MAX, 2**31, 2**33])
+def test_a_segment_that_kafka_let_grow_too_long_is_closed(folder: LogFolder, distance: int) -> None:
+    """I-25: the closing entry is for an offset that it cannot say."""
+    data = bytearray()
+    for offset, time_ms in ((0, 1), (5, 2), (distance, 3)):
+        entry = timed_set(NOW + time_ms)
+        set_offset(entry, 0, offset)
+        data += entry
+    (folder.path / f"{0:020d}.log").write_bytes(data)
+    for interval in (0, 4096):
+        folder.open(gaps=True, clean=False, retention_ms=-1, index_interval_bytes=interval)
+        assert folder.log.log_end_offset == distance + 1
+        folder.log.close()
+        log = folder.open(gaps=True, retention_ms=-1)
+        assert log.segments[0].largest_timestamp_ms == NOW + 3
+        assert folder.found(NOW + 3) == [(NOW + 3, distance)]
+        assert log.append(timed_set(NOW + 4)).first_offset == distance + 1
+        log.close()
+        (folder.path / f"{0:020d}.log").write_bytes(data)
+        for path in folder.path.glob("*"):
+            if path.name != f"{0:020d}.log":
+                path.unlink()
