@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         UnknownProducerId,
     )
     from .protocol.errors import (
+        CodedError,
         CorruptMessage,
         DuplicateSequenceNumber,
         GroupIdNotFound,
@@ -111,6 +112,7 @@ __all__ = [
     "BinaryColumn",
     "ClientClosed",
     "ClusterAuthorizationFailed",
+    "CodedError",
     "ColumnBatch",
     "CommittedPosition",
     "ConnectionFailed",

@@ -9,7 +9,6 @@ import typer
 
 from ..client.admin import Admin
 from ..client.client import DEFAULT_ADDRESS
-from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import HorologError
 
 _TIMEOUT_MS: Final = 1_000
@@ -32,7 +31,7 @@ def _that_begin_with(
     context: typer.Context,
 ) -> list[str]:
     server = context.params.get("server") or DEFAULT_ADDRESS
-    with suppress(HorologError, ProtocolError, OSError, ValueError):
+    with suppress(HorologError, OSError, ValueError):
         return [name for name in asyncio.run(_asked(server, ask)) if name.startswith(incomplete)]
     return []
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .errors import CommandFailed, OutputClosed, WrongUsage
 
@@ -41,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     except WrongUsage as error:
         sys.stderr.write(f"horolog: {_explained(error)}\n")
         return WRONG_USAGE
-    except (CommandFailed, HorologError, ProtocolError, OSError) as error:
+    except (CommandFailed, HorologError, OSError) as error:
         sys.stderr.write(f"horolog: {_explained(error)}\n")
         return 1
 

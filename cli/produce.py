@@ -15,7 +15,7 @@ from ..client.producer import Producer
 from ..client.results import SentRecord
 from ..client.servers import parse_servers
 from ..clock import Clock, SystemClock
-from ..protocol.errors import HorologError, RequestTimedOut
+from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from .errors import CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
@@ -228,7 +228,7 @@ class _Sending:
     async def _choose_partition(self, key: bytes | None) -> int:
         try:
             return await self._producer.partition_for(self._topic, key)
-        except HorologError:
+        except CodedError:
             return 0  # sending there is refused for the same reason, and in its turn
 
     def _message(self, line: bytes) -> Message:
@@ -278,7 +278,7 @@ class _Sending:
                         answers[partition] = iter(await batch.answers[partition])
                     except RequestTimedOut:
                         raise  # no refusal: it may have been appended
-                    except HorologError as error:
+                    except CodedError as error:
                         any_refused = True
                         answers[partition] = iter(())
                         lines.append(json_line({"error": error.name, "message": error.message}))

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..protocol.api.fetch import FetchPartitionResult
+from ..protocol.api.framing import ProtocolError
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.lag import Lag
 from ..protocol.records.columns import CONTENT, Content, check_content
@@ -215,7 +216,7 @@ class Consumer(Client):
         ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
         for found in await self._ask(ask):
             if found.error is not None or found.lag is None:
-                raise found.error or ValueError(f"no lag of {found.topic}-{found.partition}")
+                raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
             assigned = self._assigned.get(key)
             if assigned is not None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from ..protocol.errors import HorologError
+
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
@@ -17,7 +19,7 @@ AHEAD_MS: Final = 300_000
 time says nothing about how far a partition has come."""
 
 
-class DataLoss(Exception):
+class DataLoss(HorologError):
     """Messages that were to be read are not in the log any more."""
 
 

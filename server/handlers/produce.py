@@ -15,8 +15,8 @@ from ...protocol.api.produce import (
     ProduceTopicResult,
 )
 from ...protocol.errors import (
+    CodedError,
     CorruptMessage,
-    HorologError,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTimestamp,
@@ -310,7 +310,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     """Count a set that was appended, or was refused."""
     figures = services.figures.topic(log.topic)
     if isinstance(outcome, Exception):
-        if isinstance(outcome, HorologError | OSError):
+        if isinstance(outcome, CodedError | OSError):
             count(figures.rejected, _reason(outcome), _messages_in(record_set))
         if isinstance(outcome, InvalidTimestamp):
             services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
@@ -331,7 +331,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
 
 def _reason(error: Exception) -> str:
     """The `reason` label of a refused set."""
-    if isinstance(error, HorologError):
+    if isinstance(error, CodedError):
         return REJECTION_REASONS.get(error.code, error.name.lower())
     return "storage"
 
@@ -394,7 +394,7 @@ def _settled(services: Services, sent: _Sent) -> bool:
     assert sent.log is not None
     if sent.log.high_watermark >= sent.end_offset:
         return True
-    failure: HorologError | None = sent.log.failure
+    failure: CodedError | None = sent.log.failure
     if failure is None and not services.logs.is_current(sent.log):
         failure = UnknownTopicOrPartition("the topic was deleted before its messages were synced")
     if failure is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 BASE = {"clock", "times", "values", "config", "protocol"}
 MAY_IMPORT = {
     "clock": set(),
-    "times": set(),
+    "times": {"protocol"},
     "values": set(),
     "memory": set(),
     "compiled": set(),
