@@ -43,7 +43,8 @@ a class, a `horolog.CodedError` with a `code` and a `name`.
 _WITHOUT_CODE = """
 ## Errors without a code
 
-Raised by clients and jobs themselves. Where Python has a class that says the same, it is a base too.
+Raised by clients and jobs themselves. Where Python has a class that says the same, that is a base
+too.
 
 | class | is also | retriable | when |
 |---|---|---|---|

@@ -63,13 +63,7 @@ from ..protocol.api.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ..protocol.api.metadata import (
-    METADATA,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-    MetadataTopicResult,
-)
+from ..protocol.api.metadata import MetadataTopicResult
 from ..protocol.errors import NO_ERROR
 from .client import Client
 from .instants import epoch_ms
@@ -89,6 +83,7 @@ from .results import (
     TopicSetting,
 )
 from .searching import By, find_offset, offsets_at
+from .topic_metadata import topic_metadata
 
 
 class Admin(Client):
@@ -133,7 +128,7 @@ class Admin(Client):
 
     async def list_topics(self) -> dict[str, int]:
         """Number of partitions by topic, in order of name; without a cluster's internal ones."""
-        topics = await self._metadata([])
+        topics = await topic_metadata(self._cluster, [])
         return {
             topic.name: len(topic.partitions)
             for topic in sorted(topics, key=_name)
@@ -142,7 +137,7 @@ class Admin(Client):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
-        topic = topic_result(await self._metadata([name]), name)
+        topic = topic_result(await topic_metadata(self._cluster, [name]), name)
         settings = await self._settings(TOPIC_RESOURCE, name)
         return TopicDescription(name, len(topic.partitions), settings)
 
@@ -358,19 +353,6 @@ class Admin(Client):
     async def _settle(self, topic: str, partitions: int) -> None:
         if isinstance(self._cluster, KafkaCluster):
             await settle(self._cluster, topic, partitions=partitions)
-
-    async def _metadata(self, names: Sequence[str]) -> list[MetadataTopicResult]:
-        """Of these topics; of all if there are none."""
-        if isinstance(self._cluster, KafkaCluster):
-            return (await self._cluster.topics(names or None)).topics
-        response: MetadataResponse = await self._cluster.request(
-            METADATA,
-            MetadataRequest(
-                topics=[MetadataTopic(name=name) for name in names],
-                allow_auto_topic_creation=False,
-            ),
-        )
-        return response.topics
 
 
 def _name(topic: MetadataTopicResult) -> str:

@@ -164,7 +164,7 @@ async def test_who_answers_is_no_broker() -> None:
     assert isinstance(caught.value, ConnectionError)
 
 
-NUMBERS = [-1, 2**31, 2**40, 2**63, 2**70]
+NUMBERS = [2**31, 2**40, 2**63, 2**70]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
