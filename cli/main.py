@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..printable import printable
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .errors import CommandFailed, OutputClosed, WrongUsage
 
@@ -64,7 +65,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _explained(error: Exception) -> str:
     """The error in one line, with what to do where that is not obvious."""
-    text = " ".join(str(error).split())
+    text = printable(" ".join(str(error).split()))
     if isinstance(error.__cause__, ConnectionRefusedError):
         return f"{text}. Start a broker with `horolog serve`, or name another one with --server"
     if isinstance(error, UnknownTopicOrPartition):

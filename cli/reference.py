@@ -82,6 +82,13 @@ Results are on standard output, everything else on standard error. With `--json`
 object on a line of its own: bytes are a string where they are UTF-8, else `{"base64": "..."}`; what
 is unknown is `null`; times are milliseconds since 1970.
 
+Names, keys, values and sentences come from other people's programs. What in them is no character to
+be seen, such as the control characters of a terminal, marks that turn the direction of writing, and
+ends of lines, is escaped as `\\x1b` or `\\u202e` in all text, on a terminal and in a pipe, on both
+outputs and in the broker's log on a console. JSON has them as `\\u001b`, so `--json` is what a
+program should read: `consume --json` into `produce --json` keeps every byte of keys, values and
+headers.
+
 ## Options of many commands
 
 """

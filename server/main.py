@@ -8,6 +8,7 @@ from typing import Any
 
 from ..config.broker import BrokerSettings
 from ..memory import settle
+from ..printable import printable
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .listener import CannotListen
@@ -33,7 +34,7 @@ def serve(
             return runner.run(_serve(settings, beside, ignored))
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
-        sys.stderr.write(f"horolog: {reason}\n")
+        sys.stderr.write(f"horolog: {printable(reason)}\n")
         return 1
 
 
