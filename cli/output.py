@@ -10,6 +10,7 @@ from ..client.encoding import Headers
 from ..printable import printable
 from ..times import format_time
 from .errors import OutputClosed
+from .streams import is_terminal
 
 NOTHING: Final = "-"
 """Shown to people where a key, value, time or offset is absent."""
@@ -25,16 +26,13 @@ def emit(lines: Iterable[str]) -> None:
     """Print lines and flush; what cannot be printed is escaped, but for `AsIs`. Raises
     `OutputClosed`."""
     text = "".join(f"{line if isinstance(line, AsIs) else printable(line)}\n" for line in lines)
+    if sys.stdout is None:  # it was closed before the start
+        raise OutputClosed
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise OutputClosed from None
-
-
-def note(text: str) -> None:
-    """Tell the user something that is no output, on standard error."""
-    sys.stderr.write(f"horolog: {printable(text)}\n")
 
 
 def json_line(fields: Mapping[str, object]) -> str:
@@ -114,7 +112,7 @@ def table(
     """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers; on a
     narrow terminal the columns in `whole` stay unbroken at the cost of the others."""
     rows = [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         return _rich_table(headers, rows, right, whole)
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = []

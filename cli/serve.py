@@ -15,8 +15,7 @@ from ..config.broker import BrokerSettings
 from ..config.loading import ignored_variables, load
 from ..printable import printable
 from ..protocol.errors import InvalidConfig
-
-WRONG_USAGE: Final = 2
+from .errors import WRONG_USAGE
 
 _SETTING_OF: Final = {
     "data_dir": "data.dir",

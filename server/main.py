@@ -34,7 +34,8 @@ def serve(
             return runner.run(_serve(settings, beside, ignored))
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
-        sys.stderr.write(f"horolog: {printable(reason)}\n")
+        if sys.stderr is not None:
+            sys.stderr.write(f"horolog: {printable(reason)}\n")
         return 1
 
 
@@ -61,8 +62,9 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
         addresses = broker.addresses
         http = "" if addresses.http is None else f" http={addresses.http}"
         kafka = "" if addresses.kafka is None else f" kafka={addresses.kafka}"
-        sys.stdout.write(f"ready native={addresses.native}{http}{kafka}\n")
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.write(f"ready native={addresses.native}{http}{kafka}\n")
+            sys.stdout.flush()
         if beside is None:
             await asked_to_stop.wait()
         else:

@@ -12,7 +12,7 @@ from ...client.producer import Producer
 from ...client.results import ConsumerRecord
 from ...protocol.errors import CodedError, TopicAlreadyExists
 from ...protocol.records.sets import NewRecord
-from ..output import note
+from ..streams import note
 from .host_load import sample
 
 _SET_MESSAGES: Final = 200

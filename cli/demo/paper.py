@@ -8,6 +8,7 @@ from typing import Final
 
 from ...printable import printable
 from ..output import AsIs, emit
+from ..streams import is_terminal
 
 _WIDTH_MAXIMUM: Final = 100
 _INDENT: Final = "   "
@@ -19,7 +20,7 @@ class Paper:
     """Numbered sections of sentences, quoted lines and commands."""
 
     def __init__(self) -> None:
-        self._colours = sys.stdout.isatty()
+        self._colours = is_terminal(sys.stdout)
         self._width = min(shutil.get_terminal_size().columns, _WIDTH_MAXIMUM)
         self._sections = 0
 

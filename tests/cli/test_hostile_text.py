@@ -17,7 +17,8 @@ import typer
 from horolog import blocking
 from horolog.cli.app import app
 from horolog.cli.completion import complete_position_name
-from horolog.cli.output import emit, note, table
+from horolog.cli.output import emit, table
+from horolog.cli.streams import note
 from horolog.printable import printable
 from horolog.protocol.api import native
 from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
