@@ -60,7 +60,7 @@ soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Sp
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
-	@for page in settings:config.reference errors:protocol.errors_reference \
+	@for page in settings:config.reference errors:cli.errors_reference \
 	        protocol:protocol.api.reference metrics:server.metrics_reference \
 	        cli:cli.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         UnknownProducerId,
     )
     from .protocol.errors import (
+        CodedError,
         CorruptMessage,
         DuplicateSequenceNumber,
         GroupIdNotFound,
@@ -114,6 +115,7 @@ __all__ = [
     "ClientClosed",
     "ClusterAuthorizationFailed",
     "ClusterDescription",
+    "CodedError",
     "ColumnBatch",
     "CommittedPosition",
     "ConnectionFailed",

@@ -16,6 +16,8 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
+from .protocol.errors import HorologError
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_MS_MINIMUM: Final = 10**11
 EPOCH_MS_MAXIMUM: Final = 10**14
@@ -44,7 +46,7 @@ _LONGEST: Final = 200
 _UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
-class TimeError(ValueError):
+class TimeError(HorologError, ValueError):
     """The text is not a time, or its meaning would be a guess. The message says what to write."""
 
 

@@ -9,9 +9,9 @@ import typer
 
 from ..client.admin import Admin
 from ..client.client import DEFAULT_ADDRESS
-from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import HorologError
 
+_PLAIN: Final = frozenset("_-.,:/@%+=")
 _TIMEOUT_MS: Final = 1_000
 """Somebody sits at a terminal and waits."""
 
@@ -32,9 +32,16 @@ def _that_begin_with(
     context: typer.Context,
 ) -> list[str]:
     server = context.params.get("server") or DEFAULT_ADDRESS
-    with suppress(HorologError, ProtocolError, OSError, ValueError):
-        return [name for name in asyncio.run(_asked(server, ask)) if name.startswith(incomplete)]
+    with suppress(HorologError, OSError, ValueError):
+        found = asyncio.run(_asked(server, ask))
+        return [name for name in found if name.startswith(incomplete) and _is_plain(name)]
     return []
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a shell takes a name as it stands: what is completed is not quoted, and a name that
+    another client chose shall not begin a second command."""
+    return all(letter.isalnum() or letter in _PLAIN for letter in name)
 
 
 async def _asked(server: str, ask: Callable[[Admin], Awaitable[Iterable[str]]]) -> Iterable[str]:

@@ -24,13 +24,13 @@ from .output import (
     json_headers,
     json_line,
     json_time,
-    note,
     shown_bytes,
     shown_headers,
     shown_time,
 )
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
+from .streams import is_terminal, note
 
 _FOLLOW_WAIT_MS: Final = 10_000
 """How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
@@ -155,7 +155,7 @@ class _Reading:
                 return
             total = sum(max((window.end or 0) - window.start, 0) for window in windows)
             # On a terminal the messages themselves show how far it is.
-            with progress("reading", 0 if sys.stdout.isatty() else total) as self._advance:
+            with progress("reading", 0 if is_terminal(sys.stdout) else total) as self._advance:
                 for window in windows:
                     await self._read(consumer, [window])
 

@@ -1,5 +1,12 @@
 """How a command ends other than by being done."""
 
+from typing import Final
+
+WRONG_USAGE: Final = 2
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C, as shells give it: 128 and the number of SIGINT."""
+
 
 class CommandFailed(Exception):
     """The command could not do what was asked: exit code 1. The text is for the user."""

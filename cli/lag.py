@@ -9,8 +9,9 @@ from ..client.admin import Admin
 from ..client.lagging import PositionLag
 from .completion import complete_position_name
 from .errors import CommandFailed
-from .options import DEFAULT_ADDRESS, Json, Server
-from .output import NOTHING, emit, json_line, note, shown_span, table
+from .options import DEFAULT_ADDRESS, Json, Server, check_text
+from .output import NOTHING, emit, json_line, shown_span, table
+from .streams import note
 
 
 def lag(
@@ -20,6 +21,7 @@ def lag(
             metavar="[NAME]",
             help="Name of the positions; all names when not given.",
             autocompletion=complete_position_name,
+            callback=check_text,
         ),
     ] = None,
     server: Server = DEFAULT_ADDRESS,

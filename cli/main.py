@@ -3,18 +3,12 @@
 0 done, 1 refused or failed, 2 wrong usage. An error is one line on standard error.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
-from ..protocol.api.framing import ProtocolError
-from ..protocol.errors import HorologError, UnknownTopicOrPartition
-from .errors import CommandFailed, OutputClosed, WrongUsage
-
-WRONG_USAGE = 2
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells give it: 128 and the number of SIGINT."""
+from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
+from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
+from .streams import drop, note
 
 
 def main() -> None:
@@ -31,18 +25,17 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(arguments)
     except OutputClosed:
-        # The interpreter flushes standard output once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
         return 0
     except SystemExit as stop:  # the parsers' way to end after --help or wrong usage
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except WrongUsage as error:
-        sys.stderr.write(f"horolog: {_explained(error)}\n")
+    except (WrongUsage, InvalidConfig) as error:  # the latter: a setting that is not allowed
+        note(_explained(error))
         return WRONG_USAGE
-    except (CommandFailed, HorologError, ProtocolError, OSError) as error:
-        sys.stderr.write(f"horolog: {_explained(error)}\n")
+    except (CommandFailed, HorologError, OSError) as error:
+        note(_explained(error))
         return 1
 
 

@@ -1,7 +1,7 @@
 """Options that several commands have."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,15 +10,52 @@ from ..client.servers import parse_servers
 from .completion import complete_topic
 from .errors import WrongUsage
 
-__all__ = ["DEFAULT_ADDRESS", "AnyUnit", "Json", "Partition", "Server", "TopicName", "name_values"]
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "INT32_MAX",
+    "AnyUnit",
+    "Json",
+    "Partition",
+    "Server",
+    "TopicName",
+    "check_address",
+    "check_text",
+    "check_texts",
+    "name_values",
+]
 
 
-def _check_address(text: str) -> str:
+INT32_MAX: Final = 2**31 - 1
+"""The largest number of a partition, and of partitions, that a request can carry."""
+
+
+def check_address(text: str, option: str) -> str:
+    """Wrong usage when `text` is no address of servers."""
     try:
         parse_servers(text)
     except ValueError as error:
-        raise WrongUsage(f"--server or HOROLOG_SERVER: {error}") from None
+        raise WrongUsage(f"{option}: {error}") from None
     return text
+
+
+def check_text(text: str | None) -> str | None:
+    """Wrong usage when a name is not UTF-8, which no request can carry."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise WrongUsage(f"{text!r} is not UTF-8, so it is no name") from None
+    return text
+
+
+def check_texts(texts: list[str] | None) -> list[str] | None:
+    """The same of several."""
+    for text in texts or ():
+        check_text(text)
+    return texts
+
+
+def _check_server(text: str) -> str:
+    return check_address(text, "--server or HOROLOG_SERVER")
 
 
 Server = Annotated[
@@ -27,17 +64,23 @@ Server = Annotated[
         "--server",
         envvar="HOROLOG_SERVER",
         metavar="ADDRESS",
-        callback=_check_address,
+        callback=_check_server,
         help="HOST:PORT of a broker, or kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Partition = Annotated[
-    int | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition.")
+    int | None,
+    typer.Option("--partition", min=0, max=INT32_MAX, metavar="N", help="Only this partition."),
 ]
 TopicName = Annotated[
     str,
-    typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
+    typer.Argument(
+        metavar="TOPIC",
+        help="Name of the topic.",
+        autocompletion=complete_topic,
+        callback=check_text,
+    ),
 ]
 AnyUnit = Annotated[
     bool,

@@ -7,26 +7,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ..client.encoding import Headers
+from ..printable import printable
 from ..times import format_time
 from .errors import OutputClosed
+from .streams import is_terminal
 
 NOTHING: Final = "-"
 """Shown to people where a key, value, time or offset is absent."""
 
 
+class AsIs(str):
+    """A line that is printed as it is: its control characters are the program's own."""
+
+    __slots__ = ()
+
+
 def emit(lines: Iterable[str]) -> None:
-    """Print lines and flush. Raises `OutputClosed`."""
-    text = "".join(f"{line}\n" for line in lines)
+    """Print lines and flush; what cannot be printed is escaped, but for `AsIs`. Raises
+    `OutputClosed`."""
+    text = "".join(f"{line if isinstance(line, AsIs) else printable(line)}\n" for line in lines)
+    if sys.stdout is None:  # it was closed before the start
+        raise OutputClosed
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise OutputClosed from None
-
-
-def note(text: str) -> None:
-    """Tell the user something that is no output, on standard error."""
-    sys.stderr.write(f"horolog: {text}\n")
 
 
 def json_line(fields: Mapping[str, object]) -> str:
@@ -58,20 +64,12 @@ def shown_bytes(data: bytes | None) -> str:
     """Bytes for people, on one line: what cannot be printed is escaped."""
     if data is None:
         return NOTHING
-    text = data.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
+    return printable(data.decode("utf-8", "backslashreplace"))
 
 
 def shown_headers(headers: Headers) -> str:
     """Headers for people, to stand behind the value."""
-    return "".join(
-        f"  {shown_bytes(name.encode())}={shown_bytes(value)}" for name, value in headers
-    )
+    return "".join(f"  {printable(name)}={shown_bytes(value)}" for name, value in headers)
 
 
 def shown_time(timestamp_ms: int | None) -> str:
@@ -113,7 +111,8 @@ def table(
 ) -> list[str]:
     """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers; on a
     narrow terminal the columns in `whole` stay unbroken at the cost of the others."""
-    if sys.stdout.isatty():
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if is_terminal(sys.stdout):
         return _rich_table(headers, rows, right, whole)
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = []
@@ -140,7 +139,7 @@ def _rich_table(
     made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for header in headers:
         made.add_column(
-            header,
+            Text(header),
             justify="right" if header in right else "left",
             overflow="fold",
             no_wrap=header in whole,
@@ -150,4 +149,4 @@ def _rich_table(
     console = Console(file=sys.stdout, highlight=False)
     with console.capture() as capture:
         console.print(made)
-    return capture.get().rstrip("\n").split("\n")
+    return [AsIs(line) for line in capture.get().rstrip("\n").split("\n")]

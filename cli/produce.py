@@ -15,13 +15,14 @@ from ..client.producer import Producer
 from ..client.results import SentRecord
 from ..client.servers import parse_servers
 from ..clock import Clock, SystemClock
-from ..protocol.errors import HorologError, RequestTimedOut
+from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
-from .errors import CommandFailed, OutputClosed
+from .errors import INTERRUPTED, CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
-from .options import DEFAULT_ADDRESS, Server, TopicName
-from .output import emit, json_line, json_time, note
+from .options import DEFAULT_ADDRESS, INT32_MAX, Server, TopicName
+from .output import emit, json_line, json_time
 from .standard_input import StandardInput
+from .streams import note
 
 STDIN: Final = 0
 
@@ -60,6 +61,7 @@ def produce(
         int | None,
         typer.Option(
             min=0,
+            max=INT32_MAX,
             metavar="N",
             help="Where to send messages that do not say. When not given, by the key; messages "
             "without a key take turns.",
@@ -82,7 +84,7 @@ def produce(
     Lines are sent as they come. A message's time is the moment its line was read, unless it says.
     When a message is as durable as the topic asks for, one JSON object is printed, in the order
     of the input. A refused set of messages is printed as an error; the next ones are sent all
-    the same, and the exit code is 1.
+    the same, and the exit code is 1. Ctrl-C ends the input: what was read is sent and answered.
 
     A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
     for up to two minutes when its partition moves to another broker, and is stored once.
@@ -92,6 +94,8 @@ def produce(
         refused = asyncio.run(sending.run(server))
     except OutputClosed:
         raise CommandFailed("standard output was closed: the rest was not sent") from None
+    if sending.interrupted:
+        raise typer.Exit(INTERRUPTED)
     if refused:
         raise typer.Exit(1)
 
@@ -139,6 +143,8 @@ class _Sending:
         self._batch = _Batch()
         self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
         self._unanswered: set[asyncio.Task[list[SentRecord]]] = set()
+        self.interrupted = False
+        """Whether Ctrl-C ended the input."""
 
     async def run(self, server: str) -> bool:
         """Send all of standard input; returns whether anything was refused."""
@@ -208,6 +214,7 @@ class _Sending:
 
     def _interrupted(self, source: StandardInput) -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        self.interrupted = True
         source.stop()
 
     async def _add(self, line: bytes) -> None:
@@ -228,7 +235,7 @@ class _Sending:
     async def _choose_partition(self, key: bytes | None) -> int:
         try:
             return await self._producer.partition_for(self._topic, key)
-        except HorologError:
+        except CodedError:
             return 0  # sending there is refused for the same reason, and in its turn
 
     def _message(self, line: bytes) -> Message:
@@ -278,7 +285,7 @@ class _Sending:
                         answers[partition] = iter(await batch.answers[partition])
                     except RequestTimedOut:
                         raise  # no refusal: it may have been appended
-                    except HorologError as error:
+                    except CodedError as error:
                         any_refused = True
                         answers[partition] = iter(())
                         lines.append(json_line({"error": error.name, "message": error.message}))

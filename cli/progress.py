@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..storage.files import SystemFile, SystemFiles
+from .streams import is_terminal
 
 Advance = Callable[[int], None]
 """Called with how much more is done."""
@@ -14,7 +15,7 @@ Advance = Callable[[int], None]
 @contextmanager
 def progress(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Advance]:
     """A bar that is gone in the end. Where it would only be in the way it is not drawn."""
-    if not sys.stderr.isatty() or total <= 0:
+    if not is_terminal(sys.stderr) or total <= 0:
         yield lambda amount: None
         return
     from rich import progress as bars
@@ -28,7 +29,7 @@ def progress(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Advan
         console=Console(stderr=True),
         transient=True,
         # Lines for the same terminal are printed above the bar; others go where they should.
-        redirect_stdout=sys.stdout.isatty(),
+        redirect_stdout=is_terminal(sys.stdout),
     ) as shown:
         task = shown.add_task(what, total=total)
         yield lambda amount: shown.advance(task, amount)

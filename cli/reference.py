@@ -73,14 +73,28 @@ until are places in the log, so a few in between may be older or newer
 ## Exit codes
 
 - 0: done.
-- 1: refused or failed, with the reason on standard error. `dump`, `verify`, `repair` and `doctor`
-  end so when they find something wrong, too.
-- 2: wrong usage, such as an unknown option, a time that is none, a setting that is not allowed.
-- 130: ended by Ctrl-C. `consume --follow`, `serve` and `demo` are meant to be; they give 0.
+- 1: refused or failed, with the reason on standard error: what the broker refuses, a broker that
+  is not there, a FILE or DIR that is missing. `dump`, `verify`, `repair` and `doctor` end so when
+  they find something wrong, too, and `produce` when nobody reads its answers.
+- 2: wrong usage, such as an unknown option, a time or an address that is none, a number out of its
+  range, an option's file that is missing, a setting that is not allowed (whoever refuses it).
+- 130: ended by Ctrl-C. `produce` sends and answers first what it has read. `consume --follow`,
+  `serve` and `demo` are meant to be ended so; they give 0.
+- SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).
+
+Where the reader of standard output has gone (`| head`), or it is closed, other commands than
+`produce` end with 0.
 
 Results are on standard output, everything else on standard error. With `--json` each result is an
 object on a line of its own: bytes are a string where they are UTF-8, else `{"base64": "..."}`; what
 is unknown is `null`; times are milliseconds since 1970.
+
+Names, keys, values and sentences come from other people's programs. What in them is no character to
+be seen, such as the control characters of a terminal, marks that turn the direction of writing, and
+ends of lines, is escaped as `\\x1b` or `\\u202e` in all text, on a terminal and in a pipe, on both
+outputs and in the broker's log on a console. JSON has them as `\\u001b`, so `--json` is what a
+program should read: `consume --json` into `produce --json` keeps every byte of keys, values and
+headers.
 
 ## Options of many commands
 

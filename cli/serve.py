@@ -13,9 +13,9 @@ from typing import Final
 
 from ..config.broker import BrokerSettings
 from ..config.loading import ignored_variables, load
+from ..printable import printable
 from ..protocol.errors import InvalidConfig
-
-WRONG_USAGE: Final = 2
+from .errors import WRONG_USAGE
 
 _SETTING_OF: Final = {
     "data_dir": "data.dir",
@@ -102,4 +102,4 @@ def settings_of(
         config_file = None if options.config is None else Path(options.config)
         return load(config_file, environ, overrides)
     except InvalidConfig as error:
-        parser.exit(WRONG_USAGE, f"horolog: {error.message}\n")
+        parser.exit(WRONG_USAGE, f"horolog: {printable(error.message)}\n")

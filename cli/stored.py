@@ -31,6 +31,7 @@ from .output import (
     shown_time,
 )
 from .progress import CountedFiles, log_bytes, progress
+from .streams import is_terminal
 
 _LINES_AT_ONCE: Final = 1000
 
@@ -63,7 +64,7 @@ def dump(
     wrong = False
     lines = [] if as_json else [_heading(file)]
     # Lines that run over the terminal show the progress themselves.
-    total = 0 if sys.stdout.isatty() or file.suffix != ".log" else file.stat().st_size
+    total = 0 if is_terminal(sys.stdout) or file.suffix != ".log" else file.stat().st_size
     with progress("reading", total, in_bytes=True) as files.advance:
         for item in items:
             wrong |= isinstance(item, Remark) and item.error

@@ -13,7 +13,7 @@ from ..client.servers import parse_servers
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from .completion import complete_topic
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, Json, Server, name_values
+from .options import DEFAULT_ADDRESS, INT32_MAX, Json, Server, check_text, name_values
 from .output import NOTHING, emit, json_line, shown_size, table
 
 topics = typer.Typer(
@@ -22,9 +22,17 @@ topics = typer.Typer(
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the topic.", callback=check_text)
+]
 Existing = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the topic.", autocompletion=complete_topic)
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the topic.",
+        autocompletion=complete_topic,
+        callback=check_text,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -35,12 +43,15 @@ Settings = Annotated[
 @topics.command()
 def create(
     name: Name,
-    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Partitions.")] = 1,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=INT32_MAX, metavar="N", help="Partitions.")
+    ] = 1,
     settings: Settings = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
             min=1,
+            max=2**15 - 1,
             metavar="N",
             help="Copies of each partition, in a Kafka cluster. As many as the cluster's default "
             "says when not given.",
@@ -102,7 +113,9 @@ def alter(
     name: Existing,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="How many it is to have; more than it has."),
+        typer.Option(
+            min=1, max=INT32_MAX, metavar="N", help="How many it is to have; more than it has."
+        ),
     ] = None,
     settings: Settings = None,
     unset: Annotated[

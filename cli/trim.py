@@ -10,7 +10,7 @@ from ..client.admin import Admin
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.list_offsets import EARLIEST, LATEST
-from ..times import TimeError, parse_time
+from ..times import INT64_MAX, TimeError, parse_time
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
 from .output import emit, json_line, table
@@ -63,8 +63,8 @@ def _target(text: str, any_unit: bool) -> Before:
         return Before()
     digits = text.removeprefix(_OFFSET)
     if digits != text:
-        if not digits.isascii() or not digits.isdigit():
-            raise WrongUsage(f"--before {text}: write offset:N with a whole number")
+        if not digits.isascii() or not digits.isdigit() or int(digits[:20]) > INT64_MAX:
+            raise WrongUsage(f"--before {text}: write offset:N with N from 0 to {INT64_MAX}")
         return Before(offset=int(digits))
     try:
         return Before(time_ms=parse_time(text, SystemClock().now_ms(), any_unit))

@@ -63,13 +63,7 @@ from ..protocol.api.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ..protocol.api.metadata import (
-    METADATA,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-    MetadataTopicResult,
-)
+from ..protocol.api.metadata import MetadataTopicResult
 from ..protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from .client import Client
 from .instants import epoch_ms
@@ -91,6 +85,7 @@ from .results import (
     TopicSummary,
 )
 from .searching import By, find_offset, offsets_at
+from .topic_metadata import topic_metadata
 
 
 class Admin(Client):
@@ -141,7 +136,7 @@ class Admin(Client):
     async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
         """What ids tell apart: the broker's data directory or the cluster, and its topics; all of
         them, or those of `topics` that exist."""
-        response = await self._metadata(topics)
+        response = await topic_metadata(self._cluster, topics)
         found = {
             topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
             for topic in sorted(response.topics, key=_name)
@@ -151,7 +146,7 @@ class Admin(Client):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
-        topic = topic_result((await self._metadata([name])).topics, name)
+        topic = topic_result((await topic_metadata(self._cluster, [name])).topics, name)
         settings = await self._settings(TOPIC_RESOURCE, name)
         return TopicDescription(name, len(topic.partitions), settings, topic.topic_id or None)
 
@@ -367,19 +362,6 @@ class Admin(Client):
     async def _settle(self, topic: str, partitions: int) -> None:
         if isinstance(self._cluster, KafkaCluster):
             await settle(self._cluster, topic, partitions=partitions)
-
-    async def _metadata(self, names: Sequence[str]) -> MetadataResponse:
-        """Of these topics; of all if there are none."""
-        if isinstance(self._cluster, KafkaCluster):
-            return await self._cluster.topics(names or None)
-        response: MetadataResponse = await self._cluster.request(
-            METADATA,
-            MetadataRequest(
-                topics=[MetadataTopic(name=name) for name in names],
-                allow_auto_topic_creation=False,
-            ),
-        )
-        return response
 
 
 def _name(topic: MetadataTopicResult) -> str:

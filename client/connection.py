@@ -6,6 +6,7 @@ broker's error, with `RequestTimedOut`, or with `ConnectionFailed` when the conn
 
 import asyncio
 import select
+import struct
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
@@ -17,7 +18,13 @@ from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import FrameReader, ProtocolError
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
-from ..protocol.errors import NO_ERROR, RequestTimedOut, UnsupportedVersion, error_from_code
+from ..protocol.errors import (
+    NO_ERROR,
+    InvalidRequest,
+    RequestTimedOut,
+    UnsupportedVersion,
+    error_from_code,
+)
 from ..protocol.limits import MAX_CLIENT_RESPONSE_BYTES, SLAB_BYTES
 from .errors import ConnectionFailed
 
@@ -122,11 +129,12 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request now; the future gets the response message, or the error.
 
         `wait_ms` is how long the broker has been asked to wait, on top of the request timeout.
-        Raises ConnectionFailed and UnsupportedVersion.
+        Raises ConnectionFailed and UnsupportedVersion, and InvalidRequest for a number or a text
+        that has no form on the wire.
         """
         version = self.version(api)
         correlation_id = self._take_id()
-        frame = self._encoding.encode_request(api, version, correlation_id, self._client_id, body)
+        frame = self._encoded(api, version, correlation_id, body)
         transport = self._check()
         answer: asyncio.Future[Any] = self._loop.create_future()
         timeout_ms = self._request_timeout_ms + wait_ms
@@ -140,9 +148,20 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that the broker does not answer (produce with `acks` 0)."""
         version = self.version(api)
         correlation_id = self._take_id()
-        frame = self._encoding.encode_request(api, version, correlation_id, self._client_id, body)
+        frame = self._encoded(api, version, correlation_id, body)
         self._check().write(frame)
         self._used_at = self._loop.time()
+
+    def _encoded(self, api: Api, version: int, correlation_id: int, body: object) -> bytes:
+        try:
+            return self._encoding.encode_request(
+                api, version, correlation_id, self._client_id, body
+            )
+        except (OverflowError, UnicodeEncodeError, struct.error) as error:
+            raise InvalidRequest(
+                f"{api.name} has no room for a number, or no form for a text, that it was given: "
+                f"{error}"
+            ) from None
 
     async def close(self) -> None:
         """Send what is still to be sent, and close. Pending requests fail."""
@@ -302,7 +321,7 @@ async def connect(
         if isinstance(error, TimeoutError | RequestTimedOut):
             text = f"{address}: no answer within {request_timeout_ms} ms"
             raise ConnectionFailed(text) from None
-        if isinstance(error, OSError):
+        if isinstance(error, OSError | UnicodeError):  # the latter: a name that DNS cannot have
             raise ConnectionFailed(f"cannot connect to {address}: {error}") from error
         raise
     return connection

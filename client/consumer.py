@@ -11,10 +11,12 @@ from typing import Final, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..protocol.api.fetch import FetchPartitionResult
+from ..protocol.api.framing import ProtocolError
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.lag import Lag
 from ..protocol.records.columns import CONTENT, Content, check_content
 from .assigned import Assigned
+from .assignment import Assignment
 from .client import DEFAULT_ADDRESS, Client
 from .fetch_sources import fetches_of
 from .fetches import Results
@@ -25,6 +27,7 @@ from .patience import patiently
 from .positions import Position, commit, committed
 from .results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from .searching import By, find_offset, offsets_at
+from .topic_metadata import partition_counts
 
 _MIB: Final = 1024 * 1024
 
@@ -51,6 +54,7 @@ class Consumer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         retry_timeout_ms: int = 120_000,
+        metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
         append_times: bool = False,
         read_committed: bool = False,
@@ -62,7 +66,8 @@ class Consumer(Client):
         is read. A compressed message may hold `max_decompressed_bytes`.
         `append_times` asks for when each message was appended. `read_committed` leaves out what
         transactions wrote that were aborted, and waits for those that are not decided. `name` is
-        what `commit` stores positions under.
+        what `commit` stores positions under. Partitions that are added to a topic that is read
+        whole are found within `metadata_max_age_ms`.
         """
         super().__init__(
             address,
@@ -75,6 +80,9 @@ class Consumer(Client):
         self._name = name
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._metadata_asked: float | None = None
+        """When the partitions of whole topics were last asked for, on the monotonic clock."""
         self._options = FetchOptions(
             min_bytes,
             partition_max_bytes,
@@ -85,7 +93,7 @@ class Consumer(Client):
         )
         self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
         self._clock = clock or SystemClock()
-        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._assigned = Assignment()
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -97,41 +105,43 @@ class Consumer(Client):
         await self._questions.close()
         await super().close()
 
-    def assign(self, topic: str, partition: int = 0, *, offset: int | None = None) -> None:
-        """Read a partition too, from `offset` or from the first message stored."""
-        key = (topic, partition)
-        if key in self._assigned:
-            raise ValueError(f"{topic}-{partition} is assigned already; move it with seek()")
-        self._assigned[key] = Assigned(topic, partition)
-        self._changed.set()
-        if offset is not None:
-            self.seek(topic, partition, offset)
+    def assign(
+        self, topic: str, partition: int | None = None, *, offset: int | None = None
+    ) -> None:
+        """Read a topic too, or only this partition of it, from `offset` or from the first message
+        stored.
 
-    def unassign(self, topic: str, partition: int = 0) -> None:
-        """Stop reading a partition."""
-        del self._assigned[self._find(topic, partition).key]
-        self._drop_ready((topic, partition))
+        Without a partition it is every one that the topic has, and those that are added later,
+        which are read from their first message. `offset` is then one for each partition.
+        """
+        if offset is not None:
+            _check_offset(offset)
+        self._assigned.add(topic, partition, offset)
+        self._changed.set()
+
+    def unassign(self, topic: str, partition: int | None = None) -> None:
+        """Stop reading a partition, or every one of a topic."""
+        self._drop_ready(self._assigned.remove(topic, partition))
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
-        return list(self._assigned)
+        """The partitions that are read; those of a whole topic from the first call on that asks
+        the broker."""
+        return self._assigned.keys
 
-    def pause(self, topic: str, partition: int = 0) -> None:
-        """Give out nothing of a partition until `resume`; it keeps its position."""
-        self._find(topic, partition).paused = True
-        self._drop_ready((topic, partition))
+    def pause(self, topic: str, partition: int | None = None) -> None:
+        """Give out nothing of a partition, or of a topic, until `resume`; positions stay."""
+        self._drop_ready(self._assigned.pause(topic, partition, paused=True))
 
-    def resume(self, topic: str, partition: int = 0) -> None:
-        """Read a paused partition again."""
-        self._find(topic, partition).paused = False
+    def resume(self, topic: str, partition: int | None = None) -> None:
+        """Read a paused partition, or every one of a topic, again."""
+        self._assigned.pause(topic, partition, paused=False)
         self._changed.set()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on from `offset`."""
-        if not isinstance(offset, int) or offset < 0:
-            raise ValueError(f"an offset is an integer from 0 on, not {offset!r}")
-        self._move(self._find(topic, partition), offset)
+        _check_offset(offset)
+        self._move(self._assigned.find(topic, partition), offset)
 
     async def seek_to_beginning(self) -> None:
         """Go to the first message stored, in every partition."""
@@ -163,15 +173,16 @@ class Consumer(Client):
         if not isinstance(margin_ms, int) or margin_ms < 0:
             raise ValueError(f"margin_ms is an integer from 0 on, not {margin_ms!r}")
         target_ms = max(target_ms - margin_ms, 0)
+        await self._find_partitions()
         results: dict[TopicPartition, FindResult] = {}
         for assigned in self._all():
-            found = await self._ask(
+            results[assigned.key] = await self._ask(
                 partial(find_offset, self._questions, *assigned.key, target_ms, by=by)
             )
-            results[assigned.key] = found
+        for key, found in results.items():
             match found:
                 case Found(offset=offset) | AfterEnd(end_offset=offset):
-                    self._move(assigned, offset)
+                    self._move_to(key, offset)
         return results
 
     async def commit(self, name: str | None = None) -> None:
@@ -190,17 +201,18 @@ class Consumer(Client):
     ) -> dict[TopicPartition, CommittedPosition | None]:
         """Go to the positions stored under `name`; says which there were. A partition that has
         none stays where it is."""
+        await self._find_partitions()
         keys = [assigned.key for assigned in self._all()]
         found = await self._ask(partial(committed, self._questions, self._named(name), keys))
         for key, position in found.items():
-            assigned = self._assigned.get(key)
-            if position is not None and assigned is not None:
-                self._move(assigned, position.offset)
+            if position is not None:
+                self._move_to(key, position.offset)
         return found
 
-    def position(self, topic: str, partition: int = 0) -> int | None:
-        """Offset of the next message to be given out; None until reading has begun."""
-        return self._find(topic, partition).position
+    def position(self, topic: str, partition: int | None = None) -> int | None:
+        """Offset of the next message to be given out; None until reading has begun. The partition
+        can be left out where only one of the topic is read."""
+        return self._assigned.position(topic, partition)
 
     async def lag(self) -> dict[TopicPartition, Lag]:
         """How far each position is behind the end of its partition, in messages and seconds.
@@ -209,13 +221,14 @@ class Consumer(Client):
         broker's clock. Where the broker does not know that, it goes by the message's own time,
         and is marked as `estimated`. Raises what the broker reports of a partition.
         """
+        await self._find_partitions()
         await self._find_beginnings()
-        offsets = {key: assigned.position or 0 for key, assigned in self._assigned.items()}
+        offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
         lags: dict[TopicPartition, Lag] = {}
         ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
         for found in await self._ask(ask):
             if found.error is not None or found.lag is None:
-                raise found.error or ValueError(f"no lag of {found.topic}-{found.partition}")
+                raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
             assigned = self._assigned.get(key)
             if assigned is not None:
@@ -241,7 +254,7 @@ class Consumer(Client):
         batch = list(self._ready)
         self._ready.clear()
         for record in batch:
-            self._assigned[record.topic, record.partition].given_out(record)
+            self._given_out(record)
         return batch
 
     async def fetch_columns(
@@ -282,7 +295,7 @@ class Consumer(Client):
         if not self._ready:
             return None
         record = self._ready.popleft()
-        self._assigned[record.topic, record.partition].given_out(record)
+        self._given_out(record)
         return record
 
     async def fill(self, *, max_wait_ms: int | None = None) -> None:
@@ -308,23 +321,28 @@ class Consumer(Client):
             raise ValueError("positions are stored under a name: give one, or Consumer(name=...)")
         return chosen
 
-    def _find(self, topic: str, partition: int) -> Assigned:
-        assigned = self._assigned.get((topic, partition))
-        if assigned is None:
-            raise ValueError(f"{topic}-{partition} is not assigned; call assign() first")
-        return assigned
+    def _given_out(self, record: ConsumerRecord) -> None:
+        assigned = self._assigned.get((record.topic, record.partition))
+        if assigned is not None:
+            assigned.given_out(record)
 
     def _all(self) -> list[Assigned]:
         if not self._assigned:
             raise ValueError("nothing is assigned; call assign() first")
-        return list(self._assigned.values())
+        return list(self._assigned)
+
+    def _move_to(self, key: TopicPartition, offset: int) -> None:
+        """Move a partition, if it is still read."""
+        assigned = self._assigned.get(key)
+        if assigned is not None:
+            self._move(assigned, offset)
 
     def _move(self, assigned: Assigned, offset: int) -> None:
         assigned.move(offset)
-        self._drop_ready(assigned.key)
+        self._drop_ready([assigned.key])
 
-    def _drop_ready(self, key: TopicPartition) -> None:
-        kept = [record for record in self._ready if (record.topic, record.partition) != key]
+    def _drop_ready(self, keys: Collection[TopicPartition]) -> None:
+        kept = [record for record in self._ready if (record.topic, record.partition) not in keys]
         self._ready = deque(kept)
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
@@ -333,9 +351,25 @@ class Consumer(Client):
         )
 
     async def _seek_to(self, sentinel: int) -> None:
+        await self._find_partitions()
+        places: dict[TopicPartition, int] = {}
         for assigned in self._all():
             found = await self._ask(partial(offsets_at, self._questions, *assigned.key, [sentinel]))
-            self._move(assigned, found[0].offset or 0)
+            places[assigned.key] = found[0].offset or 0
+        for key, offset in places.items():
+            self._move_to(key, offset)
+
+    async def _find_partitions(self, *, max_age_s: float = 0.0) -> None:
+        """Ask which partitions whole topics have, unless that was done so lately."""
+        topics = self._assigned.whole_topics
+        asked, now = self._metadata_asked, self._clock.monotonic()
+        lately = asked is not None and now - asked < max_age_s
+        if not topics or (lately and self._assigned.complete):
+            return
+        counts = await self._ask(partial(partition_counts, self._questions, topics))
+        self._metadata_asked = now
+        for topic in self._assigned.note_counts(counts):
+            self._questions.forget(topic)  # also which broker of a cluster leads which partition
 
     async def _find_beginnings(self) -> None:
         for assigned in self._all():
@@ -351,9 +385,10 @@ class Consumer(Client):
     ) -> list[tuple[Assigned, int, FetchPartitionResult]]:
         """The answer to one fetch, for the partitions that are still where they were, and the
         offset that was asked for."""
+        await self._find_partitions(max_age_s=self._metadata_max_age_s)
         await self._find_beginnings()
         self._changed.clear()
-        asked = self._wanted()
+        asked = self._assigned.wanted()
         if not asked:
             await self._wait_for_a_change(max_wait_ms)
             return []
@@ -364,25 +399,18 @@ class Consumer(Client):
             # What was moved or dropped meanwhile is read again from where it is now.
             if assigned is not None and assigned.position == offset and not assigned.paused:
                 found.append((assigned, offset, result))
-        self._take_turns()
+        self._assigned.take_turns()
         self._fetch_ahead(found)
         return found
 
     def _fetch_ahead(self, found: list[tuple[Assigned, int, FetchPartitionResult]]) -> None:
         """Ask for what is behind these messages, if it is there already."""
-        nexts, more = self._wanted(), False
+        nexts, more = self._assigned.wanted(), False
         for assigned, offset, result in found:
             behind = nexts[assigned.key] = next_offset(result, offset)
             more = more or offset < behind < result.high_watermark
         if more:
             self._fetches.ahead(nexts)
-
-    def _wanted(self) -> dict[TopicPartition, int]:
-        return {
-            key: assigned.position or 0
-            for key, assigned in self._assigned.items()
-            if not assigned.paused
-        }
 
     def _note_ends(self, results: Results) -> None:
         now = self._clock.monotonic()
@@ -396,7 +424,7 @@ class Consumer(Client):
             async with asyncio.timeout(max_wait_ms / 1000):
                 await self._changed.wait()
 
-    def _take_turns(self) -> None:
-        """The broker fills a response in order: next time another partition is the first."""
-        for first in list(self._assigned)[:1]:
-            self._assigned[first] = self._assigned.pop(first)
+
+def _check_offset(offset: int) -> None:
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError(f"an offset is an integer from 0 on, not {offset!r}")

@@ -12,7 +12,7 @@ from ..protocol.api.fetch import FETCH, FetchPartitionResult, FetchResponse
 from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import (
     NO_ERROR,
-    HorologError,
+    CodedError,
     LeaderNotAvailable,
     RequestTimedOut,
     UnknownTopicOrPartition,
@@ -146,7 +146,7 @@ class KafkaFetches:
         except (ConnectionFailed, RequestTimedOut) as error:
             self._cluster.map.forget_node(node_id)
             return error
-        failure: HorologError | None = None
+        failure: CodedError | None = None
         answered: Results = {}
         for key in one.offsets:
             result = _result(response, key)

@@ -18,7 +18,7 @@ from ..protocol.api.fetch import FETCH, FetchResponse
 from ..protocol.api.list_groups import LIST_GROUPS, ListGroupsRequest, ListGroupsResponse
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.api.offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse
-from ..protocol.errors import HorologError
+from ..protocol.errors import CodedError
 from ..protocol.lag import Lag, lag_seconds
 from ..protocol.records.layout import TimestampType
 from .errors import ConnectionFailed
@@ -104,7 +104,7 @@ async def _lags(
         async with turns:
             try:
                 lag = await _lag(cluster, topic, partition, offset, now_ms)
-            except HorologError as error:
+            except CodedError as error:
                 return PositionLag(topic, partition, offset, None, error, group, members)
         return PositionLag(topic, partition, offset, lag, None, group, members)
 

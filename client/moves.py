@@ -15,7 +15,7 @@ from ..protocol.cluster_errors import (
     UnknownLeaderEpoch,
 )
 from ..protocol.errors import (
-    HorologError,
+    CodedError,
     LeaderNotAvailable,
     NotCoordinator,
     StorageError,
@@ -44,7 +44,7 @@ _COORDINATOR_CODES: Final = frozenset(
 _CONTROLLER_CODES: Final = frozenset((NotController.code,))
 
 
-def moved(answer: Any, to: Place) -> HorologError | None:
+def moved(answer: Any, to: Place) -> CodedError | None:
     """The error that says that the wrong broker was asked, or that it is not ready."""
     match to:
         case Leader():

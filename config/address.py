@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+_LABEL_MAXIMUM: Final = 63
 
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
@@ -24,12 +25,18 @@ def split_address(text: str) -> tuple[str, int]:
     Port 0 is allowed: it asks for a free one. Raises `ValueError` saying what is wrong.
     """
     match = _ADDRESS.fullmatch(text)
-    if match is None:
+    if match is None or not text.isprintable() or not _are_labels(match[2] or ""):
         raise ValueError(f"{text!r} is not HOST:PORT, for example 127.0.0.1:7070 or [::1]:7070")
     port = int(match[3])
     if port > 65535:
         raise ValueError(f"{text!r} has port {port}, and ports end at 65535")
     return match[1] or match[2], port
+
+
+def _are_labels(name: str) -> bool:
+    """Whether the parts of a name are as long as DNS allows; one dot may end it."""
+    labels = name.removesuffix(".").split(".")
+    return name == "" or all(0 < len(label) <= _LABEL_MAXIMUM for label in labels)
 
 
 def join_address(host: str, port: int) -> str:

@@ -3,18 +3,27 @@
 `session()` is a local Spark that knows the format `horolog`; `register(spark)` teaches it to a
 session of your own, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs
 `pip install "horolog[spark]"`; nothing is imported before it is used.
+
+What goes wrong is a `horolog.HorologError`: here `OptionError`, `DataLoss` and `NoJava`, beside
+those of the client.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .java import NoJava
+    from .option_values import OptionError
+    from .planning import DataLoss
     from .progress_listener import publish_progress
     from .spark_session import register, session
 
-__all__ = ["publish_progress", "register", "session"]
+__all__ = ["DataLoss", "NoJava", "OptionError", "publish_progress", "register", "session"]
 
 _HOMES = {
+    "DataLoss": ".planning",
+    "NoJava": ".java",
+    "OptionError": ".option_values",
     "publish_progress": ".progress_listener",
     "register": ".spark_session",
     "session": ".spark_session",

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from ..protocol.errors import HorologError
+
 _MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+)(?:\.(\d+))?)?')
 _ADVICE: Final = (
@@ -33,7 +35,7 @@ exec "{java}" "$@"
 """
 
 
-class NoJava(Exception):
+class NoJava(HorologError):
     """There is no Java that Spark runs on. The message says what to do."""
 
 

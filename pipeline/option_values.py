@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.errors import HorologError
 from ..times import TimeError, parse_time
 from .logs import KEY, Logs, logs_from_json
 
@@ -34,7 +35,7 @@ _DURATION: Final = re.compile(r"(\d{1,12})\s*([a-z]+)", re.ASCII)
 _LARGEST: Final = 2**62
 
 
-class OptionError(ValueError):
+class OptionError(HorologError, ValueError):
     """An option that is missing, unknown, or has a value it cannot have."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
+from ..protocol.errors import HorologError
 from ..times import INT64_MAX
 from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
 
@@ -26,7 +27,7 @@ BEGINS_ANEW: Final = (
 """What can be done about a topic that is another one."""
 
 
-class DataLoss(Exception):
+class DataLoss(HorologError):
     """Messages that were to be read are not in the log any more."""
 
 

@@ -3,72 +3,70 @@
 Horolog's broker is alone and sends none of them.
 """
 
-from .errors import HorologError
+from .errors import CodedError
 
 
-class NotLeader(HorologError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
+class NotLeader(CodedError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
     """Another broker leads the partition now; nothing was done."""
 
 
-class ReplicaNotAvailable(HorologError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
+class ReplicaNotAvailable(CodedError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
     """A copy of the partition is not there now."""
 
 
-class CoordinatorLoading(
-    HorologError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True
-):
+class CoordinatorLoading(CodedError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True):
     """The broker has just begun to look after the group, and still reads its positions."""
 
 
 class CoordinatorNotAvailable(
-    HorologError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
+    CodedError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
 ):
     """No broker looks after the group yet."""
 
 
-class NotEnoughReplicas(HorologError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
+class NotEnoughReplicas(CodedError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
     """Fewer copies are up than `min.insync.replicas` asks for; nothing was appended."""
 
 
 class NotEnoughReplicasAfterAppend(
-    HorologError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
+    CodedError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
 ):
     """It was appended, and then fewer copies were up than `min.insync.replicas` asks for."""
 
 
-class TopicAuthorizationFailed(HorologError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
+class TopicAuthorizationFailed(CodedError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
     """This client may not do that with the topic."""
 
 
-class GroupAuthorizationFailed(HorologError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
+class GroupAuthorizationFailed(CodedError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
     """This client may not do that with the group."""
 
 
-class ClusterAuthorizationFailed(HorologError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
+class ClusterAuthorizationFailed(CodedError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
     """This client may not do that in the cluster."""
 
 
-class NotController(HorologError, code=41, name="NOT_CONTROLLER", retriable=True):
+class NotController(CodedError, code=41, name="NOT_CONTROLLER", retriable=True):
     """Another broker leads the cluster now; nothing was done."""
 
 
-class UnknownProducerId(HorologError, code=59, name="UNKNOWN_PRODUCER_ID"):
+class UnknownProducerId(CodedError, code=59, name="UNKNOWN_PRODUCER_ID"):
     """The broker has forgotten the producer, with the messages that it sent."""
 
 
-class FencedLeaderEpoch(HorologError, code=74, name="FENCED_LEADER_EPOCH", retriable=True):
+class FencedLeaderEpoch(CodedError, code=74, name="FENCED_LEADER_EPOCH", retriable=True):
     """The leader has changed since the client asked who it is."""
 
 
-class UnknownLeaderEpoch(HorologError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
+class UnknownLeaderEpoch(CodedError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
     """The leader has changed, and the broker has not heard of it yet."""
 
 
-class OffsetNotAvailable(HorologError, code=78, name="OFFSET_NOT_AVAILABLE", retriable=True):
+class OffsetNotAvailable(CodedError, code=78, name="OFFSET_NOT_AVAILABLE", retriable=True):
     """The new leader does not know the end of the partition yet."""
 
 
 class ThrottlingQuotaExceeded(
-    HorologError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True
+    CodedError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True
 ):
     """The client changes more than its quota allows."""

@@ -1,4 +1,4 @@
-"""The error table: one class per error code, found by code.
+"""The errors: one base, and a table with one class per error code, found by code.
 
 Codes and names are Kafka's, so that both encodings can send them. Each class says when it is
 raised; the message of an instance says what was wrong, the value, the allowed range and the
@@ -9,16 +9,33 @@ from typing import ClassVar, Final
 
 NO_ERROR: Final = 0
 
-ERRORS: dict[int, type["HorologError"]] = {}
-"""Every error class by code. Filled by the classes below; a duplicate code fails at import."""
+ERRORS: dict[int, type["CodedError"]] = {}
+"""Every error class that has a code, by code. Filled by the classes below; a duplicate code fails
+at import."""
 
 
 class HorologError(Exception):
+    """Base of every error that Horolog raises by itself, on either side of the connection."""
+
+    retriable: ClassVar[bool] = False
+    """Whether the same call may succeed later without being changed."""
+
+    @property
+    def message(self) -> str:
+        """The text given at construction, else the class's own sentence."""
+        if self.args:
+            return str(self.args[0])
+        return " ".join((type(self).__doc__ or type(self).__name__).split())
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class CodedError(HorologError):
     """Base of every error that has a code on the wire."""
 
     code: ClassVar[int]
     name: ClassVar[str]
-    retriable: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, code: int, name: str, retriable: bool = False) -> None:
         if code in ERRORS:
@@ -28,170 +45,165 @@ class HorologError(Exception):
         cls.retriable = retriable
         ERRORS[code] = cls
 
-    @property
-    def message(self) -> str:
-        """The text given at construction, else the class's own sentence."""
-        return str(self.args[0]) if self.args else (type(self).__doc__ or self.name).strip()
-
     def __str__(self) -> str:
         return f"{self.name}: {self.message}"
 
 
-class UnknownServerError(HorologError, code=-1, name="UNKNOWN"):
+class UnknownServerError(CodedError, code=-1, name="UNKNOWN"):
     """The broker met something it did not expect; its log says what."""
 
 
-class OffsetOutOfRange(HorologError, code=1, name="OFFSET_OUT_OF_RANGE"):
+class OffsetOutOfRange(CodedError, code=1, name="OFFSET_OUT_OF_RANGE"):
     """The offset is below the log start or above the log end."""
 
 
-class CorruptMessage(HorologError, code=2, name="CORRUPT_MESSAGE", retriable=True):
+class CorruptMessage(CodedError, code=2, name="CORRUPT_MESSAGE", retriable=True):
     """A message fails its CRC, its sizes do not add up, or its compressed content is broken."""
 
 
 class UnknownTopicOrPartition(
-    HorologError, code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True
+    CodedError, code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True
 ):
     """This broker does not have the topic or partition."""
 
 
-class LeaderNotAvailable(HorologError, code=5, name="LEADER_NOT_AVAILABLE", retriable=True):
+class LeaderNotAvailable(CodedError, code=5, name="LEADER_NOT_AVAILABLE", retriable=True):
     """The partition exists but cannot be served yet; try again."""
 
 
-class RequestTimedOut(HorologError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
+class RequestTimedOut(CodedError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
     """The wait asked for ended before the request was satisfied."""
 
 
-class MessageTooLarge(HorologError, code=10, name="MESSAGE_TOO_LARGE"):
+class MessageTooLarge(CodedError, code=10, name="MESSAGE_TOO_LARGE"):
     """A message, or what it decompresses to, is above the limit."""
 
 
-class OffsetMetadataTooLarge(HorologError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
+class OffsetMetadataTooLarge(CodedError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
     """The text stored beside a position is above the limit."""
 
 
-class NotCoordinator(HorologError, code=16, name="NOT_COORDINATOR", retriable=True):
+class NotCoordinator(CodedError, code=16, name="NOT_COORDINATOR", retriable=True):
     """This broker does not look after the group now, because it stops; ask again who does."""
 
 
-class InvalidTopic(HorologError, code=17, name="INVALID_TOPIC_EXCEPTION"):
+class InvalidTopic(CodedError, code=17, name="INVALID_TOPIC_EXCEPTION"):
     """The topic name is not allowed, or the topic is internal."""
 
 
-class RecordListTooLarge(HorologError, code=18, name="RECORD_LIST_TOO_LARGE"):
+class RecordListTooLarge(CodedError, code=18, name="RECORD_LIST_TOO_LARGE"):
     """The message set is larger than a segment may be."""
 
 
-class InvalidRequiredAcks(HorologError, code=21, name="INVALID_REQUIRED_ACKS"):
+class InvalidRequiredAcks(CodedError, code=21, name="INVALID_REQUIRED_ACKS"):
     """`acks` is none of -1, 0 and 1."""
 
 
-class IllegalGeneration(HorologError, code=22, name="ILLEGAL_GENERATION"):
+class IllegalGeneration(CodedError, code=22, name="ILLEGAL_GENERATION"):
     """The generation is not the group's present one."""
 
 
-class InconsistentGroupProtocol(HorologError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
+class InconsistentGroupProtocol(CodedError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
     """The member's protocol type, or every protocol it offers, is not the group's."""
 
 
-class InvalidGroupId(HorologError, code=24, name="INVALID_GROUP_ID"):
+class InvalidGroupId(CodedError, code=24, name="INVALID_GROUP_ID"):
     """The name that positions are stored under is empty or too long."""
 
 
-class UnknownMemberId(HorologError, code=25, name="UNKNOWN_MEMBER_ID"):
+class UnknownMemberId(CodedError, code=25, name="UNKNOWN_MEMBER_ID"):
     """The group has no such member: it joins again, without a member id."""
 
 
-class InvalidSessionTimeout(HorologError, code=26, name="INVALID_SESSION_TIMEOUT"):
+class InvalidSessionTimeout(CodedError, code=26, name="INVALID_SESSION_TIMEOUT"):
     """The session timeout is not within what the broker allows."""
 
 
-class RebalanceInProgress(HorologError, code=27, name="REBALANCE_IN_PROGRESS"):
+class RebalanceInProgress(CodedError, code=27, name="REBALANCE_IN_PROGRESS"):
     """The group shares out its work anew: members have to join again."""
 
 
-class InvalidCommitOffsetSize(HorologError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"):
+class InvalidCommitOffsetSize(CodedError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"):
     """The broker stores as many positions as the operator lets it, or they take as much memory."""
 
 
-class InvalidTimestamp(HorologError, code=32, name="INVALID_TIMESTAMP"):
+class InvalidTimestamp(CodedError, code=32, name="INVALID_TIMESTAMP"):
     """A message's timestamp is outside the range that the topic accepts."""
 
 
-class UnsupportedVersion(HorologError, code=35, name="UNSUPPORTED_VERSION"):
+class UnsupportedVersion(CodedError, code=35, name="UNSUPPORTED_VERSION"):
     """The request or its version is unknown, or it asks for transactions: there are none."""
 
 
-class TopicAlreadyExists(HorologError, code=36, name="TOPIC_ALREADY_EXISTS"):
+class TopicAlreadyExists(CodedError, code=36, name="TOPIC_ALREADY_EXISTS"):
     """A topic of this name exists."""
 
 
-class InvalidPartitions(HorologError, code=37, name="INVALID_PARTITIONS"):
+class InvalidPartitions(CodedError, code=37, name="INVALID_PARTITIONS"):
     """The number of partitions is not allowed."""
 
 
-class InvalidReplicationFactor(HorologError, code=38, name="INVALID_REPLICATION_FACTOR"):
+class InvalidReplicationFactor(CodedError, code=38, name="INVALID_REPLICATION_FACTOR"):
     """The replication factor is not 1 (or -1, the default): there is one broker."""
 
 
-class InvalidReplicaAssignment(HorologError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
+class InvalidReplicaAssignment(CodedError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
     """Partitions are assigned to brokers that do not exist, or do not run from 0 on."""
 
 
-class InvalidConfig(HorologError, code=40, name="INVALID_CONFIG"):
+class InvalidConfig(CodedError, code=40, name="INVALID_CONFIG"):
     """A setting is unknown, or its value is not allowed."""
 
 
-class InvalidRequest(HorologError, code=42, name="INVALID_REQUEST"):
+class InvalidRequest(CodedError, code=42, name="INVALID_REQUEST"):
     """The request is well-formed bytes but makes no sense."""
 
 
-class UnsupportedForMessageFormat(HorologError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
+class UnsupportedForMessageFormat(CodedError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
     """The stored or sent message format cannot serve this request."""
 
 
-class PolicyViolation(HorologError, code=44, name="POLICY_VIOLATION"):
+class PolicyViolation(CodedError, code=44, name="POLICY_VIOLATION"):
     """The request is above a limit that the operator set for the whole broker."""
 
 
-class OutOfOrderSequenceNumber(HorologError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+class OutOfOrderSequenceNumber(CodedError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"):
     """A producer's batch does not go on from the one before it."""
 
 
-class DuplicateSequenceNumber(HorologError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
+class DuplicateSequenceNumber(CodedError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
     """A producer's batch is in the log already; its offset is not remembered any more."""
 
 
-class InvalidProducerEpoch(HorologError, code=47, name="INVALID_PRODUCER_EPOCH"):
+class InvalidProducerEpoch(CodedError, code=47, name="INVALID_PRODUCER_EPOCH"):
     """Another producer has taken over the producer id, with a later epoch."""
 
 
-class StorageError(HorologError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
+class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
 
 
-class NonEmptyGroup(HorologError, code=68, name="NON_EMPTY_GROUP"):
+class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
     """The group has members, so it cannot be deleted."""
 
 
-class GroupIdNotFound(HorologError, code=69, name="GROUP_ID_NOT_FOUND"):
+class GroupIdNotFound(CodedError, code=69, name="GROUP_ID_NOT_FOUND"):
     """There is no such group."""
 
 
-class GroupMaxSizeReached(HorologError, code=81, name="GROUP_MAX_SIZE_REACHED"):
+class GroupMaxSizeReached(CodedError, code=81, name="GROUP_MAX_SIZE_REACHED"):
     """The group has as many members as the operator allows."""
 
 
-class UnknownFetchSession(HorologError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
+class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
     """There are no sessions of fetches; without one, every fetch names all that it asks for."""
 
 
-class InvalidRecord(HorologError, code=87, name="INVALID_RECORD"):
+class InvalidRecord(CodedError, code=87, name="INVALID_RECORD"):
     """A message is well-formed but not allowed on this topic."""
 
 
-def error_from_code(code: int, message: str | None = None) -> HorologError:
+def error_from_code(code: int, message: str | None = None) -> CodedError:
     """The exception for `code`; a code that is not in the table gives `UnknownServerError`."""
     known = ERRORS.get(code)
     if known is None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from ..protocol.errors import HorologError
+from ..protocol.errors import CodedError
 from ..protocol.records.downconversion import Call, Downconverted, downconversion
 from ..protocol.records.layout import Buffer
 from ..values import value_class
@@ -68,14 +68,14 @@ class Conversions:
             while True:
                 seconds += clock() - began
                 made: Buffer | None = None
-                error: HorologError | None = None
+                error: CodedError | None = None
                 if call is None:
                     await turns.give_way()
                 else:
                     try:
                         made, took = await self._work.in_conversion_thread(_timed(call, clock))
                         seconds += took
-                    except HorologError as raised:
+                    except CodedError as raised:
                         error = raised
                 began = clock()
                 call = steps.send(made) if error is None else steps.throw(error)

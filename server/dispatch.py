@@ -15,7 +15,7 @@ from ..protocol.api.native import Frame, RequestHead
 from ..protocol.api.produce import PRODUCE, ProduceRequest
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
-from ..protocol.errors import NO_ERROR, HorologError, UnsupportedVersion
+from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
 from .door import Caller, Frames
 from .gathering import TOGETHER_BYTES
 from .handlers import HANDLERS_OF_MANY
@@ -251,7 +251,7 @@ class Dispatcher:
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
 
 
-def unsupported(api_key: int, version: int, api: Api | None, *, native: bool) -> HorologError:
+def unsupported(api_key: int, version: int, api: Api | None, *, native: bool) -> CodedError:
     """The error for a request that an encoding does not have, or not in this version."""
     if api is None or not api.versions(native=native):
         known = ", ".join(

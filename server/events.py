@@ -4,12 +4,14 @@ Events have stable names and keys. The logger is made here from the settings and
 broker; structlog's global configuration is neither used nor changed.
 """
 
+import io
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 from ..clock import Clock
+from ..printable import printable
 from ..protocol.errors import HorologError
 from ..times import format_time
 from .figures import Figures, count
@@ -169,11 +171,12 @@ def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> An
     else:
         colors = stream.isatty()
         last = [
+            _escaped,
             structlog.dev.ConsoleRenderer(
                 colors=colors,
                 timestamp_key="time",
-                exception_formatter=structlog.dev.plain_traceback,
-            )
+                exception_formatter=_traceback,
+            ),
         ]
     return structlog.wrap_logger(
         structlog.PrintLogger(stream),
@@ -182,6 +185,27 @@ def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> An
         context_class=dict,
         cache_logger_on_first_use=False,
     )
+
+
+def _escaped(_: Any, __: str, fields: Any) -> Any:
+    """Fields whose texts, some of which clients chose, cannot command the terminal."""
+    return {
+        name: value if isinstance(value, int | float) or name == "exc_info" else _shown(value)
+        for name, value in fields.items()
+    }
+
+
+def _shown(value: object) -> str:
+    return printable(str(value))
+
+
+def _traceback(target: TextIO, raised: Any) -> None:
+    """A traceback, whose texts may be those of clients too."""
+    from structlog.dev import plain_traceback
+
+    text = io.StringIO()
+    plain_traceback(text, raised)
+    target.write("\n".join(printable(line) for line in text.getvalue().split("\n")))
 
 
 Fields = dict[str, object]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..config.broker import BrokerSettings
 from ..memory import settle
+from ..printable import printable
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .library_log import library_messages_to
@@ -37,7 +38,8 @@ def serve(
             return runner.run(_serve(settings, beside, ignored))
     except (CannotListen, HorologError, OSError) as error:
         reason = error.message if isinstance(error, HorologError) else str(error)
-        sys.stderr.write(f"horolog: {reason}\n")
+        if sys.stderr is not None:
+            sys.stderr.write(f"horolog: {printable(reason)}\n")
         return WRONG_USAGE if isinstance(error, SameAddress) else 1
 
 
@@ -69,8 +71,9 @@ async def _run(broker: Broker, beside: Beside | None, asked_to_stop: asyncio.Eve
         addresses = broker.addresses
         http = "" if addresses.http is None else f" http={addresses.http}"
         kafka = "" if addresses.kafka is None else f" kafka={addresses.kafka}"
-        sys.stdout.write(f"ready native={addresses.native}{http}{kafka}\n")
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.write(f"ready native={addresses.native}{http}{kafka}\n")
+            sys.stdout.flush()
         if beside is None:
             await asked_to_stop.wait()
         else:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..protocol.api.schema import Array, all_fields
-from ..protocol.errors import ERRORS, NO_ERROR, HorologError, StorageError, UnknownServerError
+from ..protocol.errors import ERRORS, NO_ERROR, CodedError, StorageError, UnknownServerError
 from ..storage.events import Observer
 
 NO_ERROR_NAME = "NONE"
@@ -36,7 +36,7 @@ class Outcomes:
 
         What nobody expected is logged with its traceback; the client learns no internals.
         """
-        if isinstance(error, HorologError):
+        if isinstance(error, CodedError):
             return error.code, error.message
         if isinstance(error, OSError):
             self._observe("storage_failed", api=api, error=error)
@@ -45,7 +45,7 @@ class Outcomes:
         self._observe("request_failed", api=api, error=error)
         return UnknownServerError.code, "the broker met something unexpected; its log says what"
 
-    def timestamp_refused(self, topic: str, partition: int, error: HorologError) -> None:
+    def timestamp_refused(self, topic: str, partition: int, error: CodedError) -> None:
         """A set was refused for a message's time: many clients show their users only a code."""
         self._observe("timestamp_refused", topic=topic, partition=partition, error=error)
 

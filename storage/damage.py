@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..protocol.errors import HorologError, StorageError, UnsupportedForMessageFormat
+from ..protocol.errors import CodedError, StorageError, UnsupportedForMessageFormat
 from ..protocol.records.kernel import Problem
 from ..values import value_class
 from .files import File
@@ -31,7 +31,7 @@ class Damage:
         """Where it is, and why."""
         return f"damaged at byte {self.position}, offset {self.offset}: {self.rule}"
 
-    def error(self, path: Path) -> HorologError:
+    def error(self, path: Path) -> CodedError:
         """What everybody is told who reaches the damaged rest of the log file at `path`."""
         if self.later_format:
             return unreadable_format(path, self.position)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.topic import TopicSettings
-from ..protocol.errors import HorologError
+from ..protocol.errors import CodedError
 from ..protocol.records.kernel import Problem
 from ..protocol.records.layout import (
     ATTRIBUTES_AT,
@@ -272,7 +272,7 @@ class ReadableSegment:
         if damaged is not None and damaged.offset < high_watermark:
             raise damaged.error(self.log_path)
 
-    def damage(self, position: int) -> HorologError:
+    def damage(self, position: int) -> CodedError:
         """The error for bytes that cannot be read, at or soon before `position` of the log file.
 
         The segment remembers them: from there on it is not read any more.

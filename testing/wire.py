@@ -74,7 +74,7 @@ class Wire:
         return await self.reader.readexactly(length)
 
     async def receive(self) -> tuple[int, Any]:
-        """Correlation id and body of the next answer. Raises the `HorologError` that it is."""
+        """Correlation id and body of the next answer. Raises the `CodedError` that it is."""
         head, raw = self._encoding.open_response(await self.frame())
         if head.error_code != NO_ERROR:
             raise error_from_code(head.error_code, self._encoding.error_message(raw))

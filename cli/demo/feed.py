@@ -7,11 +7,12 @@ from typing import Final
 
 from ...client.admin import Admin
 from ...client.consumer import Consumer
+from ...client.errors import ConnectionFailed
 from ...client.producer import Producer
 from ...client.results import ConsumerRecord
-from ...protocol.errors import HorologError, TopicAlreadyExists
+from ...protocol.errors import CodedError, TopicAlreadyExists
 from ...protocol.records.sets import NewRecord
-from ..output import note
+from ..streams import note
 from .host_load import sample
 
 _SET_MESSAGES: Final = 200
@@ -74,6 +75,6 @@ async def sample_load(producer: Producer, topic: str, first_stored: asyncio.Even
         try:
             await producer.send(topic, sample(), key=host)
             first_stored.set()
-        except (HorologError, ConnectionError) as error:
+        except (CodedError, ConnectionFailed) as error:
             note(f"a sample of the load was not stored: {error}")
         await asyncio.sleep(_SAMPLE_SECONDS)

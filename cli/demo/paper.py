@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from ..output import emit
+from ...printable import printable
+from ..output import AsIs, emit
+from ..streams import is_terminal
 
 _WIDTH_MAXIMUM: Final = 100
 _INDENT: Final = "   "
@@ -18,14 +20,14 @@ class Paper:
     """Numbered sections of sentences, quoted lines and commands."""
 
     def __init__(self) -> None:
-        self._colours = sys.stdout.isatty()
+        self._colours = is_terminal(sys.stdout)
         self._width = min(shutil.get_terminal_size().columns, _WIDTH_MAXIMUM)
         self._sections = 0
 
     def section(self, title: str) -> None:
         """Begin a section."""
         self._sections += 1
-        self._print([f"{self._sections}. {title}"], "bold cyan", before="\n")
+        self._print([f"{self._sections}. {title}"], "bold cyan", apart=True)
 
     def say(self, text: str) -> None:
         """A sentence or more, wrapped."""
@@ -47,20 +49,24 @@ class Paper:
 
     def close(self, text: str) -> None:
         """The last words."""
-        self._print([text], "bold", before="\n")
+        self._print([text], "bold", apart=True)
 
-    def _print(self, lines: Iterable[str], style: str, before: str = "") -> None:
+    def _print(self, lines: Iterable[str], style: str, *, apart: bool = False) -> None:
+        """`apart`: behind an empty line, and not indented."""
+        if apart:
+            emit([""])
+        shown = [("" if apart else _INDENT) + line for line in lines]
         if not self._colours:
-            emit([before + _INDENT * (not before) + line for line in lines])
+            emit(shown)
             return
         from rich.console import Console
         from rich.text import Text
 
         console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         with console.capture() as capture:
-            for line in lines:
-                console.print(Text(before + _INDENT * (not before) + line, style=style))
-        emit([capture.get().removesuffix("\n")])
+            for line in shown:
+                console.print(Text(printable(line), style=style))
+        emit([AsIs(capture.get().removesuffix("\n"))])
 
 
 def _clipped(line: str, room: int) -> str:

@@ -17,7 +17,8 @@ from ...pipeline.jobs.bootstrap import (
 from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server, name_values
-from ..output import emit, json_line, json_time, note, shown_size, shown_time
+from ..output import emit, json_line, json_time, shown_size, shown_time
+from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 

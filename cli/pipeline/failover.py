@@ -9,7 +9,7 @@ from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan
 from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_before, part_from
 from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
+from ..options import DEFAULT_ADDRESS, Json, Server, TopicName, check_address
 from ..output import emit, json_line, json_time, shown_span, shown_time, table
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -81,6 +81,8 @@ def failover(
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
+    if old_server is not None:
+        check_address(old_server, "--from-server")
     with refusals():
         if name is not None and old_server is not None:
             plan = failover_plan(

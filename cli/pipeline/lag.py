@@ -7,15 +7,20 @@ import typer
 
 from ...pipeline.jobs.lag import TimeLag, lag_by_time
 from ..errors import CommandFailed
-from ..options import DEFAULT_ADDRESS, Json, Server
-from ..output import NOTHING, emit, json_line, json_time, note, shown_span, shown_time, table
+from ..options import DEFAULT_ADDRESS, Json, Server, check_texts
+from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
+from ..streams import note
 from .shown import length_ms, number
 
 
 def lag(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Names of positions; all when not given."),
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Names of positions; all when not given.",
+            callback=check_texts,
+        ),
     ] = None,
     at_most: Annotated[
         str | None,

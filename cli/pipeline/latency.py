@@ -11,16 +11,20 @@ from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server
-from ..output import NOTHING, emit, json_line, json_time, note, shown_span, shown_time, table
-from .shown import From, To, length_ms, refusals, show_plan, time_ms
+from ..options import DEFAULT_ADDRESS, Json, Server, check_texts
+from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
+from ..streams import note
+from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
 _PICTURES: Final = (".svg", ".png")
 
 
 def latency(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC...", help="Names of topics.", callback=check_texts),
+    ],
     start: From = None,
     end: To = None,
     by: Annotated[str, typer.Option(metavar="LENGTH", help="Length of the windows.")] = "1m",
@@ -60,8 +64,8 @@ def latency(
             "message.timestamp.type=LogAppendTime, and name the header by --created-in"
         )
     names = list(dict.fromkeys(topics))
+    from_ms, to_ms = times_between(start, end)
     with refusals():
-        from_ms, to_ms = time_ms("--from", start), time_ms("--to", end)
         own = created_in is not None
         plans = [
             plan_by_append_time(server, topic, from_ms, to_ms, own_times=own) for topic in names

@@ -14,7 +14,7 @@ from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
 from ...pipeline.jobs.package import write_package
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_ADDRESS, Json, Server
-from ..output import emit, json_line, table
+from ..output import AsIs, emit, json_line, table
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
 
@@ -54,7 +54,7 @@ def env(as_json: Json = False) -> None:
     if as_json:
         emit([json_line(variables)])
     else:
-        emit(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+        emit(AsIs(f"export {name}={shlex.quote(value)}") for name, value in variables.items())
 
 
 def package(

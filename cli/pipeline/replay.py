@@ -12,7 +12,7 @@ from ...pipeline.jobs.replay import replay as run_replay
 from ..errors import CommandFailed
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line
-from .shown import From, To, length_ms, refusals, show_plan, time_ms
+from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, of_this_machine, seen_by_spark, spark_session
 
 
@@ -57,12 +57,13 @@ def replay(
     slack_ms = (
         None if max_out_of_order is None else length_ms("--max-out-of-order", max_out_of_order)
     )
+    from_ms, to_ms = times_between(start, end)
     with refusals():
         plan = plan_by_create_time(
             server,
             topic,
-            time_ms("--from", start),
-            time_ms("--to", end),
+            from_ms,
+            to_ms,
             max_out_of_order_ms=slack_ms,
         )
         target = replay_target(out, plan)

@@ -30,6 +30,14 @@ def time_ms(option: str, text: str | None) -> int | None:
     return None if text is None else _read(option, lambda: parse_time(text, SystemClock().now_ms()))
 
 
+def times_between(start: str | None, end: str | None) -> tuple[int | None, int | None]:
+    """The times that --from and --to give; wrong usage when there is none between them."""
+    from_ms, to_ms = time_ms("--from", start), time_ms("--to", end)
+    if from_ms is not None and to_ms is not None and to_ms <= from_ms:
+        raise WrongUsage(f"--to {end} is not later than --from {start}: no time is between them")
+    return from_ms, to_ms
+
+
 def length_ms(option: str, text: str, *, least: int = 0) -> int:
     """The length of time that an option gives; wrong usage when it is none, or below `least` ms."""
     found = _read(option, lambda: parse_length(text))

@@ -12,7 +12,7 @@ import typer
 from ...pipeline.java import submitted
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
-from ..output import note
+from ..streams import note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,8 @@ import typer
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
-from ..output import emit, json_line, note, shown_time
+from ..output import emit, json_line, shown_time
+from ..streams import note
 from .shown import length_ms, refusals, show_plan
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 

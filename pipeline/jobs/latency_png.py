@@ -6,6 +6,7 @@ from datetime import UTC, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.errors import HorologError
 from ...times import EPOCH
 from .latency import Latencies, LatencyReport
 from .latency_page import BAR, LINES, MOST_POINTS, SKEW, joined, span_text
@@ -24,7 +25,7 @@ _DAY_MS: Final = 86_400_000
 _UNITS: Final = ((1_000, 1, "ms"), (120_000, 1_000, "s"), (7_200_000, 60_000, "min"))
 
 
-class NoMatplotlib(Exception):
+class NoMatplotlib(HorologError):
     """There is no matplotlib to draw with. The message says what to do."""
 
 

@@ -6,6 +6,7 @@ how many came. It fits `asyncio.BufferedProtocol`.
 
 from typing import Final
 
+from ..errors import HorologError
 from ..limits import GROWTH_FACTOR, LENGTH_BYTES, SLAB_BYTES
 
 _HTTP_STARTS: Final = frozenset(
@@ -17,7 +18,7 @@ _HTTP_STARTS: Final = frozenset(
 )
 
 
-class ProtocolError(Exception):
+class ProtocolError(HorologError):
     """The other side does not keep to the protocol: the connection is to be closed.
 
     Its text is the cause, for the log.

@@ -3,8 +3,8 @@
 from typing import Final
 
 from ..errors import (
+    CodedError,
     CorruptMessage,
-    HorologError,
     MessageTooLarge,
     UnsupportedForMessageFormat,
 )
@@ -31,7 +31,7 @@ from .record_check import BAD_OFFSET, BAD_TIME
 from .record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
 
 
-def problem_error(buffer: Buffer, walked: Walk, end: int) -> HorologError:
+def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
     """The exception for `walked.problem`, to be raised by the caller; not for `Problem.NONE`.
 
     `end` is where the walk was to end. Positions in the text count from the start of `buffer`.

@@ -11,10 +11,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from ...protocol.errors import HorologError, RebalanceInProgress, UnknownMemberId
+from ...protocol.errors import CodedError, RebalanceInProgress, UnknownMemberId
 from ...values import value_class
 
-Refusal = type[HorologError]
+Refusal = type[CodedError]
 
 
 class State(StrEnum):

@@ -9,8 +9,8 @@ from typing import Final
 
 from ...protocol.api.produce import ProducePartitionResult
 from ...protocol.errors import (
+    CodedError,
     CorruptMessage,
-    HorologError,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTimestamp,
@@ -224,7 +224,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     """Count a set that was appended, or was refused."""
     figures = services.figures.topic(log.topic)
     if isinstance(outcome, Exception):
-        if isinstance(outcome, HorologError | OSError):
+        if isinstance(outcome, CodedError | OSError):
             count(figures.rejected, _reason(outcome), _messages_in(record_set))
         if isinstance(outcome, InvalidTimestamp):
             services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
@@ -245,7 +245,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
 
 def _reason(error: Exception) -> str:
     """The `reason` label of a refused set."""
-    if isinstance(error, HorologError):
+    if isinstance(error, CodedError):
         return REJECTION_REASONS.get(error.code, error.name.lower())
     return "storage"
 

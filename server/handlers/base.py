@@ -88,7 +88,7 @@ class Later:
 class Handler(Protocol):
     """Answers one kind of request: with a response, with `Later`, or with `None` for no answer.
 
-    Raises `HorologError` for a request that is refused as a whole; what concerns one topic or
+    Raises `CodedError` for a request that is refused as a whole; what concerns one topic or
     partition is in the response.
     """
 

@@ -14,7 +14,7 @@ from ...protocol.api.produce import (
     ProduceTopicResult,
 )
 from ...protocol.errors import (
-    HorologError,
+    CodedError,
     RequestTimedOut,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -306,7 +306,7 @@ def _settled(services: Services, sent: Sent) -> bool:
     assert sent.log is not None
     if sent.log.high_watermark >= sent.end_offset:
         return True
-    failure: HorologError | None = sent.log.failure
+    failure: CodedError | None = sent.log.failure
     if failure is None and not services.logs.is_current(sent.log):
         failure = UnknownTopicOrPartition("the topic was deleted before its messages were synced")
     if failure is None:

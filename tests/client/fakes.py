@@ -17,7 +17,7 @@ from horolog.protocol.api.produce import (
     ProduceResponse,
     ProduceTopicResult,
 )
-from horolog.protocol.errors import HorologError
+from horolog.protocol.errors import CodedError
 from horolog.protocol.records.message import records
 
 
@@ -69,5 +69,5 @@ def answer(partition: int, **fields: Any) -> ProduceResponse:
     return ProduceResponse(topics=[ProduceTopicResult(name="t", partitions=[result])])
 
 
-def refusal(partition: int, error: type[HorologError], text: str = "no") -> ProduceResponse:
+def refusal(partition: int, error: type[CodedError], text: str = "no") -> ProduceResponse:
     return answer(partition, error_code=error.code, error_message=text)

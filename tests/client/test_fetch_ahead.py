@@ -80,7 +80,7 @@ async def test_the_next_fetch_is_under_way_before_the_first_is_worked_on(
     scripted_broker: Any, log: Log
 ) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=0)
+        consumer.assign("t", 0, offset=0)
         assert await offsets(consumer) == [0, 1]
         await log.until(2)
         assert log.asked == [{0: 0}, {0: 2}]
@@ -96,7 +96,7 @@ async def test_at_the_end_nothing_is_asked_for_before_its_time(
     scripted_broker: Any, log: Log
 ) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=END - 2)
+        consumer.assign("t", 0, offset=END - 2)
         assert await offsets(consumer) == [END - 2, END - 1]
         assert await consumer.fetch() == []
         assert log.asked == [{0: END - 2}, {0: END}]
@@ -113,7 +113,7 @@ def pause_and_resume(consumer: Consumer) -> None:
 
 def assign_again(consumer: Consumer) -> None:
     consumer.unassign("t")
-    consumer.assign("t", offset=20)
+    consumer.assign("t", 0, offset=20)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_a_consumer_that_was_moved_reads_on_from_there(
     scripted_broker: Any, log: Log, change: Change, wanted: list[int]
 ) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=0)
+        consumer.assign("t", 0, offset=0)
         assert await offsets(consumer) == [0, 1]
         await log.until(2)
         change(consumer)
@@ -162,7 +162,7 @@ async def test_records_and_columns_in_turns_give_every_message_once(
     scripted_broker: Any, log: Log
 ) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=0)
+        consumer.assign("t", 0, offset=0)
         assert (await anext(consumer)).offset == 0
         (batch,) = await consumer.fetch_columns()  # what was fetched and not given out comes again
         assert batch.offsets.tolist() == [1, 2]
@@ -173,7 +173,7 @@ async def test_records_and_columns_in_turns_give_every_message_once(
 
 async def test_a_fetch_that_is_cancelled_loses_nothing(scripted_broker: Any, log: Log) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=0)
+        consumer.assign("t", 0, offset=0)
         assert await offsets(consumer) == [0, 1]
         await log.until(2)
         assert await offsets(consumer) == [2, 3]
@@ -193,7 +193,7 @@ async def test_a_broker_that_goes_away_meanwhile_is_asked_again(
     scripted_broker: Any, log: Log
 ) -> None:
     async with scripted_broker(log.serve) as broker, Consumer(broker.address) as consumer:
-        consumer.assign("t", offset=0)
+        consumer.assign("t", 0, offset=0)
         assert await offsets(consumer) == [0, 1]
         log.hold.clear()
         await log.until(2)
@@ -208,7 +208,7 @@ async def test_one_that_is_never_used_leaves_nothing_behind(
 ) -> None:
     async with scripted_broker(log.serve) as broker:
         async with Consumer(broker.address) as consumer:
-            consumer.assign("t", offset=0)
+            consumer.assign("t", 0, offset=0)
             await consumer.fetch()
             log.hold.clear()
             await log.until(2)
@@ -223,7 +223,7 @@ async def test_everything_is_read_once_and_in_order(broker: Broker, address: str
     async with Producer(address) as producer:
         await producer.send_batch("t", [b"%d" % number for number in range(count)])
     async with Consumer(address, partition_max_bytes=2_000) as consumer:
-        consumer.assign("t")
+        consumer.assign("t", 0)
         found: list[bytes | None] = []
         while len(found) < count:
             found += [record.value for record in await consumer.fetch()]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from horolog.cli.errors_reference import lines as error_lines
 from horolog.cli.reference import lines as command_lines
 from horolog.config.broker import NAMES
 from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
-from horolog.protocol.errors_reference import lines as error_lines
 from horolog.server.metrics_reference import lines as metric_lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

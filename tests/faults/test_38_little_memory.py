@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.errors import HorologError
+from horolog.protocol.errors import CodedError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.message import records
 from horolog.storage.files import SystemFiles
@@ -34,7 +34,7 @@ async def outcome(server: ServerProcess, body: object) -> str:
             answer = result(await client.call(body))
     except (ConnectionError, asyncio.IncompleteReadError):
         return "closed"
-    except HorologError as error:
+    except CodedError as error:
         return error.name
     return "done" if answer.error_code == 0 else f"error {answer.error_code}"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.errors import HorologError, StorageError
+from horolog.protocol.errors import CodedError, StorageError
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.sets import NewRecord, build_set
 from horolog.storage.appended import Appended
@@ -45,7 +45,7 @@ def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[object]:
     for data in sets:
         try:
             outcomes.append(told(folder.log.append(bytearray(data))))
-        except HorologError as error:
+        except CodedError as error:
             outcomes.append(told(error))
     return outcomes
 
@@ -59,7 +59,7 @@ def told(outcome: Appended | Exception) -> object:
             (outcome.size_bytes, outcome.latency, outcome.rolled),
             conversion and (conversion.magic, conversion.messages, conversion.size_bytes),
         )
-    assert isinstance(outcome, HorologError)
+    assert isinstance(outcome, CodedError)
     return outcome.code, outcome.message
 
 

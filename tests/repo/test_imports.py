@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-BASE = {"clock", "times", "values", "config", "protocol"}
+BASE = {"clock", "printable", "times", "values", "config", "protocol"}
 MAY_IMPORT = {
     "clock": set(),
-    "times": set(),
+    "times": {"protocol"},
+    "printable": set(),
     "values": set(),
     "memory": set(),
     "compiled": set(),

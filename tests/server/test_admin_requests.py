@@ -30,7 +30,7 @@ from horolog.protocol.api.describe_log_dirs import (
 )
 from horolog.protocol.api.init_producer_id import InitProducerIdRequest
 from horolog.protocol.errors import (
-    HorologError,
+    CodedError,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -100,7 +100,7 @@ async def test_partitions_that_cannot_be(
     broker: Broker,
     client: Wire,
     request_: CreatePartitionsRequest,
-    error: type[HorologError],
+    error: type[CodedError],
     words: str,
 ) -> None:
     await client.call(create_topic("a", 2))

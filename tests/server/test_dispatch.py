@@ -26,7 +26,7 @@ from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTop
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import (
     ERRORS,
-    HorologError,
+    CodedError,
     InvalidRequest,
     StorageError,
     UnknownServerError,
@@ -324,5 +324,5 @@ def test_first_error_of_a_body_without_codes() -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=lambda error: error.name)
-def test_every_error_of_the_table_keeps_its_code(error: type[HorologError]) -> None:
+def test_every_error_of_the_table_keeps_its_code(error: type[CodedError]) -> None:
     assert Outcomes(RecordedEvents()).of(error("why"), api="x") == (error.code, "why")

@@ -113,6 +113,24 @@ def test_the_console_format_is_one_readable_line(
     assert "native=127.0.0.1:7070" in stream.getvalue()
 
 
+HOSTILE = "a\x1b[31m\x9b0m\x7f\r\n\u202e\u2028"
+SHOWN = r"a\x1b[31m\x9b0m\x7f\r\n\u202e\u2028"
+
+
+def test_the_console_format_escapes_what_clients_chose(
+    figures: Figures, clock: ManualClock, stream: io.StringIO
+) -> None:
+    events = Events(figures, clock, log_format="console", log_level="info", stream=stream)
+    events("connection_dropped", peer="x", cause=HOSTILE)
+    events("connection_dropped", peer="x", cause=f"{HOSTILE} 'quoted'", names=[HOSTILE])
+    events("task_failed", task="retention", error=StorageError(HOSTILE))
+    events("task_failed", task="retention", error=RuntimeError(HOSTILE))
+    shown = stream.getvalue()
+    assert {letter for letter in shown if not letter.isprintable()} == {"\n"}
+    assert shown.replace(r"\\", "\\").count(SHOWN) == 5
+    assert "\nRuntimeError: a" in shown
+
+
 def test_structlogs_global_configuration_is_left_alone(events: Events) -> None:
     events("broker_started")
     assert not structlog.is_configured()

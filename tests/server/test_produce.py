@@ -11,8 +11,8 @@ from horolog.protocol.api.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.metadata import MetadataRequest
 from horolog.protocol.api.produce import PRODUCE, ProduceRequest, ProduceTopic
 from horolog.protocol.errors import (
+    CodedError,
     CorruptMessage,
-    HorologError,
     InvalidRequiredAcks,
     InvalidTimestamp,
     InvalidTopic,
@@ -107,7 +107,7 @@ async def test_the_append_time_is_answered_from_version_2_on(
 async def test_a_refused_set_appends_nothing_and_says_why(
     client: Wire,
     record_set: bytes,
-    error: type[HorologError],
+    error: type[CodedError],
     words: tuple[str, ...],
 ) -> None:
     await client.call(
@@ -174,7 +174,7 @@ def with_attributes(attributes: int) -> bytes:
     ],
 )
 async def test_hostile_sets_are_refused_on_both_kinds_of_topic(
-    broker: Broker, client: Wire, kind: str, record_set: bytes, error: type[HorologError]
+    broker: Broker, client: Wire, kind: str, record_set: bytes, error: type[CodedError]
 ) -> None:
     await client.call(
         create_topic("a", message_timestamp_type=kind, max_decompressed_bytes=1 << 20)

@@ -25,7 +25,7 @@ from horolog.protocol.api.describe_configs import (
 from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.api.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import (
-    HorologError,
+    CodedError,
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -171,7 +171,7 @@ def config(name: str, value: str | None) -> CreatableConfig:
     ],
 )
 async def test_a_refused_topic_says_why_and_the_others_are_made(
-    broker: Broker, client: Wire, topic: CreatableTopic, error: type[HorologError], words: str
+    broker: Broker, client: Wire, topic: CreatableTopic, error: type[CodedError], words: str
 ) -> None:
     await client.call(create_topic("there"))
     request = CreateTopicsRequest(topics=[topic, CreatableTopic(name="good")])
@@ -287,7 +287,7 @@ async def test_describing_tells_where_a_setting_comes_from(tmp_path: Path) -> No
     ],
 )
 async def test_describing_what_is_not_there(
-    client: Wire, kind: int, name: str, error: type[HorologError]
+    client: Wire, kind: int, name: str, error: type[CodedError]
 ) -> None:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
     (got,) = (await client.call(DescribeConfigsRequest(resources=[resource]))).results
@@ -349,7 +349,7 @@ async def test_a_refused_change_changes_nothing(
     name: str,
     kind: int,
     settings: dict[str, str | None],
-    error: type[HorologError],
+    error: type[CodedError],
 ) -> None:
     await client.call(create_topic("a"))
     code, message = await alter(client, name, kind=kind, **settings)  # type: ignore[arg-type]

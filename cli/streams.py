@@ -1,0 +1,30 @@
+"""The standard streams, any of which may be closed, full or without a reader."""
+
+import os
+import sys
+from typing import TextIO
+
+from ..printable import printable
+
+
+def note(text: str) -> None:
+    """Tell the user something that is no output, in one line on standard error."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"horolog: {printable(text)}\n")
+        sys.stderr.flush()
+    except OSError:
+        drop(sys.stderr)  # nobody can be told, which is no reason to end otherwise
+
+
+def drop(stream: TextIO | None) -> None:
+    """What is still to be written there goes nowhere: the interpreter flushes once more when it
+    exits."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at a standard stream."""
+    return stream is not None and stream.isatty()

@@ -1,0 +1,333 @@
+"""Every command ends with the exit code that docs/cli.md promises, and with one line of why."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from horolog import blocking
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
+
+Run = Callable[..., Result]
+
+TIME, LATER = "2016-11-14T17:24:32Z", "2016-11-14T18:00:00Z"
+BIG = "9" * 20
+OUT = ["--out", "out"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("data"), {"retention.ms": -1}) as running:
+        with blocking.Producer(running.address) as producer:
+            producer.send("here", b"value", timestamp_ms=1_479_144_272_509)
+        yield running
+
+
+@pytest.fixture
+def ask(run: Run, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """As `run`, asking the module's broker, in a folder of the test's own."""
+    monkeypatch.setenv("HOROLOG_SERVER", broker.address)
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+WITH_A_BROKER = [
+    ["topic", "list"],
+    ["topic", "create", "new"],
+    ["topic", "describe", "here"],
+    ["topic", "alter", "here", "--set", "segment.ms=9"],
+    ["topic", "delete", "here"],
+    ["topic", "trim", "here", "--before", "latest"],
+    ["produce", "here"],
+    ["consume", "here"],
+    ["consume", "here", "--follow"],
+    ["offsets", "here"],
+    ["lag"],
+    ["lag", "name"],
+    ["explain", "offset", "here", "--at", TIME],
+    ["explain", "retention", "here"],
+    ["doctor"],
+    ["pipeline", "lag"],
+    ["pipeline", "replay", "here", *OUT, "--plan"],
+    ["pipeline", "latency", "here"],
+    ["pipeline", "watch", "here"],
+    ["pipeline", "failover", "here", "--max-latency", "5s", "--last-read", TIME],
+]
+
+ABOUT_A_TOPIC = [
+    ["topic", "describe"],
+    ["topic", "alter", "--set", "segment.ms=9"],
+    ["topic", "delete"],
+    ["topic", "trim", "--before", "latest"],
+    ["consume"],
+    ["offsets"],
+    ["explain", "offset", "--at", TIME],
+    ["explain", "retention"],
+    ["pipeline", "replay", *OUT, "--plan"],
+    ["pipeline", "latency"],
+    ["pipeline", "watch"],
+    ["pipeline", "failover", "--max-latency", "5s", "--last-read", TIME],
+]
+
+OF_A_PARTITION = [
+    ["consume", "here"],
+    ["offsets", "here"],
+    ["explain", "offset", "here", "--at", TIME],
+    ["explain", "retention", "here"],
+    ["topic", "trim", "here", "--before", "latest"],
+]
+
+WRONG_SETTINGS = [
+    "retention=5",
+    "retention.ms=x",
+    "segment.bytes=1",
+    "listen=x",
+    "cleanup.policy=compact",
+]
+
+TIME_OPTIONS = [
+    ["consume", "here", "--from"],
+    ["consume", "here", "--until"],
+    ["offsets", "here", "--at"],
+    ["explain", "offset", "here", "--at"],
+    ["topic", "trim", "here", "--before"],
+    ["pipeline", "replay", "here", *OUT, "--from"],
+    ["pipeline", "replay", "here", *OUT, "--to"],
+    ["pipeline", "latency", "here", "--from"],
+    ["pipeline", "latency", "here", "--to"],
+    ["pipeline", "failover", "here", "--max-latency", "5s", "--last-read"],
+]
+NOT_A_TIME = [
+    "",
+    "x",
+    "2016-11-14",
+    "2016-11-14T17:24:32",
+    "-1h",
+    "1479144272",
+    BIG,
+    "\x1b[31m",
+    "\udcff",
+]
+
+LENGTH_OPTIONS = [
+    ["pipeline", "lag", "--at-most"],
+    ["pipeline", "failover", "here", "--last-read", TIME, "--max-latency"],
+    ["pipeline", "replay", "here", *OUT, "--max-out-of-order"],
+    ["pipeline", "latency", "here", "--by"],
+    ["pipeline", "watch", "here", "--window"],
+    ["pipeline", "watch", "here", "--late"],
+    ["pipeline", "watch", "here", "--every"],
+]
+
+WRONG_USAGE = [
+    *(["topic", "create", "t", "--set", setting] for setting in WRONG_SETTINGS),
+    *(["topic", "alter", "here", "--set", setting] for setting in WRONG_SETTINGS),
+    ["topic", "alter", "here", "--unset", "retention"],
+    *([*command, text] for command in TIME_OPTIONS for text in NOT_A_TIME),
+    *([*command, text] for command in LENGTH_OPTIONS for text in ("", "x", "5", "-5s")),
+    *(
+        [*command, "--partition", n]
+        for command in OF_A_PARTITION
+        for n in ("-1", "x", "2147483648", BIG)
+    ),
+    *(["produce", "here", "--partition", n] for n in ("-1", "x", "2147483648", BIG)),
+    *(["topic", "create", "t", "--partitions", n] for n in ("0", "-1", "x", "2147483648", BIG)),
+    *(["topic", "alter", "here", "--partitions", n] for n in ("0", "-1", "x", "2147483648", BIG)),
+    *(["topic", "create", "t", "--replication-factor", n] for n in ("0", "x", "32768", BIG)),
+    *(
+        ["consume", "here", side, f"offset:{n}"]
+        for side in ("--from", "--until")
+        for n in ("", "x", "-1", BIG)
+    ),
+    *(["topic", "trim", "here", "--before", f"offset:{n}"] for n in ("", "x", "-1", BIG)),
+    ["consume", "here", "--from", f"@{TIME}:{LATER}", "--until", LATER],
+    ["offsets", "here", "--by", "x"],
+    ["offsets", "here", "--by", "append", "--at", "largest"],
+    ["produce", "here", "--compression", "zip"],
+    ["pipeline", "replay", "here", *OUT, "--from", LATER, "--to", TIME],
+    ["pipeline", "latency", "here", "--from", TIME, "--to", TIME],
+    ["pipeline", "failover", "here", "--max-latency", "5s"],
+    ["pipeline", "failover", "here", "--max-latency", "5s", "--name", "n", "--from-server", "x"],
+    ["pipeline", "latency", "here", "--out", "x.gif"],
+    ["pipeline", "latency", "here", "--out", "nowhere/x.html"],
+    ["pipeline", "bootstrap", "x", "--topic", "here", "--format", "x"],
+    ["pipeline", "bootstrap", "x", "--topic", "here", "--option", "x"],
+    ["pipeline", "bootstrap", "x", "--topic", "here", "--conf", "x"],
+    ["pipeline", "bootstrap", "x", "--topic", "here", "--master", "x"],
+    ["pipeline", "package", "x.tar"],
+    ["doctor", "--data-dir", "nowhere"],
+    ["dump", "."],
+    ["verify", "."],
+    ["repair", "."],
+    ["serve", "--config", "nowhere"],
+    ["serve", "--set", "retention=5"],
+    ["serve", "--set", "x"],
+    ["serve", "--listen", "x"],
+    ["serve", "x"],
+    ["demo", "--listen", "127.0.0.1:99999"],
+    ["demo", "--bogus"],
+    *([*command, "--bogus"] for command in WITH_A_BROKER),
+    *([*command, "--server", "x"] for command in WITH_A_BROKER),
+    *(
+        ["topic", "list", "--server", address]
+        for address in ("", "a..b:1", "kafka://", "x://a:1", "a:65536")
+    ),
+    *([*command, "\udcff"] for command in ABOUT_A_TOPIC),
+    ["topic", "create", "\udcff"],
+    ["produce", "\udcff"],
+    ["lag", "\udcff"],
+    ["pipeline", "lag", "\udcff"],
+]
+
+REFUSED = [
+    *([*command, "nowhere"] for command in ABOUT_A_TOPIC),
+    *([*command, "--partition", "1"] for command in OF_A_PARTITION),
+    ["topic", "create", "here"],
+    ["topic", "create", "a/b"],
+    ["topic", "create", "t", "--partitions", "2147483647"],
+    ["topic", "create", "t", "--replication-factor", "2"],
+    ["topic", "alter", "here", "--partitions", "1"],
+    ["topic", "trim", "here", "--before", "offset:5"],
+    ["consume", "here", "--from", "offset:5"],
+    ["lag", "nobody"],
+    ["pipeline", "lag", "nobody"],
+    ["pipeline", "package", "nowhere/x.zip"],
+    ["dump", "nowhere.log"],
+    ["verify", "nowhere"],
+    ["repair", "nowhere"],
+]
+
+
+def named(command: list[str]) -> str:
+    return " ".join(command).encode("unicode_escape").decode()
+
+
+@pytest.mark.parametrize("command", WRONG_USAGE, ids=named)
+def test_wrong_usage(ask: Run, command: list[str]) -> None:
+    said = ask(*command, code=2)
+    assert said.err != ""
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("command", REFUSED, ids=named)
+def test_refused_or_failed(ask: Run, command: list[str]) -> None:
+    said = ask(*command, code=1)
+    assert said.err.startswith("horolog: ")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", WITH_A_BROKER, ids=named)
+@pytest.mark.parametrize("server", ["127.0.0.1:1", "kafka://127.0.0.1:1", "no-such-host.invalid:1"])
+def test_nobody_is_there(run: Run, command: list[str], server: str) -> None:
+    said = run(*command, "--server", server, code=1)
+    if not (server.startswith("kafka") and command[:2] == ["pipeline", "latency"]):
+        assert "cannot connect to" in said.err + said.out  # else there are no latencies to ask for
+    assert "Traceback" not in said.err
+
+
+WAITING = [
+    *(command for command in WITH_A_BROKER if command != ["consume", "here", "--follow"]),
+    ["pipeline", "doctor"],
+]
+
+
+@pytest.mark.parametrize("command", WAITING, ids=named)
+def test_ctrl_c_while_a_broker_is_waited_for(command: list[str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        with Program(f"{host}:{port}", cwd=tmp_path).running(*command) as process:
+            listening.settimeout(60)
+            connected, _ = listening.accept()  # the command waits for an answer from here on
+            with connected:
+                process.send_signal(signal.SIGINT)
+                assert process.wait(30) == 130
+                assert process.stderr is not None
+                assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [
+        (["produce", "here"], signal.SIGINT, 130),
+        (["produce", "here"], signal.SIGTERM, -signal.SIGTERM),
+        (["consume", "here", "--follow"], signal.SIGINT, 0),
+        (["consume", "here", "--follow"], signal.SIGTERM, -signal.SIGTERM),
+    ],
+)
+def test_a_signal_while_messages_are_waited_for(
+    broker: BrokerThread, command: list[str], number: int, code: int
+) -> None:
+    with Program(broker.address).running(*command) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("x\n")
+        process.stdin.flush()
+        assert process.stdout.readline() != ""
+        process.send_signal(number)
+        assert process.wait(30) == code
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+GONE = "exec 3> >(exit 0); wait $!"
+"""Makes 3 an output whose reader has gone."""
+
+TEXT = [
+    "topic list",
+    "topic describe here",
+    "offsets here",
+    "consume here",
+    "consume here --json",
+    "--version",
+]
+
+
+@pytest.mark.parametrize("command", TEXT)
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        pytest.param(">&3", 0, id="a reader that has gone"),
+        pytest.param(">&-", 0, id="closed"),
+        pytest.param("> /dev/full", 1, id="a disk that is full"),
+    ],
+)
+def test_an_output_that_takes_nothing(
+    broker: BrokerThread, command: str, output: str, code: int
+) -> None:
+    done = shell(f'{GONE}; "$PYTHON" -m horolog {command} {output}', broker.address)
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert done.stderr.startswith("horolog: ") == bool(code)
+
+
+def test_a_produce_whose_answers_nobody_reads_has_failed(broker: BrokerThread) -> None:
+    for output in (">&3", ">&-", "> /dev/full"):
+        line = f'{GONE}; echo x | "$PYTHON" -m horolog produce here {output}'
+        done = shell(line, broker.address)
+        assert done.returncode == 1, (output, done)
+        assert done.stderr.startswith("horolog: ")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("errors", ["2>&-", "2> /dev/full"])
+def test_errors_that_cannot_be_told_keep_the_exit_code(broker: BrokerThread, errors: str) -> None:
+    for command, code in (("topic describe nowhere", 1), ("consume here --from x", 2)):
+        done = shell(f'"$PYTHON" -m horolog {command} {errors}', broker.address)
+        assert (done.returncode, done.stdout) == (code, "")
+
+
+def shell(line: str, address: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, "PYTHON": sys.executable, "HOROLOG_SERVER": address},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
