@@ -1,7 +1,8 @@
 """Making the topics file and the folders of a data directory agree, at start.
 
-Deletions that were begun are finished. Folders the file does not have are adopted, folders it has
-that are gone are made anew. Anything else is left alone and told.
+Deletions that were begun are finished, what a creation left that was cut off is removed. Folders
+the file does not have are adopted, folders it has that are gone are made anew. Anything else is
+left alone and told.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,10 @@ from .names import (
 from .positions import Positions
 from .seams import Seams
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics, write_topics
+from .unfinished_creations import unfinished_creations, unnamed_folders
+
+_MAX_NAMES: Final = 10
+"""How many of the folders that were removed are named in the event."""
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
@@ -49,6 +54,7 @@ class Startup:
         """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
         path = self._directory / TOPICS_FILE
         written, adopted_overrides = self._read_topics(path)
+        damaged, written = written is None, written or {}
         topics = dict(written)
         for entry in written.values():
             if entry.deleting:
@@ -57,6 +63,8 @@ class Startup:
                 del topics[entry.name]
                 self._observe("topic_deletion_finished", topic=entry.name)
         folders = self._folders()
+        if not damaged:
+            folders -= self._remove_unfinished(unnamed_folders(folders, topics))
         self._adopt(topics, folders, adopted_overrides)
         self._make_missing(topics, folders)
         if topics != written:
@@ -64,8 +72,8 @@ class Startup:
         self._remove_deleted()
         return topics
 
-    def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry], Mapping[str, str]]:
-        """The file's topics, and the settings for topics that it does not have."""
+    def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry] | None, Mapping[str, str]]:
+        """The file's topics, `None` when it is damaged, and the settings for those it lacks."""
         try:
             return read_topics(self._files, path), {}
         except NewerTopics as error:
@@ -82,7 +90,7 @@ class Startup:
                 kept=str(kept),
                 consequence="every folder is adopted, with settings that keep all messages",
             )
-            return {}, KEEP_EVERYTHING
+            return None, KEEP_EVERYTHING
 
     def _folders(self) -> set[tuple[str, int]]:
         """The partition folders; everything that does not belong here is told."""
@@ -105,25 +113,36 @@ class Startup:
     def _ignore(self, path: Path, reason: str) -> None:
         self._observe("stray_file", path=str(path), reason=reason)
 
+    def _remove_unfinished(self, unnamed: set[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Remove the folders of creations that were cut off; returns all of those."""
+        unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        removed: list[str] = []
+        for key in sorted(unfinished):
+            path = self._directory / folder_name(*key)
+            try:
+                self._files.remove_directory(path)
+                removed.append(path.name)
+            except OSError as error:  # A mount point, perhaps.
+                self._ignore(path, f"it is empty and of no topic, and cannot be removed: {error}")
+        if removed:
+            self._observe(
+                "unfinished_creation_removed", folders=removed[:_MAX_NAMES], count=len(removed)
+            )
+        return unfinished
+
     def _adopt(
         self,
         topics: dict[str, TopicEntry],
         folders: set[tuple[str, int]],
         overrides: Mapping[str, str],
     ) -> None:
-        for name, partition in sorted(folders):
-            entry = topics.get(name)
-            if entry is not None and partition < entry.partitions:
-                continue
+        for name, partition in sorted(unnamed_folders(folders, topics)):
             path = self._directory / folder_name(name, partition)
             limit = self._settings.max_partitions
-            if not self._files.names(path):
-                # A creation that a crash interrupted leaves these, and nobody was told of it.
-                self._ignore(path, "it is empty and of no known topic")
-            elif partition >= limit:
+            if partition >= limit:
                 self._ignore(path, f"its partition is not below max.partitions, which is {limit}")
             else:
-                entry = entry or TopicEntry(name=name, partitions=1, overrides=overrides)
+                entry = topics.get(name) or TopicEntry(name=name, partitions=1, overrides=overrides)
                 partitions = max(entry.partitions, partition + 1)
                 topics[name] = replace(entry, partitions=partitions, gaps=True)
                 self._observe("folder_adopted", topic=name, partition=partition, path=str(path))
