@@ -23,6 +23,8 @@ class BrokerSettings:
     """
 
     data_dir: Path
+    data_file_mode: str
+    """Permissions of new files, in octal."""
     listen: str
     http_listen: str
     kafka_listen: str

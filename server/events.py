@@ -39,6 +39,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "messages_past_retention": "warning",
         "open_transaction_aborted": "warning",
         "partition_folder_missing": "error",
+        "permissions_left": "warning",
         "positions_compaction_failed": "warning",
         "positions_cut": "warning",
         "positions_damaged": "error",

@@ -49,6 +49,7 @@ class Startup:
         self._positions = positions
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was gone and has been made anew."""
+        self._open_to_others: list[tuple[Path, OSError]] = []
 
     def run(self) -> dict[str, TopicEntry]:
         """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
@@ -99,6 +100,7 @@ class Startup:
             path = self._directory / name
             key = parse_folder_name(name)
             if name in KNOWN_FILES or name.endswith(BROKEN_SUFFIX) or is_deleted_folder_name(name):
+                self._restrict(path)
                 continue
             if name.removesuffix(_TEMPORARY_SUFFIX) in KNOWN_FILES:
                 remove(self._files, path)
@@ -107,8 +109,27 @@ class Startup:
             elif not self._files.is_directory(path):
                 self._ignore(path, "it is not a folder")
             else:
+                self._restrict(path)
                 found.add(key)
+        if self._open_to_others:
+            self._observe(
+                "permissions_left",
+                path=str(self._open_to_others[0][0]),
+                reason=str(self._open_to_others[0][1]),
+                count=len(self._open_to_others),
+                consequence="others may read it against data.file.mode",
+            )
         return found
+
+    def _restrict(self, path: Path) -> None:
+        """Let nobody read what is in the way of `data.file.mode`: an older version, or somebody
+        else, may have made it. Files in a folder are out of reach where the folder is."""
+        try:
+            self._files.restrict(path)
+        except FileNotFoundError:
+            pass  # A link to nothing.
+        except OSError as error:
+            self._open_to_others.append((path, error))
 
     def _ignore(self, path: Path, reason: str) -> None:
         self._observe("stray_file", path=str(path), reason=reason)

@@ -184,6 +184,9 @@ class FaultyFiles:
     def make_directory(self, path: Path) -> None:
         self.perform("make_directory", path, lambda: self._files.make_directory(path))
 
+    def restrict(self, path: Path) -> None:
+        self.perform("restrict", path, lambda: self._files.restrict(path))
+
     def rename(self, source: Path, target: Path) -> None:
         self.perform("rename", source, lambda: self._files.rename(source, target))
 
