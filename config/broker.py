@@ -25,6 +25,7 @@ class BrokerSettings:
     data_dir: Path
     data_file_mode: str
     """Permissions of new files, in octal."""
+    disk_reserve_bytes: int
     listen: str
     http_listen: str
     kafka_listen: str

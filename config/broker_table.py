@@ -37,6 +37,16 @@ _PLACES: Final = (
         "away more. A start takes from the folders of partitions and the files beside them what "
         "goes beyond it, and gives nothing: chmod -R g+rX does, for what is there.",
     ),
+    _integer(
+        "disk.reserve.bytes",
+        4 << 20,
+        "bytes",
+        "Size of the file disk-reserve in the data directory: room that is given up when the disk "
+        "is full, so that topics can be deleted, trimmed and altered, retention works, and a stop "
+        "is clean. It is made only where the disk has twice as much room. 0 keeps none.",
+        minimum=0,
+        maximum=1 << 30,
+    ),
     _setting(
         "listen",
         Kind.ADDRESS,

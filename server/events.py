@@ -32,6 +32,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "connection_dropped": "warning",
         "connection_refused": "warning",
         "deletion_failed": "warning",
+        "disk_reserve_short": "warning",
         "index_rebuilt": "warning",
         "kafka_port_taken": "warning",
         "limits_lowered": "warning",

@@ -6,6 +6,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -94,6 +95,10 @@ class Files(Protocol):
     def modified_ms(self, path: Path) -> int: ...
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
+
+    def free_bytes(self, directory: Path) -> int:
+        """How much this process may still write to the file system of `directory`."""
+        ...
 
     def make_directory(self, path: Path) -> None:
         """Make `path` and its missing parents; one that exists is fine."""
@@ -250,6 +255,9 @@ class SystemFiles:
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def free_bytes(self, directory: Path) -> int:
+        return shutil.disk_usage(directory).free
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(directory_mode(self._mode), parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ left alone and told.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -24,6 +25,7 @@ from .names import (
     parse_folder_name,
 )
 from .positions import Positions
+from .reserve import Reserve
 from .seams import Seams
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics, write_topics
 from .unfinished_creations import unfinished_creations, unnamed_folders
@@ -40,13 +42,16 @@ KEEP_EVERYTHING: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 class Startup:
     """One look at a data directory whose lock is held."""
 
-    def __init__(self, seams: Seams, settings: BrokerSettings, positions: Positions) -> None:
+    def __init__(
+        self, seams: Seams, settings: BrokerSettings, positions: Positions, reserve: Reserve
+    ) -> None:
         self._files = seams.files
         self._observe = seams.observe
         self._random = seams.random
         self._directory = settings.data_dir
         self._settings = settings
         self._positions = positions
+        self._reserve = reserve
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was gone and has been made anew."""
         self._open_to_others: list[tuple[Path, OSError]] = []
@@ -59,8 +64,7 @@ class Startup:
         topics = dict(written)
         for entry in written.values():
             if entry.deleting:
-                rename_deleted(self._files, self._directory, entry, self._random)
-                self._positions.forget_topic(entry.name)
+                self._reserve.retrying(partial(self._take_away, entry))
                 del topics[entry.name]
                 self._observe("topic_deletion_finished", topic=entry.name)
         folders = self._folders()
@@ -69,9 +73,13 @@ class Startup:
         self._adopt(topics, folders, adopted_overrides)
         self._make_missing(topics, folders)
         if topics != written:
-            write_topics(self._files, path, topics)
+            self._reserve.retrying(partial(write_topics, self._files, path, topics))
         self._remove_deleted()
         return topics
+
+    def _take_away(self, entry: TopicEntry) -> None:
+        rename_deleted(self._files, self._directory, entry, self._random, [])
+        self._positions.forget_topic(entry.name)
 
     def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry] | None, Mapping[str, str]]:
         """The file's topics, `None` when it is damaged, and the settings for those it lacks."""
@@ -200,13 +208,15 @@ class Startup:
                     self._observe("deletion_failed", path=str(path), reason=str(error))
 
 
-def rename_deleted(files: Files, directory: Path, entry: TopicEntry, random: Random) -> list[Path]:
+def rename_deleted(
+    files: Files, directory: Path, entry: TopicEntry, random: Random, renamed: list[Path]
+) -> None:
     """Give the folders of a topic names under which they are no partitions any more, durably.
 
-    Returns the new paths. Folders that are gone already are passed over. Raises `OSError`.
+    The new paths go to `renamed`, also when it fails. Folders that are gone already are passed
+    over. Raises `OSError`.
     """
     unique = random.getrandbits(64)
-    renamed: list[Path] = []
     for partition in range(entry.partitions):
         path = directory / folder_name(entry.name, partition)
         if files.exists(path):
@@ -214,4 +224,3 @@ def rename_deleted(files: Files, directory: Path, entry: TopicEntry, random: Ran
             files.rename(path, target)
             renamed.append(target)
     files.sync_directory(directory)
-    return renamed

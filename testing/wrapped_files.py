@@ -29,5 +29,8 @@ class WrappedFiles:
     def modified_ms(self, path: Path) -> int:
         return self._files.modified_ms(path)
 
+    def free_bytes(self, directory: Path) -> int:
+        return self._files.free_bytes(directory)
+
     def restrict(self, path: Path) -> None:
         self._files.restrict(path)
