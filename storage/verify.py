@@ -21,6 +21,7 @@ from .clean_shutdown import read_marker
 from .files import Files
 from .findings import NOTHING, REPAIR, Finding, limited
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from .index_checksums import following_base
 from .inspect import MAX_DECOMPRESSED_BYTES
 from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
 from .names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
@@ -116,18 +117,19 @@ class PartitionCheck:
         for number, base_offset in enumerate(base_offsets):
             if previous is not None and previous.complete:
                 yield from self._between(previous.next_offset, base_offset)
-            following = base_offsets[number + 1 : number + 2]
+            following = next(iter(base_offsets[number + 1 :]), None)
             check = SegmentCheck(
                 self._files,
                 self._directory,
                 base_offset,
                 Surroundings(
                     self._gaps,
-                    following[0] if following else None,
+                    following,
                     self._recovery_point,
                     self._max_decompressed_bytes,
                     seals.get(base_offset),
                     self._clean,
+                    following_base(seals, base_offset, following),
                 ),
             )
             yield from limited(check.run())
