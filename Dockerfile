@@ -23,7 +23,7 @@ RUN pip install --no-cache-dir --no-index --no-deps /wheels/horolog/*.whl \
     && rm -r /wheels/horolog \
     && HOROLOG_KERNEL=compiled horolog --version \
     && useradd --system --uid 10001 --no-create-home horolog \
-    && install --directory --owner=horolog /data
+    && install --directory --mode=0700 --owner=horolog /data
 
 USER horolog
 WORKDIR /data

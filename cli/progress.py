@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..storage.files import SystemFile, SystemFiles
+from ..storage.files import DEFAULT_MODE, SystemFile, SystemFiles
 from .streams import is_terminal
 
 Advance = Callable[[int], None]
@@ -49,8 +49,8 @@ class _CountedFile(SystemFile):
 class CountedFiles(SystemFiles):
     """The real files; `advance` is told how many bytes were read of logs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, mode: int = DEFAULT_MODE, *, owner: tuple[int, int] | None = None) -> None:
+        super().__init__(mode, owner=owner)
         self.advance: Advance = lambda amount: None
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:

@@ -1,5 +1,6 @@
 """`horolog repair`: put damaged stored files right, without a broker."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,9 @@ import typer
 
 from ..clock import SystemClock
 from ..storage.events import ignore_events
+from ..storage.files import DEFAULT_MODE
+from ..storage.known_files import KNOWN_FILES
+from ..storage.names import parse_segment_file
 from ..storage.repair import Repair, RepairPlan
 from ..storage.repair_plan import Step
 from .errors import CommandFailed, WrongUsage
@@ -30,7 +34,8 @@ def repair(
     everything that is taken away is kept beside it as .broken. The broker has to be stopped. Exit
     code 1 when something cannot be repaired.
     """
-    files = CountedFiles()
+    mode, owner = _permissions(directory)
+    files = CountedFiles(mode, owner=owner)
     try:
         repairing = Repair(files, directory, clock=SystemClock(), observe=ignore_events)
     except ValueError as error:
@@ -50,6 +55,19 @@ def repair(
         emit([f"{directory}: repaired; `horolog verify` looks at it once more"])
     if left:
         raise CommandFailed(f"{left} found to be wrong that cannot be repaired; see above")
+
+
+def _permissions(directory: Path) -> tuple[int, tuple[int, int] | None]:
+    """The mode of what is made in `directory`, and for root its owner: as of what is there, so
+    that neither the broker is locked out nor anybody else let in."""
+    status, mode = directory.stat(), DEFAULT_MODE
+    for path in sorted(directory.iterdir()):
+        if (path.name in KNOWN_FILES or parse_segment_file(path)) and path.is_file():
+            status = path.stat()
+            mode |= status.st_mode & 0o666
+            break
+    owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
+    return mode, owner
 
 
 def _show(plan: RepairPlan, directory: Path, as_json: bool) -> None:

@@ -23,6 +23,9 @@ class BrokerSettings:
     """
 
     data_dir: Path
+    data_file_mode: str
+    """Permissions of new files, in octal."""
+    disk_reserve_bytes: int
     listen: str
     http_listen: str
     http_hosts: str

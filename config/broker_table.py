@@ -28,6 +28,26 @@ _PLACES: Final = (
         aliases=("log.dir",),
     ),
     _setting(
+        "data.file.mode",
+        Kind.FILE_MODE,
+        "0600",
+        "Permissions of the files that the broker makes, in octal; its folders may be entered by "
+        "those who may read its files (0640: 0750). With 0600 only the broker's own account reads "
+        'messages; "0640" lets its group, for example Spark jobs with segments.path. A umask takes '
+        "away more. A start takes from the folders of partitions and the files beside them what "
+        "goes beyond it, and gives nothing: chmod -R g+rX does, for what is there.",
+    ),
+    _integer(
+        "disk.reserve.bytes",
+        4 << 20,
+        "bytes",
+        "Size of the file disk-reserve in the data directory: room that is given up when the disk "
+        "is full, so that topics can be deleted, trimmed and altered, retention works, and a stop "
+        "is clean. It is made only where the disk has twice as much room. 0 keeps none.",
+        minimum=0,
+        maximum=1 << 30,
+    ),
+    _setting(
         "listen",
         Kind.ADDRESS,
         "127.0.0.1:7070",

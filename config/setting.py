@@ -16,6 +16,7 @@ INT64_MAX: Final = 2**63 - 1
 Value = int | bool | str
 
 _WHOLE_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+_FILE_MODE: Final = re.compile(r"0?6[046][04]", re.ASCII)
 _LONGEST_SHOWN: Final = 80
 _LONGEST_TEXT: Final = 4096
 """Longest value of a text setting: Linux's own limit for a path."""
@@ -30,6 +31,7 @@ class Kind(StrEnum):
     ADDRESS = "address"
     HOSTS = "hosts"
     PATH = "path"
+    FILE_MODE = "file mode"
 
 
 class Scope(StrEnum):
@@ -137,6 +139,9 @@ class Setting:
             case Kind.PATH if isinstance(value, str):
                 if 0 < len(value) <= _LONGEST_TEXT and "\0" not in value:
                     return value
+            case Kind.FILE_MODE if isinstance(value, str):
+                if _FILE_MODE.fullmatch(value):
+                    return f"{int(value, 8):04o}"
         raise self._refusal(value, name, at)
 
     def format(self, value: Value) -> str:
@@ -157,6 +162,11 @@ class Setting:
                 return f"host names separated by commas, at most {_LONGEST_TEXT} characters"
             case Kind.PATH:
                 return f"a path of 1 to {_LONGEST_TEXT} characters"
+            case Kind.FILE_MODE:
+                return (
+                    "permissions in octal, as text: 06 for the owner, then 0, 4 or 6 for the "
+                    'group, then 0 or 4 for all others, such as "0640"'
+                )
         factor = self.factor(name)
         minimum = -(-self._minimum(at) // factor)
         unit = name.rpartition(".")[2] if factor > 1 else self.unit

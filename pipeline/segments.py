@@ -5,6 +5,7 @@ read is planned; one that retention removes afterwards ends the read with an err
 """
 
 import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -42,24 +43,38 @@ class ClosedSegment:
 def plan(text: str, start_ms: int | None) -> list[ClosedSegment]:
     """The closed segments of the partition folders in `text`, separated by commas, that may have
     messages from `start_ms` on. Raises OptionError for what is no such folder."""
-    found = []
+    found: list[ClosedSegment] = []
     for name in text.split(","):
         folder = Path(name.strip()).absolute()
-        place = parse_folder_name(folder.name)
-        if place is None or not folder.is_dir():
-            raise OptionError(
-                f"segments.path names {folder}, which is no folder of a partition, for example "
-                "data/clicks-0"
-            )
-        logs = sorted(folder.glob("*.log"), key=lambda path: path.name)
-        own = [path for path in logs if parse_segment_file(path) is not None]
-        seals = {} if start_ms is None else _seals(folder)
-        found += [
-            ClosedSegment(*place, str(path))
-            for path in own[:-1]
-            if start_ms is None or _may_reach(path, seals.get(int(path.stem)), start_ms)
-        ]
+        try:
+            found += _plan_folder(folder, start_ms)
+        except PermissionError as error:
+            raise _not_permitted(error.filename or folder) from None
     return found
+
+
+def _plan_folder(folder: Path, start_ms: int | None) -> Iterator[ClosedSegment]:
+    place = parse_folder_name(folder.name)
+    if place is None or not folder.is_dir():
+        raise OptionError(
+            f"segments.path names {folder}, which is no folder of a partition, for example "
+            "data/clicks-0"
+        )
+    names = [parse_segment_file(name) for name in sorted(os.listdir(folder))]
+    bases = [name.base_offset for name in names if name and name.kind == "log" and not name.suffix]
+    seals = {} if start_ms is None else _seals(folder)
+    for base_offset in bases[:-1]:
+        path = folder / f"{base_offset:020d}.log"
+        if start_ms is None or _may_reach(path, seals.get(base_offset), start_ms):
+            yield ClosedSegment(*place, str(path))
+
+
+def _not_permitted(path: object) -> OptionError:
+    return OptionError(
+        f"segments.path: this account may not read {path}; let the broker make its files readable "
+        'for its group (data.file.mode = "0640"; chmod -R g+rX for what is there), and put this '
+        "account into that group"
+    )
 
 
 def batches(
@@ -83,6 +98,8 @@ def _batches(
             f"{segment.path} was there when the read was planned, and is not now: retention "
             "removes segments, and other machines need the folder under the same path"
         ) from None
+    except PermissionError:
+        raise _not_permitted(segment.path) from None
     with file:
         if not file.seek(0, 2):
             return

@@ -102,7 +102,7 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
-        self._files = files or SystemFiles()
+        self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
         self._all_open = False

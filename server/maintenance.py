@@ -6,6 +6,7 @@ waiting. A pass in which something failed ends in `PassFailed`, so that it is tr
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from ..clock import Clock
@@ -24,6 +25,12 @@ from .work import Turns, Work
 
 CLOCK_INTERVAL_MS = 10_000
 """Time between two looks at the clocks: after a kill, the next start is off by this much."""
+
+RESERVE_INTERVAL_MS = 10_000
+"""Time between two looks whether the room kept on the disk is whole."""
+
+RESERVE_DELAY_MS = 1_000
+"""It is made when the broker has started."""
 
 DELETION_INTERVAL_MS = 1_000
 """How exact `file.delete.delay.ms` is."""
@@ -74,6 +81,8 @@ class Maintenance:
         self.add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
         self.add("clock", self._look_at_clock, CLOCK_INTERVAL_MS)
         self.add("deletion", self._delete, DELETION_INTERVAL_MS)
+        self.add("reserve", self._fill_reserve, RESERVE_INTERVAL_MS)
+        self.tasks["reserve"].first_after(RESERVE_DELAY_MS)
         self.add("flush", self._flush, settings.log_flush_scheduler_interval_ms)
         self.add(
             "recovery_points",
@@ -161,7 +170,7 @@ class Maintenance:
         if not log.prepared:
             await self._logs.prepare([log])
             log = self._logs.find(topic, partition)
-        plan = log.expire(now_ms)
+        plan = self._directory.reserve.retrying(partial(log.expire, now_ms))
         if plan.roll_active:
             self._commits.request(log)
         return log, plan
@@ -178,7 +187,7 @@ class Maintenance:
         for log, plan in expired:
             try:
                 if self._logs.is_current(log):
-                    log.drop_expired(plan)
+                    self._directory.reserve.retrying(partial(log.drop_expired, plan))
             except OSError as error:
                 failed += 1
                 self._observe(
@@ -198,6 +207,9 @@ class Maintenance:
         deletions = self._directory.deletions
         if len(deletions):
             await self._work.in_storage_thread(deletions.run_due)
+
+    async def _fill_reserve(self) -> None:
+        await self._work.in_storage_thread(self._directory.reserve.fill)
 
     async def _flush(self) -> None:
         now = self._clock.monotonic()

@@ -3,7 +3,8 @@
 The CRC of an entry covers neither its offset nor its size. In a log that only produce has written
 offsets are contiguous, and a compressed entry has the offset of its last message, so a changed
 offset shows. Where bytes came from elsewhere offsets may jump: an offset that jumps is believed
-unless the entry after it falls back behind it. Then it was the jump that was wrong.
+unless the entry after it falls back behind it, and not behind the one before. Then it was the jump
+that was wrong.
 """
 
 from itertools import pairwise
@@ -160,6 +161,8 @@ class OffsetCheck:
         self._limit_offset = limit_offset
         self._jump: Breach | None = None
         """What is wrong with the last entry, should the next one fall back behind it."""
+        self._jump_due = 0
+        """The offset that was due where that entry is."""
 
     def check(self, data: bytes, found: Walk, position: int) -> Breach | None:
         """Check the entries of `found`, the walk over `data`, which is at `position` of the file.
@@ -228,13 +231,14 @@ class OffsetCheck:
         self._jump = None
         if jumps:
             self._jump = Breach(position, Problem.OFFSET, wrong_jump_rule(first, expected))
+            self._jump_due = expected
         self._expected = last + 1
         return None
 
     def _out_of_row(self, offset: int, position: int) -> Breach:
         if offset >= self._expected:
             rule = jumps_rule(offset, self._expected)
-        elif self._jump is not None:
+        elif self._jump is not None and offset >= self._jump_due:
             return self._jump
         else:
             rule = falls_rule(offset, self._expected)

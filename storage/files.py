@@ -6,6 +6,8 @@
 import errno
 import fcntl
 import os
+import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,8 @@ PASSING_ERRORS: Final = frozenset(
 )
 """Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""
 
+
+DEFAULT_MODE: Final = 0o600
 
 _PROBE_BYTES: Final = 128 << 10
 """Distance between the bytes that are tried: what the system reads ahead of a reader at once."""
@@ -95,8 +99,16 @@ class Files(Protocol):
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
 
+    def free_bytes(self, directory: Path) -> int:
+        """How much this process may still write to the file system of `directory`."""
+        ...
+
     def make_directory(self, path: Path) -> None:
         """Make `path` and its missing parents; one that exists is fine."""
+        ...
+
+    def restrict(self, path: Path) -> None:
+        """Take the permissions away that a file or folder made here would not have."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -247,9 +259,16 @@ class Spare:
 
 
 class SystemFiles:
-    """`Files` on the operating system."""
+    """`Files` on the operating system.
 
-    def __init__(self) -> None:
+    What is made gets the permissions that were asked for, less those of the process's umask.
+    """
+
+    def __init__(self, mode: int = DEFAULT_MODE, *, owner: tuple[int, int] | None = None) -> None:
+        """`mode` is that of new files. `owner`, a user and a group, gets what is made; only root
+        can give it away."""
+        self._mode = mode
+        self._owner = owner
         self._spare = Spare()
 
     def keep_spare(self) -> None:
@@ -262,7 +281,10 @@ class SystemFiles:
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(os.open(path, flags, 0o644), path)
+        fd = os.open(path, flags, self._mode)
+        if create and self._owner is not None:
+            os.fchown(fd, *self._owner)
+        return SystemFile(fd, path)
 
     def read_bytes(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -285,8 +307,21 @@ class SystemFiles:
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
+    def free_bytes(self, directory: Path) -> int:
+        return shutil.disk_usage(directory).free
+
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(directory_mode(self._mode), parents=True, exist_ok=True)
+        if self._owner is not None:
+            os.chown(path, *self._owner)
+
+    def restrict(self, path: Path) -> None:
+        status = os.stat(path)
+        mode = directory_mode(self._mode) if stat.S_ISDIR(status.st_mode) else self._mode
+        present = stat.S_IMODE(status.st_mode)
+        allowed = present & (mode | ~0o777)
+        if allowed != present:
+            os.chmod(path, allowed)
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
@@ -314,6 +349,11 @@ class SystemFiles:
             file.close()
             raise
         return file
+
+
+def directory_mode(file_mode: int) -> int:
+    """The permissions of a folder for files of `file_mode`: who may read them may enter it."""
+    return file_mode | (file_mode & 0o444) >> 2
 
 
 def make_directory_safely(files: Files, path: Path) -> None:

@@ -88,6 +88,23 @@ def end_offset(
     return next_base_offset
 
 
+def following_base(
+    seals: Mapping[int, Seal], base_offset: int, next_base_offset: int | None
+) -> int | None:
+    """Where the segment begins, or began, that comes after the one at `base_offset`.
+
+    `next_base_offset` is that of the next log file that is there. One in front of it may be gone;
+    its line, and what the segment's own line says of its append times, tell of it.
+    """
+    known = [base for base in seals if base > base_offset]
+    if next_base_offset is not None:
+        known.append(next_base_offset)
+        own = seals.get(base_offset)
+        if own is not None and own.append_times is not None:
+            known.append(own.append_times.end_offset)
+    return min((base for base in known if base > base_offset), default=None)
+
+
 def parse_seals(data: bytes) -> dict[int, Seal]:
     """Seals by base offset; lines that make no sense are left out."""
     lines = data.decode("ascii", errors="replace").splitlines()

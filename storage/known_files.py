@@ -7,6 +7,7 @@ from .cluster_id import CLUSTER_ID_FILE
 from .lock import LOCK_FILE
 from .positions import POSITIONS_FILE
 from .producer_ids import PRODUCER_IDS_FILE
+from .reserve import RESERVE_FILE
 from .topics import TOPICS_FILE
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -17,7 +18,7 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
-    | {CLUSTER_ID_FILE, RECOVERY_POINTS, TOPICS_FILE}
+    | {CLUSTER_ID_FILE, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "replication-offset-checkpoint", "cleaner-offset-checkpoint"}
 )

@@ -7,6 +7,7 @@ after a clean one a log is opened when it is first used.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -30,6 +31,7 @@ from .open_files import OpenFiles
 from .positions import Positions
 from .producer_ids import ProducerIds
 from .producer_room import ProducerRoom
+from .reserve import Reserve
 from .seams import Seams
 from .startup import Startup
 from .topic_changes import TopicChanges
@@ -55,6 +57,10 @@ class LogDirectory:
         self.positions: Positions
         self.producer_ids: ProducerIds
         """Ids for idempotent producers, each given out once."""
+        self.reserve = Reserve(
+            seams.files, settings.data_dir, settings.disk_reserve_bytes, seams.observe
+        )
+        """Room for what a full disk must not keep from being done."""
         self._checkpoints: Checkpoints
         self._registry: TopicRegistry
         self._logs: LogTable
@@ -110,7 +116,7 @@ class LogDirectory:
         )
         opened.callback(self.positions.close)
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
-        startup = Startup(self._seams, self._settings, self.positions)
+        startup = Startup(self._seams, self._settings, self.positions, self.reserve)
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
         self._logs = LogTable(
@@ -123,6 +129,7 @@ class LogDirectory:
             self._logs,
             self._checkpoints,
             self.positions,
+            self.reserve,
         )
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
@@ -142,7 +149,7 @@ class LogDirectory:
         if startup.missing or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:
-                self._write_checkpoints()
+                self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
 
@@ -260,7 +267,7 @@ class LogDirectory:
             for log in logs:
                 with suppress(FileNotFoundError):  # its topic was deleted meanwhile
                     self._files.sync_directory(log.path)
-            self._write_checkpoints()
+            self.reserve.retrying(self._write_checkpoints)
         except OSError as error:
             raise StorageError(f"the log starts cannot be written: {error}") from error
 
@@ -286,7 +293,9 @@ class LogDirectory:
         Raises OSError when it cannot be read or stored.
         """
         if self._cluster_id is None:
-            self._cluster_id = load_cluster_id(self._files, self._path, self._seams.random)
+            self._cluster_id = self.reserve.retrying(
+                partial(load_cluster_id, self._files, self._path, self._seams.random)
+            )
         return self._cluster_id
 
     def close(self) -> None:
@@ -298,12 +307,13 @@ class LogDirectory:
         if self._lock is None:
             return
         self._changes.settle_all()
-        failed = self._logs.close()
+        failed = self.reserve.stopping(self._logs.close)
         self.positions.close()
         self._seams.open_files.close()
+        unclean = self._logs.unclean()
         try:
-            self._write_checkpoints()
-            leave_marker(self._files, self._path, self._logs.unclean())
+            self.reserve.retrying(self._write_checkpoints)
+            self.reserve.retrying(partial(leave_marker, self._files, self._path, unclean))
         except OSError as error:
             failed.append(f"{self._path}: {error}")
         finally:

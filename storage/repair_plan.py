@@ -14,7 +14,7 @@ from ..values import value_class
 from .files import Files
 from .findings import Finding
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
-from .index_checksums import end_offset
+from .index_checksums import end_offset, following_base
 from .names import parse_segment_file
 from .salvage import OFFSETS_PER_BYTE, Stretch, stretches
 from .verify import PartitionCheck
@@ -212,6 +212,7 @@ class _Planning:
     ) -> tuple[SegmentPlan, int]:
         """Plan one segment; also how many bad bytes there are at its end."""
         path = self._folder / f"{base_offset:020d}.log"
+        following = following_base(self._seals, base_offset, limit)
         file = self._files.open(path, read_only=True)
         try:
             size_bytes = file.size()
@@ -221,12 +222,12 @@ class _Planning:
                     size_bytes,
                     base_offset=base_offset,
                     next_offset=max(base_offset, due),
-                    limit_offset=limit,
+                    limit_offset=following,
                     gaps=self._gaps,
                     end_offset=end_offset(
                         self._seals.get(base_offset),
                         size_bytes,
-                        limit,
+                        following,
                         self._recovery_point,
                         clean=self._clean,
                     ),
@@ -240,7 +241,7 @@ class _Planning:
         new_base = good[0].first_offset if overlaps else base_offset
         segment = SegmentPlan(base_offset, new_base, good, bad)
         self._plan.segments.append(segment)
-        self._tell_segment(path, segment, size_bytes, limit)
+        self._tell_segment(path, segment, size_bytes, following)
         self._tell_gaps(path, due, base_offset, good)
         torn_bytes = bad[-1].size_bytes if bad and bad[-1].end == size_bytes else 0
         return segment, torn_bytes

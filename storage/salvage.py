@@ -85,6 +85,7 @@ def stretches(
     """
     position = start
     while position < size_bytes:
+        upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
         scan = scan_log_file(
             file,
             position,
@@ -92,9 +93,9 @@ def stretches(
             next_offset=next_offset,
             gaps=gaps,
             check_crc=True,
-            limit_offset=limit_offset,
+            limit_offset=upper,
         )
-        if scan.overlap:
+        if scan.overlap and limit_offset is not None:
             limit_offset = end_offset = None
             continue
         if scan.good_bytes > position:
@@ -104,8 +105,18 @@ def stretches(
         position, next_offset = scan.good_bytes, scan.next_offset
         if scan.problem is Problem.NONE:
             return
-        upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
-        search = _Search(file, size_bytes, next_offset, upper, None if gaps else end_offset, gaps)
+        search = _Search(
+            file,
+            size_bytes,
+            next_offset,
+            upper,
+            None if gaps else end_offset,
+            gaps,
+            closed=limit_offset is not None,
+        )
+        if scan.problem is Problem.OFFSET and (first_offset := search.jumping_to(position)):
+            next_offset = first_offset
+            continue
         found = None if scan.later_format else search.after(position)
         end = size_bytes if found is None else found[0]
         yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
@@ -203,15 +214,40 @@ class _Search:
         upper_offset: int,
         end_offset: int | None,
         gaps: bool,
+        *,
+        closed: bool,
     ) -> None:
-        """Its offset is at least `due_offset` and below `upper_offset`. The last message of the
-        file is in front of `end_offset`, if that is known."""
+        """Its offset is at least `due_offset` and below `upper_offset`, where the next segment
+        begins if the file is `closed`. The last message of the file is in front of `end_offset`, if
+        that is known."""
         self._file = file
         self._size_bytes = size_bytes
         self._due_offset = due_offset
         self._upper_offset = upper_offset
         self._end_offset = end_offset
         self._gaps = gaps
+        self._closed = closed
+
+    def jumping_to(self, position: int) -> int | None:
+        """The first offset of the entry at `position`, which is above the one that is due, if all
+        behind it lead on from it: to the next segment, or at least one entry. What was in front of
+        it is gone without leaving bytes, then, and its offset is right."""
+        entry = _entry_at(self._file, position, self._size_bytes)
+        if self._gaps or entry is None or entry.first_offset <= self._due_offset:
+            return None
+        scan = scan_log_file(
+            self._file,
+            position,
+            self._size_bytes,
+            next_offset=entry.first_offset,
+            gaps=False,
+            check_crc=True,
+        )
+        if scan.problem is not Problem.NONE or scan.next_offset > self._upper_offset:
+            return None
+        several = position + ENTRY_OVERHEAD + entry.size < self._size_bytes
+        leads_on = scan.next_offset == self._upper_offset if self._closed else several
+        return entry.first_offset if leads_on else None
 
     def after(self, bad: int) -> tuple[int, int] | None:
         """Where the entry begins that comes after the bad bytes at `bad`, and its first offset."""
@@ -263,12 +299,12 @@ class _Search:
             self._file, position, following, next_offset=first, gaps=self._gaps, check_crc=True
         )
         if alone.problem is not Problem.NONE or self._contradicted(
-            first, entry.last_offset, following
+            first, entry.last_offset, following, bad
         ):
             return None
         return position, first
 
-    def _contradicted(self, first_offset: int, offset: int, following: int) -> bool:
+    def _contradicted(self, first_offset: int, offset: int, following: int, bad: int) -> bool:
         """Whether what comes behind an entry with these offsets shows that they are wrong."""
         if following == self._size_bytes:
             return self._end_offset is not None and offset + 1 != self._end_offset
@@ -277,7 +313,8 @@ class _Search:
             return False
         first = entry.first_offset
         # The bad bytes in front of both were a message once, and each message has its own offset.
-        before = 2 if self._gaps else 2 + offset - first_offset
+        before = 1 if self._gaps else 1 + offset - first_offset
+        before += not self._is_known(bad)
         if not self._due_offset + before <= first < self._upper_offset:
             return False  # It is the wrong one: no message that stands there can have that offset.
         if self._gaps:
@@ -290,6 +327,11 @@ class _Search:
         if first <= offset or first_offset == self._due_offset:
             return True
         return beyond == entry.last_offset + 1
+
+    def _is_known(self, bad: int) -> bool:
+        """Whether the bad bytes are an entry whose offsets have been there already."""
+        entry = _entry_at(self._file, bad, self._size_bytes)
+        return entry is not None and entry.last_offset < self._due_offset
 
     def _offset_at(self, position: int) -> int | None:
         """The offset that the entry at `position` begins with; at the end the one that comes after

@@ -322,6 +322,8 @@ class Segment(ReadableSegment):
         progress: Progress | None = None,
     ) -> SegmentScan:
         """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`."""
+        if limit_offset is None:
+            limit_offset = self.base_offset + RELATIVE_OFFSET_MAX
         file = self._seams.files.open(self.log_path)
         try:
             return scan_log_file(

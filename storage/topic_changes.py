@@ -17,9 +17,10 @@ from .log_table import LogTable
 from .names import folder_name
 from .positions import Positions
 from .random_ids import random_id
+from .reserve import Reserve
 from .seams import Seams
 from .startup import rename_deleted
-from .steps import Change, Steps
+from .steps import Change, Steps, Work
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
 
@@ -35,6 +36,7 @@ class TopicChanges:
         logs: LogTable,
         checkpoints: Checkpoints,
         positions: Positions,
+        reserve: Reserve,
     ) -> None:
         self._seams = seams
         self._files = seams.files
@@ -43,6 +45,7 @@ class TopicChanges:
         self._logs = logs
         self._checkpoints = checkpoints
         self._positions = positions
+        self._reserve = reserve
         self._asked: deque[tuple[str, Change[TopicEntry]]] = deque()
         """Topics and changes that are not done, in the order in which they have to be carried out;
         only the first one may have begun."""
@@ -162,7 +165,7 @@ class TopicChanges:
         altered = replace(self._registry.get(name), overrides=checked)
         entries = self._registry.with_entry(altered)
         try:
-            yield partial(self._registry.write, entries)
+            yield self._with_reserve(partial(self._registry.write, entries))
         except OSError as error:
             raise StorageError(f"topic {name!r} cannot be altered: {error}") from error
         self._registry.adopt(entries)
@@ -178,22 +181,29 @@ class TopicChanges:
         delay_ms = self._registry.delete_delay_ms(entry)
         entries = self._registry.with_entry(entry)
         try:
-            yield partial(self._registry.write, entries)
+            yield self._with_reserve(partial(self._registry.write, entries))
             self._registry.adopt(entries)
             for partition in range(entry.partitions):
                 self._logs.forget((name, partition))
             gone()
-            yield partial(self._take_away, entry, delay_ms)
+            yield self._with_reserve(partial(self._take_away, entry, delay_ms))
             entries = self._registry.without(name)
-            yield partial(self._registry.write, entries)
+            yield self._with_reserve(partial(self._registry.write, entries))
         except OSError as error:
             raise StorageError(f"topic {name!r} cannot be deleted: {error}") from error
         self._registry.adopt(entries)
         self._seams.observe("topic_deleted", topic=name, partitions=entry.partitions)
         return entry
 
+    def _with_reserve(self, work: Work) -> Work:
+        """`work` that a full disk must not keep from being done: it is a way to make room."""
+        return partial(self._reserve.retrying, work)
+
     def _take_away(self, entry: TopicEntry, delay_ms: int) -> None:
-        renamed = rename_deleted(self._files, self._path, entry, self._seams.random)
-        self._seams.deletions.add(renamed, delay_ms)
+        renamed: list[Path] = []
+        try:
+            rename_deleted(self._files, self._path, entry, self._seams.random, renamed)
+        finally:
+            self._seams.deletions.add(renamed, delay_ms)
         self._checkpoints.write(*self._logs.offsets())
         self._positions.forget_topic(entry.name)

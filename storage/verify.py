@@ -21,11 +21,13 @@ from .clean_shutdown import read_marker
 from .files import Files
 from .findings import NOTHING, REPAIR, Finding, limited
 from .index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from .index_checksums import following_base
 from .inspect import MAX_DECOMPRESSED_BYTES
 from .known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
 from .names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
 from .producer_snapshots import parse_snapshot_name
 from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
+from .unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from .verify_checksums import read_seals
 from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
@@ -115,18 +117,19 @@ class PartitionCheck:
         for number, base_offset in enumerate(base_offsets):
             if previous is not None and previous.complete:
                 yield from self._between(previous.next_offset, base_offset)
-            following = base_offsets[number + 1 : number + 2]
+            following = next(iter(base_offsets[number + 1 :]), None)
             check = SegmentCheck(
                 self._files,
                 self._directory,
                 base_offset,
                 Surroundings(
                     self._gaps,
-                    following[0] if following else None,
+                    following,
                     self._recovery_point,
                     self._max_decompressed_bytes,
                     seals.get(base_offset),
                     self._clean,
+                    following_base(seals, base_offset, following),
                 ),
             )
             yield from limited(check.run())
@@ -165,7 +168,8 @@ class _DataDirectoryCheck:
         self._found: list[Finding] = []
 
     def run(self) -> Iterator[Finding]:
-        topics = self._topics()
+        known = self._topics()
+        topics = known or {}
         recovery_points = self._checkpoint(RECOVERY_POINTS)
         log_starts = self._checkpoint(LOG_START_OFFSETS)
         unclean = self._marker()
@@ -180,10 +184,15 @@ class _DataDirectoryCheck:
             elif name not in KNOWN_FILES:
                 yield _listed(path)
         yield from self._missing_folders(topics, folders)
+        unnamed = unnamed_folders(folders, topics)
+        unfinished = set()
+        if known is not None:
+            unfinished = unfinished_creations(self._files, self._directory, unnamed)
         for key, path in folders.items():
             entry = topics.get(key[0])
-            if entry is None or key[1] >= entry.partitions:
+            if key in unnamed:
                 rule = f"{TOPICS_FILE} does not have this partition: the next start adopts it"
+                rule = UNFINISHED if key in unfinished else rule
                 yield Finding(path, None, rule, NOTHING, error=False)
             gaps = entry is None or entry.gaps
             check = PartitionCheck(
@@ -202,12 +211,13 @@ class _DataDirectoryCheck:
     def _error(self, name: str, position: int | None, rule: str, advice: str) -> None:
         self._found.append(Finding(self._directory / name, position, rule, advice))
 
-    def _topics(self) -> Mapping[str, TopicEntry]:
+    def _topics(self) -> Mapping[str, TopicEntry] | None:
+        """The topics of the topics file; `None` when it cannot be read."""
         try:
             return read_topics(self._files, self._directory / TOPICS_FILE)
         except (OSError, MalformedTopics, NewerTopics) as error:
             self._error(TOPICS_FILE, None, str(error), "put it right, or put back a copy of it")
-            return {}
+            return None
 
     def _checkpoint(self, name: str) -> Offsets:
         path = self._directory / name

@@ -24,6 +24,7 @@ from .entry_rules import (
 from .files import File, Files
 from .findings import NOTHING, REPAIR, TORN, Finding
 from .index_checksums import Seal, end_offset
+from .index_file import RELATIVE_OFFSET_MAX
 from .log_reader import Stop, StoredEntry, read_log_file
 from .salvage import Stretch, stretches
 from .verify_append_times import check_append_times
@@ -46,6 +47,8 @@ class Surroundings:
     """Its line in `index-checksums`."""
     clean: bool = False
     """Whether the log was stopped cleanly."""
+    limit_offset: int | None = None
+    """Where the next segment begins, or began should it be gone."""
 
 
 @value_class
@@ -181,7 +184,7 @@ class SegmentCheck:
     def _behind(self, log: File, position: int, log_bytes: int) -> Iterator[Finding]:
         """What there is behind the place where the log could not be read on."""
         around = self._around
-        following, point = around.next_base_offset, around.recovery_point
+        following, point = around.limit_offset, around.recovery_point
         for stretch in stretches(
             log,
             log_bytes,
@@ -261,7 +264,9 @@ class SegmentCheck:
     def _check_end(self) -> Iterator[Finding]:
         """Whether it was the last entry whose offset is wrong, should the segment overlap."""
         limit_offset, jump = self._around.next_base_offset, self._jump
-        if limit_offset is not None and jump is not None and self.next_offset > limit_offset:
+        if limit_offset is None:
+            limit_offset = self._base_offset + RELATIVE_OFFSET_MAX
+        if jump is not None and self.next_offset > limit_offset:
             self.next_offset = limit_offset
             if self._around.gaps:
                 yield self._in_log(jump.position, beyond_rule(jump.offset, limit_offset))

@@ -184,6 +184,12 @@ class FaultyFiles:
     def make_directory(self, path: Path) -> None:
         self.perform("make_directory", path, lambda: self._files.make_directory(path))
 
+    def free_bytes(self, directory: Path) -> int:
+        return self.perform("free_bytes", directory, lambda: self._files.free_bytes(directory))
+
+    def restrict(self, path: Path) -> None:
+        self.perform("restrict", path, lambda: self._files.restrict(path))
+
     def rename(self, source: Path, target: Path) -> None:
         self.perform("rename", source, lambda: self._files.rename(source, target))
 

@@ -6,7 +6,7 @@ from ..storage.files import Files
 
 
 class WrappedFiles:
-    """Asks `files` whatever only reads."""
+    """Asks `files` whatever only reads, and for permissions, which no content depends on."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -28,3 +28,9 @@ class WrappedFiles:
 
     def modified_ms(self, path: Path) -> int:
         return self._files.modified_ms(path)
+
+    def free_bytes(self, directory: Path) -> int:
+        return self._files.free_bytes(directory)
+
+    def restrict(self, path: Path) -> None:
+        self._files.restrict(path)

@@ -64,7 +64,7 @@ async def _trim(services: Services, topic: str, partition: int, offset: int) -> 
             f"high watermark, or {ALL_READABLE} for just that"
         )
     if target > log.log_start_offset:
-        log.roll_before(target)
+        services.directory.reserve.retrying(lambda: log.roll_before(target))
         await _sync(services, log, target)
         log.trim(target)
     return log
@@ -117,7 +117,7 @@ def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) ->
     result.low_watermark = log.log_start_offset
     if services.logs.is_current(log):
         try:
-            log.drop_expired()
+            services.directory.reserve.retrying(log.drop_expired)
         except OSError as error:
             # Nothing below the log start can be read any more; the next retention pass tries again.
             services.outcomes.of(error, api="delete-records")

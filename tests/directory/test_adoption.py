@@ -1,5 +1,6 @@
 """Folders and topics file that do not agree at start."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,10 @@ import pytest
 from horolog.protocol.errors import (
     StorageError,
 )
+from horolog.storage.files import SystemFiles
+from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import FaultyFiles
 
 
 def test_folders_are_adopted_with_default_settings(golden: Path, data: DataDirectory) -> None:
@@ -133,13 +137,12 @@ def test_strangers_are_told_and_left_alone(data: DataDirectory) -> None:
     (data.path / "b-00").mkdir()
     (data.path / "c-5f2c-delete").mkdir()
     (data.path / "photos.deleted").mkdir()
-    (data.path / "d-0").mkdir()
     (data.path / "positions.77.broken").write_text("x")
     (data.path / "topics.json.tmp").write_text("half")
     directory = data.open()
     assert dict(directory.topics()) == {}
     told = sorted(Path(e["path"]).name for e in data.events.named("stray_file"))
-    strangers = ["a-0", "b-00", "c-5f2c-delete", "d-0", "lost+found", "notes.txt", "photos.deleted"]
+    strangers = ["a-0", "b-00", "c-5f2c-delete", "lost+found", "notes.txt", "photos.deleted"]
     assert told == strangers
     assert set(strangers) <= set(data.names())
     assert "positions.77.broken" in data.names()
@@ -147,13 +150,64 @@ def test_strangers_are_told_and_left_alone(data: DataDirectory) -> None:
     data.close()
 
 
-def test_an_empty_folder_of_an_unfinished_creation_is_used(data: DataDirectory) -> None:
-    (data.path / "a-0").mkdir(parents=True)
+@pytest.mark.parametrize("first", [True, False], ids=["first-topic", "later-topic"])
+def test_what_an_unfinished_creation_left_is_removed_once(data: DataDirectory, first: bool) -> None:
+    """It comes before anything else that a directory gets, or beside topics."""
+    if not first:
+        data.open()
+        data.directory.create_topic("other", 2, {})
+        data.append("other", 1)
+        data.close()
+    for number in range(3):
+        (data.path / f"a-{number}").mkdir(parents=True)
+    (data.path / "other-2").mkdir()
+    found = {one.path.name: one for one in verify(SystemFiles(), data.path)}
+    assert {"a-0", "a-1", "a-2", "other-2"} <= found.keys()
+    for name in ("a-0", "other-2"):
+        assert "the next start removes it" in found[name].rule
+        assert not found[name].error
     directory = data.open()
-    assert dict(directory.topics()) == {}
+    assert list(directory.topics()) == ([] if first else ["other"])
+    [told] = data.events.named("unfinished_creation_removed")
+    assert told == {"folders": ["a-0", "a-1", "a-2", "other-2"], "count": 4}
+    assert data.events.named("stray_file") == []
+    assert not set(found) & {"a-0", "other-2"} & set(data.names())
     directory.create_topic("a", 3, {})
     data.append("a", 4)
+    data.restart()
+    assert data.events.seen == []
     assert data.times("a") == [4]
+    data.close()
+
+
+def test_an_empty_folder_that_cannot_be_removed_is_told(data: DataDirectory) -> None:
+    (data.path / "a-0").mkdir(parents=True)
+    data.files = files = FaultyFiles(SystemFiles())
+    files.fail("remove_directory", errno.EBUSY)
+    directory = data.open()
+    assert dict(directory.topics()) == {}
+    [told] = data.events.named("stray_file")
+    assert "cannot be removed" in str(told["reason"])
+    data.close()
+
+
+@pytest.mark.parametrize("lost", ["missing", "damaged"])
+def test_a_topic_without_messages_survives_a_lost_topics_file(
+    data: DataDirectory, lost: str
+) -> None:
+    """Its folder is empty, and no creation was cut off."""
+    data.open()
+    data.directory.create_topic("a", 1, {})
+    data.directory.create_topic("idle", 2, {})
+    data.append("a", 1)
+    data.close()
+    path = data.path / "topics.json"
+    path.unlink() if lost == "missing" else path.write_bytes(b"{")
+    rules = {one.path.name: one.rule for one in verify(SystemFiles(), data.path)}
+    assert "the next start adopts it" in rules["idle-1"]
+    topics = data.open().topics()
+    assert topics["idle"].partitions == 2
+    assert data.times("a") == [1]
     data.close()
 
 

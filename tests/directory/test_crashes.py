@@ -3,6 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
+from horolog.storage.names import folder_name
 from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles
@@ -89,8 +90,9 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
             directory.create_topic("old", 1, {})
             assert data.times("old") == []
     assert not any(entry.gaps for entry in topics.values())
-    for stray in data.events.named("stray_file"):
-        assert stray.get("reason") in (None, "it is empty and of no known topic")
+    assert [stray for stray in data.events.named("stray_file") if "reason" in stray] == []
+    left = {path.name for path in data.path.iterdir() if path.is_dir()}
+    assert left == {folder_name(*key) for key in directory.partitions()}
     data.close()
 
 

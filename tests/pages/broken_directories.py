@@ -88,6 +88,12 @@ def missing(folder: Path) -> None:
     (folder / "data" / "notes.txt").write_text("?")
 
 
+def unfinished(folder: Path) -> None:
+    """A broker was killed while it made a topic."""
+    stopped(folder)
+    (folder / "data" / "views-0").mkdir()
+
+
 def gap(folder: Path) -> None:
     """A log file is gone from the middle."""
     (stopped(folder) / LOG.format(3)).unlink()
@@ -101,6 +107,7 @@ SCENARIOS: Final[dict[str, Callable[[Path], object]]] = {
     "topics": topics,
     "positions": positions,
     "missing": missing,
+    "unfinished": unfinished,
     "gap": gap,
     "removed": stopped,
     "locked": stopped,

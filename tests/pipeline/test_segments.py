@@ -1,5 +1,8 @@
 """Closed segments read without a broker."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage
 from horolog.storage.index_reader import TIME_ENTRY
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.crashing import in_child
 
 from .sources import T0_MS, read, rows, source
 
@@ -107,3 +111,29 @@ def test_options_that_need_a_broker(options: dict[str, str], told: str) -> None:
 def test_a_folder_of_no_partition(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no folder of a partition"):
         offsets(segments_path=tmp_path / "none-0")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a while")
+@pytest.mark.parametrize("closed", ["directory", "folder", "file", "checksums"])
+def test_files_of_another_account_are_no_empty_topic(folder: Path, closed: str) -> None:
+    """The broker's files are its own unless a setting says otherwise."""
+    assert folder.stat().st_mode & 0o777 == 0o700
+    first = min(folder.glob("*.log"))
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        copy = Path(shutil.copytree(folder, place / "data" / folder.name))
+        for path in (copy.parent, copy, *copy.iterdir()):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        parts = {"directory": copy.parent, "folder": copy, "file": copy / first.name}
+        parts.get(closed, copy / "index-checksums").chmod(0)
+
+        def other_account() -> None:
+            os.setgid(65534)
+            os.setuid(65534)
+            bounds = {"startingTimestamp": T0_MS + 50} if closed == "checksums" else {}
+            with pytest.raises(OptionError, match=r'may not read .*data\.file\.mode = "0640"'):
+                offsets(segments_path=copy, **bounds)
+
+        offsets(segments_path=copy)  # What is imported late may not be readable later.
+        assert in_child(other_account) == 0, "see standard error"

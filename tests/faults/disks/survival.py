@@ -5,6 +5,7 @@ from pathlib import Path
 from horolog.storage.files import SystemFiles
 from horolog.storage.log import Log
 from horolog.storage.log_directory import LogDirectory
+from horolog.storage.names import folder_name, parse_folder_name
 from horolog.storage.producer_scan import numbered_batches, take_batch
 from horolog.storage.producer_states import ProducerStates
 from horolog.storage.segment import Segment
@@ -40,6 +41,8 @@ def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
     data.files = QuickFiles()
     data.clock.step(START_MS - data.clock.now_ms())
     directory = data.open()
+    folders = {path.name for path in data.path.iterdir() if parse_folder_name(path.name)}
+    assert folders == {folder_name(*key) for key in directory.partitions()}
     _check_topics(directory, promise)
     _check_positions(directory, promise)
     messages = {}

@@ -1,0 +1,176 @@
+"""Who may read what the broker stores: `data.file.mode`, and never more than the umask lets."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from horolog.config.broker import broker_settings
+from horolog.protocol.errors import InvalidConfig
+from horolog.storage.files import SystemFiles
+from horolog.storage.positions import Position
+from horolog.testing.directories import DataDirectory
+from horolog.testing.files import FaultyFiles
+from horolog.testing.program import Program, serving
+
+Umask = Callable[[int], object]
+
+
+@pytest.fixture
+def umask() -> Iterator[Umask]:
+    """Sets the umask, of child processes too; it is as before in the end."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+def modes(path: Path) -> dict[str, str]:
+    """The permissions of everything in `path` and of itself."""
+    found = [path, *sorted(path.rglob("*"))]
+    return {str(one.relative_to(path)): f"{stat.S_IMODE(one.stat().st_mode):04o}" for one in found}
+
+
+def check(path: Path, file_mode: str, directory_mode: str) -> dict[str, str]:
+    found = modes(path)
+    for name, mode in found.items():
+        assert mode == (directory_mode if (path / name).is_dir() else file_mode), name
+    return found
+
+
+def fill(data: DataDirectory) -> None:
+    """Make files of every kind; the last write is torn and the stop not clean."""
+    directory = data.open()
+    directory.cluster_id()
+    directory.producer_ids.next()
+    directory.create_topic("a", 2, {"segment.bytes": "90", "index.interval.bytes": "0"})
+    directory.create_topic("gone", 1, {})
+    for ms in range(8):
+        data.append("a", ms)
+    log = directory.log("a", 0)
+    log.flush()
+    directory.positions.commit("job", [Position("a", 0, 5, -1, 5, "")])
+    log.trim(3)
+    log.drop_expired()
+    directory.delete_topic("gone")
+    directory.write_checkpoints()
+
+
+@pytest.mark.parametrize(
+    ("mode", "mask", "file_mode", "directory_mode"),
+    [
+        (0o600, 0o022, "0600", "0700"),
+        (0o600, 0, "0600", "0700"),
+        (0o640, 0o022, "0640", "0750"),
+        (0o644, 0o022, "0644", "0755"),
+        (0o660, 0o007, "0660", "0770"),
+        (0o664, 0o077, "0600", "0700"),
+        (0o640, 0o022 | 0o040, "0600", "0710"),
+    ],
+)
+def test_everything_that_is_stored(
+    tmp_path: Path, umask: Umask, mode: int, mask: int, file_mode: str, directory_mode: str
+) -> None:
+    umask(mask)
+    data = DataDirectory(tmp_path / "data")
+    data.files = SystemFiles(mode)
+    fill(data)
+    last = max((data.path / "a-0").glob("*.log"))
+    found = check(data.path, file_mode, directory_mode)
+    assert any(name.endswith(".deleted") for name in found)
+    data.directory.close()
+    last.write_bytes(last.read_bytes() + b"torn")
+    (data.path / ".kafka_cleanshutdown").unlink()
+    (data.path / "positions").write_bytes((data.path / "positions").read_bytes() + b"torn")
+    data.open()
+    data.close()
+    found = check(data.path, file_mode, directory_mode)
+    names = {Path(name).name for name in found}
+    assert {"topics.json", ".lock", "positions", "cluster-id", "producer-ids"} <= names
+    assert {".kafka_cleanshutdown", "recovery-point-offset-checkpoint"} <= names
+    for suffix in (".log", ".index", ".timeindex", ".appendtime", ".broken", "index-checksums"):
+        assert any(name.endswith(suffix) for name in names), suffix
+
+
+def test_a_broker_and_its_programs(tmp_path: Path, umask: Umask) -> None:
+    umask(0o022)
+    path = tmp_path / "data"
+    with serving(path) as server:
+        server.program.ok("produce", "t", stdin="a\nb\n")
+        assert server.stop() == 0
+    check(path, "0600", "0700")
+    with serving(tmp_path / "other", "--set", "data.file.mode=0640") as server:
+        server.program.ok("produce", "t", stdin="a\nb\n")
+        assert server.stop() == 0
+    check(tmp_path / "other", "0640", "0750")
+    for folder, modes_there in ((path, ("0600", "0700")), (tmp_path / "other", ("0640", "0750"))):
+        log = folder / "t-0" / f"{0:020d}.log"
+        log.write_bytes(bytes([0xFF]) + log.read_bytes()[1:])
+        Program().ok("repair", folder, "--yes")
+        assert any(one.name.endswith(".broken") for one in folder.rglob("*"))
+        check(folder, *modes_there)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_repairs_stays_the_broker_s(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "data")
+    fill(data)
+    data.close()
+    for one in (data.path, *data.path.rglob("*")):
+        os.chown(one, 4321, 4322)
+    log = min((data.path / "a-0").glob("*.log"))
+    log.write_bytes(bytes([0xFF]) + log.read_bytes()[1:])
+    Program().ok("repair", data.path, "--yes")
+    owners = {(one.stat().st_uid, one.stat().st_gid) for one in data.path.rglob("*")}
+    assert owners == {(4321, 4322)}
+
+
+def test_what_an_older_version_left_open_is_closed(tmp_path: Path, umask: Umask) -> None:
+    umask(0o022)
+    data = DataDirectory(tmp_path / "data")
+    data.files = SystemFiles(0o644)
+    fill(data)
+    data.close()
+    data.files = SystemFiles(0o640)
+    data.open()
+    found = modes(data.path)
+    assert found["."] == "0755"  # It may be somebody else's, and in use for more.
+    assert found["a-0"] == found["a-1"] == "0750"
+    for name in ("topics.json", "positions", "cluster-id", "recovery-point-offset-checkpoint"):
+        assert found[name] == "0640"
+    data.close()
+    # Nothing is given that somebody has taken away.
+    (data.path / "a-0").chmod(0o700)
+    (data.path / "positions").chmod(0o600)
+    data.open()
+    found = modes(data.path)
+    assert (found["a-0"], found["positions"]) == ("0700", "0600")
+    assert data.events.named("permissions_left") == []
+    data.close()
+
+
+def test_what_cannot_be_closed_is_told(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("a", 2, {})
+    data.close()
+    data.files = files = FaultyFiles(SystemFiles())
+    files.fail("restrict", errno.EPERM, times=-1, name="-0")
+    files.fail("restrict", errno.EPERM, times=-1, name="-1")
+    data.open()
+    [told] = data.events.named("permissions_left")
+    assert (told["count"], Path(str(told["path"])).name) == (2, "a-0")
+    data.close()
+
+
+@pytest.mark.parametrize("text", ["640", "0640"])
+def test_the_setting(text: str) -> None:
+    assert broker_settings({"data.file.mode": text}).data_file_mode == "0640"
+    assert broker_settings({}).data_file_mode == "0600"
+
+
+@pytest.mark.parametrize("text", ["", "0400", "0700", "0646", "0622", "1600", "rw-------", "0o640"])
+def test_modes_that_are_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig, match=r'permissions in octal.*such as "0640"'):
+        broker_settings({"data.file.mode": text})
