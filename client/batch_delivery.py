@@ -47,7 +47,9 @@ class BatchDelivery:
 
     async def known_cut_bytes(self, topic: str, wanted_bytes: int) -> int:
         """The same, asked for if it is not known. Raises what the broker reports."""
-        limit = await self._limit(topic, asyncio.get_running_loop().time())
+        limit = self._limits.known(topic)
+        if limit is None:
+            limit = await self._limit(topic, asyncio.get_running_loop().time())
         return min(wanted_bytes, limit.cut_bytes)
 
     async def deliver(self, topic: str, partition: int, batch: Batch) -> Appended:
