@@ -13,6 +13,7 @@ from ...pipeline.java import submitted
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
 from ..output import note
+from .interrupts import own_interrupts, silent_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +72,9 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         if sys.stderr.isatty():
             note(f"starting Spark ({master})")
     try:
-        with _told_once():
-            spark = session("horolog pipeline", master=master, conf=given)
+        with _told_once(), silent_gateway():
+            with own_interrupts():
+                spark = session("horolog pipeline", master=master, conf=given)
             try:
                 yield spark
             finally:
