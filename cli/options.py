@@ -1,16 +1,26 @@
 """Options that several commands have."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ..client.client import DEFAULT_ADDRESS
 from ..client.servers import parse_servers
+from ..times import OtherUnit, TimeError
 from .completion import complete_topic
 from .errors import WrongUsage
 
-__all__ = ["DEFAULT_ADDRESS", "AnyUnit", "Json", "Partition", "Server", "TopicName", "name_values"]
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "AnyUnit",
+    "Json",
+    "Partition",
+    "Server",
+    "TopicName",
+    "name_values",
+    "refused",
+]
 
 
 def _check_address(text: str) -> str:
@@ -39,10 +49,18 @@ TopicName = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
 ]
+_ANY_UNIT: Final = "--any-unit"
 AnyUnit = Annotated[
     bool,
-    typer.Option("--any-unit", help="Take a number as a time even if it looks like seconds."),
+    typer.Option(_ANY_UNIT, help="Take a number as a time even if it looks like seconds."),
 ]
+
+
+def refused(error: TimeError) -> str:
+    """Why a time is refused, by a command that takes numbers in any unit if it is asked to."""
+    if isinstance(error, OtherUnit):
+        return f"{error}, or give {_ANY_UNIT} to take the number as it is"
+    return str(error)
 
 
 def name_values(options: Sequence[str], name: str = "--set") -> dict[str, str]:

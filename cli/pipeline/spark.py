@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ...pipeline.installing import pip_install
 from ...pipeline.java import submitted
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
@@ -63,8 +64,8 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         from ...pipeline.spark_session import running, session
     except ImportError as error:
         raise CommandFailed(
-            f'this needs Spark: pip install "horolog[spark]" ({error}); `horolog pipeline doctor` '
-            "looks for what else is missing"
+            f"this needs Spark ({error}): {pip_install('spark')}. `horolog pipeline doctor` looks "
+            "for what else is missing"
         ) from None
     started = running() is None
     if started:
