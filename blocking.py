@@ -132,6 +132,7 @@ class Producer(_Blocking):
     send_batch = _waits(_Producer.send_batch)
     send_many = _waits(_Producer.send_many)
     partition_for = _waits(_Producer.partition_for)
+    set_bytes_for = _waits(_Producer.set_bytes_for)
     flush = _waits(_Producer.flush)
 
     def enqueue(

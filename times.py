@@ -50,6 +50,10 @@ class TimeError(HorologError, ValueError):
     """The text is not a time, or its meaning would be a guess. The message says what to write."""
 
 
+class OtherUnit(TimeError):
+    """A number that looks like another unit than milliseconds; `any_unit` would take it."""
+
+
 class _NoZone(TimeError):
     """A date or a time without a zone."""
 
@@ -96,7 +100,7 @@ def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | N
         telling = reasons if len(reasons) == 1 else [e for e in reasons if isinstance(e, _NoZone)]
         if telling:
             # The last one has the longest start, so it speaks of the whole date and time.
-            raise TimeError(f"{text!r} is not a range: {telling[-1]}")
+            raise _as(telling[-1], f"{text!r} is not a range: {telling[-1]}")
         raise TimeError(f"{text!r} has no colon with a time on both sides: {_FORMS}")
     start_ms, end_ms = found[0]
     if start_ms is not None and end_ms is not None and end_ms < start_ms:
@@ -237,11 +241,15 @@ def _check_unit(number: int, any_unit: bool) -> int:
         guess, in_ms = "microseconds", number // 1000
     else:
         guess, in_ms = "nanoseconds (or microseconds)", number // 1_000_000
-    raise TimeError(
+    raise OtherUnit(
         f"{number} looks like {guess}: epoch milliseconds are 0 or from {EPOCH_MS_MINIMUM} to "
-        f"{EPOCH_MS_MAXIMUM}; write {in_ms} if it is {guess.split()[0]}, or give --any-unit to "
-        "take the number as it is"
+        f"{EPOCH_MS_MAXIMUM}; write {in_ms} if it is {guess.split()[0]}"
     )
+
+
+def _as(error: TimeError, text: str) -> TimeError:
+    """The same refusal in other words."""
+    return OtherUnit(text) if isinstance(error, OtherUnit) else TimeError(text)
 
 
 def _not_before_epoch(timestamp_ms: int, text: str) -> int:

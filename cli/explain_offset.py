@@ -11,7 +11,7 @@ from ..clock import SystemClock
 from ..protocol.api.describe_log import DescribedSearch, DescribeLogPartitionResult
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, json_time, shown_size, shown_time
 
 
@@ -36,7 +36,7 @@ def offset(
     try:
         at_ms = parse_time(at, SystemClock().now_ms(), any_unit)
     except TimeError as error:
-        raise WrongUsage(f"--at: {error}") from None
+        raise WrongUsage(f"--at: {refused(error)}") from None
     for log in asyncio.run(_ask(server, topic, partition, at_ms)):
         (search,) = log.search
         if as_json:

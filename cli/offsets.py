@@ -14,7 +14,7 @@ from ..clock import SystemClock
 from ..protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
 _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
@@ -86,7 +86,7 @@ def _target(text: str, now_ms: int, any_unit: bool) -> int:
     try:
         return parse_time(text, now_ms, any_unit)
     except TimeError as error:
-        raise WrongUsage(f"--at: {error}; or earliest, latest, largest") from None
+        raise WrongUsage(f"--at: {refused(error)}; or earliest, latest, largest") from None
 
 
 async def _ask(

@@ -7,6 +7,7 @@ import typer
 
 from ..client.client import DEFAULT_ADDRESS
 from ..client.servers import parse_servers
+from ..times import OtherUnit, TimeError
 from .completion import complete_topic
 from .errors import WrongUsage
 
@@ -22,6 +23,7 @@ __all__ = [
     "check_text",
     "check_texts",
     "name_values",
+    "refused",
 ]
 
 
@@ -82,10 +84,18 @@ TopicName = Annotated[
         callback=check_text,
     ),
 ]
+_ANY_UNIT: Final = "--any-unit"
 AnyUnit = Annotated[
     bool,
-    typer.Option("--any-unit", help="Take a number as a time even if it looks like seconds."),
+    typer.Option(_ANY_UNIT, help="Take a number as a time even if it looks like seconds."),
 ]
+
+
+def refused(error: TimeError) -> str:
+    """Why a time is refused, by a command that takes numbers in any unit if it is asked to."""
+    if isinstance(error, OtherUnit):
+        return f"{error}, or give {_ANY_UNIT} to take the number as it is"
+    return str(error)
 
 
 def name_values(options: Sequence[str], name: str = "--set") -> dict[str, str]:

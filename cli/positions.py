@@ -6,6 +6,7 @@ from typing import Final
 
 from ..times import INT64_MAX, TimeError, parse_time, parse_time_or_range
 from .errors import WrongUsage
+from .options import refused
 
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})", re.ASCII)
 
@@ -36,7 +37,7 @@ def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Posit
     try:
         return AtTime(parse_time(text, now_ms, any_unit))
     except TimeError as error:
-        raise WrongUsage(f"{option}: {error}; or offset:N") from None
+        raise WrongUsage(f"{option}: {refused(error)}; or offset:N") from None
 
 
 def parse_bounds(
@@ -53,7 +54,7 @@ def parse_bounds(
     try:
         start_ms, end_ms = parse_time_or_range(start, now_ms, any_unit)
     except TimeError as error:
-        raise WrongUsage(f"--from: {error}") from None
+        raise WrongUsage(f"--from: {refused(error)}") from None
     if end_ms is not None:
         if end is not None:
             raise WrongUsage("--until: the range in --from sets the end already")

@@ -2,10 +2,10 @@
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -14,9 +14,11 @@ from ..client.encoding import headers_bytes
 from ..client.producer import Producer
 from ..client.results import SentRecord
 from ..client.servers import parse_servers
+from ..client.set_limits import TOO_LARGE
 from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from ..protocol.records.sets import NewRecord
 from .errors import INTERRUPTED, CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
 from .options import DEFAULT_ADDRESS, INT32_MAX, Server, TopicName
@@ -84,7 +86,9 @@ def produce(
     Lines are sent as they come. A message's time is the moment its line was read, unless it says.
     When a message is as durable as the topic asks for, one JSON object is printed, in the order
     of the input. A refused set of messages is printed as an error; the next ones are sent all
-    the same, and the exit code is 1. Ctrl-C ends the input: what was read is sent and answered.
+    the same, and the exit code is 1. No set is larger than the topic's limits allow, so only a
+    message that is too large by itself is refused for its size. Ctrl-C ends the input: what was
+    read is sent and answered.
 
     A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
     for up to two minutes when its partition moves to another broker, and is stored once.
@@ -100,6 +104,9 @@ def produce(
         raise typer.Exit(1)
 
 
+Outcome = SentRecord | CodedError
+
+
 @dataclass(slots=True)
 class _Batch:
     """Messages sent at one time: a set for each partition, answered in the order of the lines."""
@@ -108,12 +115,14 @@ class _Batch:
     """Of each message, in the order of the input."""
     sets: dict[int, list[Message]] = field(default_factory=dict)
     bytes_of: dict[int, int] = field(default_factory=dict)
-    answers: dict[int, asyncio.Task[list[SentRecord]]] = field(default_factory=dict)
+    answers: dict[int, asyncio.Task[list[Outcome]]] = field(default_factory=dict)
     deadline: float = 0.0
+    limit_bytes: int = 0
+    """Of a set with several messages."""
 
-    def has_room(self, partition: int, size_bytes: int, limit_bytes: int) -> bool:
+    def has_room(self, partition: int, size_bytes: int) -> bool:
         taken = self.bytes_of.get(partition, 0)
-        return taken == 0 or taken + size_bytes <= limit_bytes
+        return taken == 0 or taken + size_bytes <= self.limit_bytes
 
     def add(self, partition: int, message: Message, size_bytes: int) -> None:
         self.partitions.append(partition)
@@ -142,9 +151,13 @@ class _Sending:
         self._warned = False
         self._batch = _Batch()
         self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
-        self._unanswered: set[asyncio.Task[list[SentRecord]]] = set()
         self.interrupted = False
         """Whether Ctrl-C ended the input."""
+        self._unanswered: set[asyncio.Task[list[Outcome]]] = set()
+        self._last: dict[int, asyncio.Task[list[Outcome]]] = {}
+        """The set of each partition that was sent last."""
+        self._divided: Counter[int] = Counter()
+        """Sets of each partition that are being sent in parts: those behind them wait."""
 
     async def run(self, server: str) -> bool:
         """Send all of standard input; returns whether anything was refused."""
@@ -224,11 +237,11 @@ class _Sending:
         partition = self._partition if message.partition is None else message.partition
         if partition is None:
             partition = await self._choose_partition(record.key)
-        size_bytes = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-        size_bytes += headers_bytes(record.headers)
-        if not self._batch.has_room(partition, size_bytes, self._limit_bytes):
+        size_bytes = _size_bytes(record)
+        if not self._batch.has_room(partition, size_bytes):
             await self._send_batch()
         if not self._batch.partitions:
+            self._batch.limit_bytes = await self._set_bytes()
             self._batch.deadline = asyncio.get_running_loop().time() + LINGER_SECONDS
         self._batch.add(partition, message, size_bytes)
 
@@ -237,6 +250,12 @@ class _Sending:
             return await self._producer.partition_for(self._topic, key)
         except CodedError:
             return 0  # sending there is refused for the same reason, and in its turn
+
+    async def _set_bytes(self) -> int:
+        try:
+            return min(self._limit_bytes, await self._producer.set_bytes_for(self._topic))
+        except CodedError:
+            return self._limit_bytes  # sending is refused for the same reason
 
     def _message(self, line: bytes) -> Message:
         now_ms = self._clock.now_ms()
@@ -259,13 +278,59 @@ class _Sending:
             return
         for partition, messages in batch.sets.items():
             records = [message.record for message in messages]
-            send = partial(self._producer.send_many, self._topic, records, partition=partition)
-            answer = batch.answers[partition] = asyncio.create_task(send())
+            send = self._send_set(partition, records, self._last.get(partition))
+            answer = batch.answers[partition] = self._last[partition] = asyncio.create_task(send)
             self._unanswered.add(answer)
             answer.add_done_callback(self._answered)
         await self._sent.put(batch)
 
-    def _answered(self, answer: asyncio.Task[list[SentRecord]]) -> None:
+    async def _send_set(
+        self,
+        partition: int,
+        records: list[NewRecord],
+        before: asyncio.Task[list[Outcome]] | None,
+    ) -> list[Outcome]:
+        """Send messages as one set; in parts, behind the set `before`, when the topic's limits
+        turn out to be lower than they were."""
+        if before is not None and self._divided[partition]:
+            await asyncio.wait({before})
+        try:
+            return [*await self._producer.send_many(self._topic, records, partition=partition)]
+        except TOO_LARGE:
+            if len(records) == 1:
+                raise
+        self._divided[partition] += 1
+        try:
+            if before is not None:
+                await asyncio.wait({before})
+            return await self._send_parts(partition, records)
+        finally:
+            self._divided[partition] -= 1
+
+    async def _send_parts(self, partition: int, records: list[NewRecord]) -> list[Outcome]:
+        """What became of each message."""
+        outcomes: list[Outcome] = []
+        parts = [records[len(records) // 2 :], records[: len(records) // 2]]
+        while parts:
+            part = parts.pop()
+            middle = len(part) // 2
+            if middle and sum(map(_size_bytes, part)) > await self._set_bytes():
+                parts += (part[middle:], part[:middle])
+                continue
+            try:
+                outcomes += await self._producer.send_many(self._topic, part, partition=partition)
+            except TOO_LARGE as error:
+                if middle:
+                    parts += (part[middle:], part[:middle])
+                else:
+                    outcomes.append(error)
+            except RequestTimedOut:
+                raise
+            except CodedError as error:
+                outcomes += [error] * len(part)
+        return outcomes
+
+    def _answered(self, answer: asyncio.Task[list[Outcome]]) -> None:
         self._unanswered.discard(answer)
         if not answer.cancelled():
             answer.exception()  # of several that a broken connection fails, only one is told about
@@ -274,7 +339,7 @@ class _Sending:
         """Print answers in the order of the input; returns whether any was a refusal."""
         any_refused = False
         while (batch := await self._sent.get()) is not None:
-            answers: dict[int, Iterator[SentRecord]] = {}
+            answers: dict[int, Iterator[Outcome]] = {}
             lines: list[str] = []
             for partition in batch.partitions:
                 if partition not in answers:
@@ -288,12 +353,24 @@ class _Sending:
                     except CodedError as error:
                         any_refused = True
                         answers[partition] = iter(())
-                        lines.append(json_line({"error": error.name, "message": error.message}))
-                sent = next(answers[partition], None)
-                if sent is not None:
-                    lines.append(_acknowledged(sent))
+                        lines.append(_refused(error))
+                outcome = next(answers[partition], None)
+                if isinstance(outcome, CodedError):
+                    any_refused = True
+                    lines.append(_refused(outcome))
+                elif outcome is not None:
+                    lines.append(_acknowledged(outcome))
             emit(lines)
         return any_refused
+
+
+def _size_bytes(record: NewRecord) -> int:
+    size_bytes = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    return size_bytes + headers_bytes(record.headers)
+
+
+def _refused(error: CodedError) -> str:
+    return json_line({"error": error.name, "message": error.message})
 
 
 def _acknowledged(sent: SentRecord) -> str:

@@ -12,7 +12,7 @@ from ..clock import SystemClock
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..times import INT64_MAX, TimeError, parse_time
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, table
 
 _OFFSET: Final = "offset:"
@@ -69,7 +69,7 @@ def _target(text: str, any_unit: bool) -> Before:
     try:
         return Before(time_ms=parse_time(text, SystemClock().now_ms(), any_unit))
     except TimeError as error:
-        raise WrongUsage(f"--before: {error}; or offset:N, or latest") from None
+        raise WrongUsage(f"--before: {refused(error)}; or offset:N, or latest") from None
 
 
 async def _trim(

@@ -96,12 +96,19 @@ class Delivery:
             raise result
         return result
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do something that has to be done before a set can be sent, as often as it takes."""
+    async def patiently(
+        self, attempt: Callable[[], Awaitable[T]], *, since: float | None = None
+    ) -> T:
+        """Do something that has to be done before a set can be sent, as often as it takes, and no
+        longer than for a set of `since`."""
+        until = None
+        if since is not None and self._delivery_timeout_ms:
+            until = since + self._delivery_timeout_ms / 1000
         return await patiently(
             attempt,
             timeout_ms=self._delivery_timeout_ms,
             setting="delivery_timeout_ms",
+            until=until,
             passing=PASSING,
         )
 

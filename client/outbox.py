@@ -12,8 +12,6 @@ from typing import Final
 from ..protocol.errors import (
     InvalidRecord,
     InvalidTimestamp,
-    MessageTooLarge,
-    RecordListTooLarge,
 )
 from .delivery import Appended
 from .encoding import Headers
@@ -21,13 +19,18 @@ from .errors import ClientClosed
 from .outbox_batch import Batch
 from .results import SentRecord
 from .room import Room
+from .set_limits import TOO_LARGE
 from .telling import Telling
 
-REFUSALS: Final = (InvalidTimestamp, MessageTooLarge, RecordListTooLarge, InvalidRecord)
+REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
 """Errors that may be the fault of a single message. Nothing of the set was appended."""
 
 Deliver = Callable[[str, int, Batch], Awaitable[Appended]]
 """Sends a batch to a partition of a topic, and tries again where that may help."""
+
+
+class TooManyMessages(Exception):
+    """A batch was not sent: fewer messages may make a set that is not too large."""
 
 
 class Outbox:
@@ -40,14 +43,16 @@ class Outbox:
         room: Room,
         deliver: Deliver,
         *,
-        batch_bytes: int,
+        cut_bytes: Callable[[], int],
         linger_s: float,
     ) -> None:
+        """`cut_bytes` says how large a batch may be, as far as is known."""
         self.topic = topic
         self.partition = partition
         self._room = room
         self._deliver = deliver
-        self._batch_bytes = batch_bytes
+        self._cut_bytes = cut_bytes
+        self._batch_bytes = cut_bytes()
         self._linger_s = linger_s
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Batch] = deque()
@@ -146,20 +151,26 @@ class Outbox:
         except asyncio.CancelledError:
             self._finish(batch, ClientClosed("the producer was closed before this was answered"))
             raise
+        except TooManyMessages:
+            self._divide(batch)
         except REFUSALS as error:
-            if len(batch.values) == 1 or (batch.group is not None and batch.group.whole):
+            if batch.divisible:
+                self._divide(batch)  # whoever is to blame shall not spoil it for the others
+            else:
                 self._finish(batch, error)
-                return
-            # Whoever is to blame shall not spoil it for the others.
-            first, second = batch.halves()
-            if batch.group is not None:
-                batch.group.left += 1
-            self._queue.extendleft((second, first))
         except Exception as error:
             self._finish(batch, error)
         else:
             self._room.give(batch.size_bytes)
             self._telling.tell(batch, appended)
+        self._batch_bytes = self._cut_bytes()
+
+    def _divide(self, batch: Batch) -> None:
+        """Put two batches in its place."""
+        first, second = batch.halves()
+        if batch.group is not None:
+            batch.group.left += 1
+        self._queue.extendleft((second, first))
 
     def _finish(self, batch: Batch, error: Exception) -> None:
         self._room.give(batch.size_bytes)

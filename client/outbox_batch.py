@@ -42,6 +42,11 @@ class Batch:
         self.encoded: bytearray | None = None
         """The set, when it has been made before its turn came."""
 
+    @property
+    def divisible(self) -> bool:
+        """Whether its messages may go as several sets."""
+        return len(self.values) > 1 and not (self.group is not None and self.group.whole)
+
     def halves(self) -> tuple["Batch", "Batch"]:
         """The same messages as two batches. Their sizes are shares of this one's."""
         middle = len(self.values) // 2

@@ -24,6 +24,7 @@ from .outbox import Outbox
 from .patience import PASSING, patiently
 from .results import SentBatch, SentRecord
 from .room import Room
+from .set_limits import SetLimits
 from .set_sending import send_in_turn, sent_records, set_of
 
 Acks = Literal["all", -1, 0, 1]
@@ -105,6 +106,7 @@ class Producer(Client):
             acks=self._acks,
             codec=self._codec,
             identities=Identities(self._cluster) if idempotent else None,
+            limits=SetLimits(self._cluster),
             batches=self._cluster.kafka or idempotent,
         )
         self._outboxes: dict[tuple[str, int], Outbox] = {}
@@ -210,7 +212,7 @@ class Producer(Client):
             topic,
             [(outboxes[number], part) for number, part in parts.items()],
             room=self._room,
-            batch_bytes=self._batch_bytes,
+            batch_bytes=await self.set_bytes_for(topic),
             codec=self._codec,
             batches=self._delivery.batches,
         )
@@ -258,6 +260,14 @@ class Producer(Client):
                 passing=PASSING,
             )
         return self._choose(key, count)
+
+    async def set_bytes_for(self, topic: str) -> int:
+        """How large a set of several messages to `topic` may be: `batch_bytes`, or what the limits
+        of the topic allow (`max.message.bytes`, `segment.bytes`), whichever is less.
+
+        A message counts with its key, its value, its headers and 34 bytes.
+        """
+        return await self._delivery.known_cut_bytes(topic, self._batch_bytes)
 
     async def flush(self) -> None:
         """Send what is in the buffer without lingering, and wait until all of it is answered.
@@ -357,7 +367,7 @@ class Producer(Client):
                 partition,
                 self._room,
                 self._delivery.deliver,
-                batch_bytes=self._batch_bytes,
+                cut_bytes=partial(self._delivery.cut_bytes, topic, self._batch_bytes),
                 linger_s=self._linger_s,
             )
         return outbox

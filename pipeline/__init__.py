@@ -1,8 +1,8 @@
 """Horolog in Spark: a data source for PySpark, batch and streaming, and jobs over it.
 
 `session()` is a local Spark that knows the format `horolog`; `register(spark)` teaches it to a
-session of your own, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs
-`pip install "horolog[spark]"`; nothing is imported before it is used.
+session of your own, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs the
+extra `spark` (docs/pipeline.md); nothing is imported before it is used.
 
 What goes wrong is a `horolog.HorologError`: here `OptionError`, `DataLoss` and `NoJava`, beside
 those of the client.

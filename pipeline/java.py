@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from ..protocol.errors import HorologError
+from .installing import pip_install
 
 _MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+)(?:\.(\d+))?)?')
 _ADVICE: Final = (
     "Spark needs Java 17, 21, or 25 from 25.0.3 on: install one of them (on Debian and Ubuntu: "
-    'apt-get install default-jre-headless), or let pip do it: pip install "horolog[spark,java]"'
+    f"apt-get install default-jre-headless), or let pip do it: {pip_install('spark', 'java')}"
 )
 _TIMEOUT_S: Final = 60
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ..protocol.api.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
-from ..times import TimeError, parse_time
+from ..times import OtherUnit, TimeError, parse_time
 from .logs import KEY, Logs, logs_from_json
 
 ByPartition = Mapping[str, Mapping[int, int]]
@@ -107,6 +107,9 @@ def time_ms(name: str, text: str, now_ms: int) -> int:
     """A time as people write it: RFC 3339 with a zone, `@-1h`, or epoch milliseconds."""
     try:
         return parse_time(text.strip(), now_ms)
+    except OtherUnit as error:
+        by_partition = name.replace("Timestamp", "OffsetsByTimestamp")
+        raise OptionError(f"{name}: {error}; {by_partition} takes any number") from None
     except TimeError as error:
         raise OptionError(f"{name}: {error}") from None
 

@@ -6,6 +6,7 @@ the batch that was not finished is planned anew and must be the same.
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -96,18 +97,25 @@ def _backwards(topic: str, partition: int, start: int, end: int) -> str:
 
 
 def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> list[Span]:
-    """The spans cut into more, so that there are about `min_partitions`, and none has more than
-    `max_records`; 0 asks for neither."""
-    total = sum(span.size for span in found)
-    pieces: list[Span] = []
-    for span in found:
-        count = 1
-        if min_partitions > len(found) and total:
-            count = max(round(span.size * min_partitions / total), 1)
-        if max_records:
-            count = max(count, -(-span.size // max_records))
-        pieces += _cut(span, min(count, span.size))
-    return pieces
+    """The spans cut into more, so that there are at least `min_partitions` where there are as many
+    messages, and none has more than `max_records`; 0 asks for neither.
+
+    There are no more than that takes, and those are cut again that have the largest pieces.
+    """
+    counts = [-(-span.size // max_records) if max_records else 1 for span in found]
+    missing = min(min_partitions, sum(span.size for span in found)) - sum(counts)
+    if missing > 0:
+        # The largest pieces first, whose sizes are kept negative; of equal ones the first span's.
+        largest = [
+            (-span.size / count, number)
+            for number, (span, count) in enumerate(zip(found, counts, strict=True))
+        ]
+        heapify(largest)
+        for _ in range(missing):
+            _, number = largest[0]
+            counts[number] += 1
+            heapreplace(largest, (-found[number].size / counts[number], number))
+    return [piece for span, count in zip(found, counts, strict=True) for piece in _cut(span, count)]
 
 
 def _cut(span: Span, count: int) -> list[Span]:

@@ -1,6 +1,7 @@
 """Rows on their way into topics.
 
-The rows of each partition are cut into record batches by their sizes alone. So a task that is run
+The rows of each partition are cut into record batches by their sizes alone, not by the limits of a
+topic, which can change: those decide in how many parts a batch is sent. So a task that is run
 again with the same rows sends the same batches with the same numbers, and the broker knows those
 that it has. The last one can be shorter than it would have been: when what makes the rows fails, a
 task comes to its end behind some of them, without a word. Of that batch the next attempt sends the
@@ -9,7 +10,7 @@ rest.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import repeat
@@ -17,19 +18,15 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ..client.client import cluster_at
-from ..client.delivery import Delivery
-from ..client.patience import PASSING, patiently
-from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
 from ..protocol.partitioner import partition_of
-from ..protocol.records.batch import batch_records, finish_batch, read_header
 from ..protocol.records.binary import BinaryColumn
-from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN, Buffer
+from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
 from ..protocol.records.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
-from .stored_before import ANY_SIZE, StoredBefore, end_of
+from .storing import Lane, PackedBatch, Storing, other_rows
 from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
-"""Below the default of `max.message.bytes`, which a batch may not exceed."""
+"""Below the default of `max.message.bytes`, so that most topics take a batch whole."""
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
 NOBODY: Final = NO_PRODUCER_ID
@@ -80,24 +77,6 @@ def producer_id(writer: str, task: int, batch: int = 0) -> int:
     return SELF_CHOSEN | int.from_bytes(digest[:8]) & (SELF_CHOSEN - 1)
 
 
-@dataclass(slots=True)
-class _Lane:
-    """A partition that is written to; its batches go one at a time."""
-
-    topic: str
-    partition: int
-    encoder: RecordEncoder
-    sequence: int = 0
-    end_before: int = 0
-    """Where the log ended when this attempt came to it: what is said to be stored before that is
-    an earlier attempt's."""
-    stored: bool = False
-    """Whether the broker took a batch, or knew it: it knows all that come before then."""
-    refused: OutOfOrderSequenceNumber | None = None
-    """How it answered the last one, if it may have that already."""
-    last: "asyncio.Task[None] | None" = None
-
-
 class Sending:
     """One task's writes. Use `send`, once."""
 
@@ -108,7 +87,7 @@ class Sending:
         self._turn = task
         """The partition of rows without a key, and without one of their own; the next batch of
         them goes to the next one."""
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}
         self._counts: dict[str, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._buffered = 0
@@ -124,12 +103,7 @@ class Sending:
             client_id="horolog-spark",
             request_timeout_ms=broker.request_timeout_ms,
         )
-        self._delivery = Delivery(
-            self._cluster,
-            ack_timeout_ms=broker.request_timeout_ms,
-            delivery_timeout_ms=broker.retry_budget_ms,
-        )
-        self._before = StoredBefore(broker)
+        self._storing = Storing(self._cluster, self._options, self._producer)
         rows = 0
         try:
             for batch in batches:
@@ -143,12 +117,12 @@ class Sending:
             await self._make_room(0)
             for lane in self._lanes.values():
                 if lane.refused is not None:
-                    raise _other_rows(lane, lane.refused)
+                    raise other_rows(lane, lane.refused)
         finally:
             for task in self._under_way:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)
-            await self._before.close()
+            await self._storing.close()
             await self._cluster.close()
         return rows
 
@@ -156,7 +130,7 @@ class Sending:
         if isinstance(batch, ColumnRows) and await self._go_by_turns(batch):
             return await self._add_columns(batch)
         count = 0
-        lane: _Lane | None = None
+        lane: Lane | None = None
         # Looked up again only where it can be another one: most rows follow one of their own lane.
         lane_topic, lane_turn = "", -1
         by_key = self._options.partitioner is not Partitioner.NONE
@@ -204,7 +178,7 @@ class Sending:
         await asyncio.sleep(0)
         return len(rows)
 
-    async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> _Lane:
+    async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> Lane:
         """The one that a row goes to."""
         partitions = self._counts.get(topic) or await self._partitions(topic)
         if partition is None:
@@ -217,107 +191,37 @@ class Sending:
                 partition = _hashed(key, partitions)
         lane = self._lanes.get((topic, partition))
         if lane is None:
-            lane = self._lanes[topic, partition] = _Lane(topic, partition, RecordEncoder())
+            lane = self._lanes[topic, partition] = Lane(topic, partition, RecordEncoder())
         return lane
 
     async def _partitions(self, topic: str) -> int:
-        self._counts[topic] = count = await self._patiently(
+        self._counts[topic] = count = await self._storing.patiently(
             partial(self._cluster.partition_count, topic)
         )
         return count
-
-    async def _patiently(self, question: Callable[[], Awaitable[int]]) -> int:
-        return await patiently(
-            question,
-            timeout_ms=self._options.broker.retry_budget_ms,
-            setting="retryBudgetMs",
-            passing=PASSING,
-        )
 
     def _cut_all(self) -> None:
         for lane in self._lanes.values():
             self._cut(lane)
 
-    def _cut(self, lane: _Lane) -> None:
+    def _cut(self, lane: Lane) -> None:
         """Send what the lane's encoder holds."""
         count = lane.encoder.count
         if not count:
             return
-        data = self._finished(lane.encoder, lane.sequence)
+        batch = self._storing.packed(lane.encoder, lane.sequence)
         lane.sequence += count
-        lane.last = asyncio.ensure_future(self._deliver(lane, data, lane.last))
-        self._buffered += len(data)
+        lane.last = asyncio.ensure_future(self._store(lane, batch, lane.last))
+        self._buffered += len(batch.data)
         self._under_way.add(lane.last)
 
-    def _finished(self, encoder: RecordEncoder, sequence: int) -> bytearray:
-        return finish_batch(
-            encoder,
-            codec=self._options.codec,
-            producer_id=self._producer,
-            producer_epoch=0 if self._numbered else -1,
-            base_sequence=sequence if self._numbered else -1,
-        )
-
-    async def _deliver(
-        self, lane: _Lane, data: Buffer, before: "asyncio.Task[None] | None"
+    async def _store(
+        self, lane: Lane, batch: PackedBatch, before: "asyncio.Task[None] | None"
     ) -> None:
         if before is not None:
             await before
-        elif self._numbered:
-            lane.end_before = await self._patiently(
-                partial(end_of, self._cluster, lane.topic, lane.partition)
-            )
-        refused = await self._refusal(lane, data)
-        if refused is None:
-            lane.stored = True
-        elif not self._cluster.kafka:
-            await self._send_rest(lane, data, refused)
-        elif lane.stored:
-            raise _other_rows(lane, refused) from refused
-        # So Kafka answers a batch that it has, but for the last five, which it remembers: one that
-        # it takes, or knows, has to follow.
-        lane.refused = refused if self._cluster.kafka else None
-        self._buffered -= len(data)
-
-    async def _refusal(self, lane: _Lane, data: Buffer) -> OutOfOrderSequenceNumber | None:
-        """Send a batch; None when the broker has all of it then."""
-        since = asyncio.get_running_loop().time()
-        try:
-            appended = await self._delivery.until_answered(
-                lane.topic, lane.partition, data, self._options.acks, since=since
-            )
-        except DuplicateSequenceNumber:
-            return None  # an earlier attempt wrote it; where, the broker does not know any more
-        except OutOfOrderSequenceNumber as error:
-            return error
-        if 0 <= appended.base_offset < lane.end_before:
-            await self._before.check(lane.topic, lane.partition, appended.base_offset, data)
-        return None
-
-    async def _send_rest(
-        self, lane: _Lane, data: Buffer, refused: OutOfOrderSequenceNumber
-    ) -> None:
-        """Send the rows of a batch that are behind those that the broker has of it."""
-        sequence = read_header(data).base_sequence
-        rows = list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
-
-        def packed(first: int, end: int) -> bytearray:
-            encoder = RecordEncoder()
-            for row in rows[first:end]:
-                encoder.add(row.value, row.key, row.timestamp_ms, row.headers)
-            return self._finished(encoder, sequence + first)
-
-        known, unknown = 0, len(rows)
-        while unknown - known > 1:
-            middle = (known + unknown) // 2
-            # It knows what ends before the number that is due, and takes nothing else of it.
-            if await self._refusal(lane, packed(0, middle)) is None:
-                known = middle
-            else:
-                unknown = middle
-        rest = await self._refusal(lane, packed(known, len(rows))) if known else refused
-        if rest is not None:
-            raise _other_rows(lane, rest) from rest
+        await self._storing.store(lane, batch, first=before is None)
+        self._buffered -= len(batch.data)
 
     async def _make_room(self, most_bytes: int) -> None:
         """Wait until at most so much is under way. Raises what went wrong."""
@@ -330,15 +234,6 @@ class Sending:
         for task in [task for task in self._under_way if task.done()]:
             self._under_way.discard(task)
             task.result()
-
-
-def _other_rows(lane: _Lane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
-    return OutOfOrderSequenceNumber(
-        f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "
-        f"others, or at Kafka ended within a batch ({error.message}). A task that is run again "
-        "must have the same rows in the same order: without a shuffle, with the same settings, and "
-        "the same input for a jobId. idempotent=false writes them at least once"
-    )
 
 
 def _headers_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -35,7 +35,7 @@ from .planning import BEGINS_ANEW, DataLoss, Offsets, Span
 from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter
-from .worker import settle
+from .worker import end_quietly, settle
 from .write_options import write_options
 
 NAME: Final = "horolog"
@@ -46,6 +46,9 @@ _NO_LIMIT: Final = 2**62
 """Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
 
 Json = dict[str, Any]
+
+# Each process of Spark's that has to do with the format imports this first.
+end_quietly()
 
 
 class OffsetRange(InputPartition):

@@ -9,14 +9,19 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from .java import find_java, submitted
-from .source import HorologDataSource
+from .save_mode import append_by_default
+from .source import NAME, HorologDataSource
 
 _ZONE: Final = "spark.sql.session.timeZone"
 
 
 def register(spark: SparkSession) -> None:
-    """Teach a session the format `horolog`. Its workers must be able to import this package."""
+    """Teach a session the format `horolog`. Its workers must be able to import this package.
+
+    A write to it appends, as one to Kafka does, also where the program names no mode.
+    """
     spark.dataSource.register(HorologDataSource)
+    append_by_default(NAME)
 
 
 def session(

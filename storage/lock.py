@@ -15,7 +15,7 @@ from .files import File, Files
 
 LOCK_FILE: Final = ".lock"
 
-_ADVICE: Final = "stop that broker, or start this one with another --data-dir"
+_ADVICE: Final = "stop that broker, or start this one with another data.dir (--data-dir)"
 
 
 class DirectoryLock:

@@ -326,5 +326,5 @@ class LogDirectory:
 def _unusable(path: Path, error: OSError) -> StorageError:
     return StorageError(
         f"the data directory {path} cannot be used: {error}; make it readable and writable, or "
-        "start with another --data-dir"
+        "start with another data.dir (--data-dir)"
     )

@@ -15,8 +15,6 @@ from ...protocol.records.sets import NewRecord
 from ..streams import note
 from .host_load import sample
 
-_SET_MESSAGES: Final = 200
-_SETS_UNANSWERED: Final = 8
 _SAMPLE_SECONDS: Final = 1.0
 
 
@@ -29,14 +27,15 @@ async def ensure_topic(admin: Admin, name: str, settings: Mapping[str, str]) -> 
 
 
 async def send_all(producer: Producer, topic: str, records: Sequence[NewRecord]) -> None:
-    """Send messages in this order, some sets ahead of the answers."""
-    unanswered: list[asyncio.Task[object]] = []
-    for start in range(0, len(records), _SET_MESSAGES):
-        part = records[start : start + _SET_MESSAGES]
-        unanswered.append(asyncio.create_task(producer.send_many(topic, part)))
-        if len(unanswered) == _SETS_UNANSWERED:
-            await unanswered.pop(0)
-    await asyncio.gather(*unanswered)
+    """Send messages to partition 0, in this order."""
+    await producer.send_batch(
+        topic,
+        [record.value for record in records],
+        keys=[record.key for record in records],
+        timestamps_ms=[record.timestamp_ms for record in records],
+        headers=[record.headers for record in records],
+        partition=0,
+    )
 
 
 async def read_all(address: str, topic: str, start: int, end: int) -> list[ConsumerRecord]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ...pipeline.installing import pip_install
 from ...pipeline.java import submitted
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
 from ..streams import note
+from .interrupts import own_interrupts, silent_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,8 +64,8 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         from ...pipeline.spark_session import running, session
     except ImportError as error:
         raise CommandFailed(
-            f'this needs Spark: pip install "horolog[spark]" ({error}); `horolog pipeline doctor` '
-            "looks for what else is missing"
+            f"this needs Spark ({error}): {pip_install('spark')}. `horolog pipeline doctor` looks "
+            "for what else is missing"
         ) from None
     started = running() is None
     if started:
@@ -71,8 +73,9 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         if sys.stderr.isatty():
             note(f"starting Spark ({master})")
     try:
-        with _told_once():
-            spark = session("horolog pipeline", master=master, conf=given)
+        with _told_once(), silent_gateway():
+            with own_interrupts():
+                spark = session("horolog pipeline", master=master, conf=given)
             try:
                 yield spark
             finally:

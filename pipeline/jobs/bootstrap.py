@@ -75,8 +75,8 @@ def messages(rows: "DataFrame", mapped: Mapped, partitions: int) -> "DataFrame":
     time = _chosen(rows, mapped.timestamp, "timestamp")
     if time is None:
         raise ValueError(
-            f"the input has no column `timestamp` ({', '.join(rows.columns)}): say with "
-            "--timestamp which expression is the time"
+            f"the input has no column `timestamp` ({', '.join(rows.columns)}): name the "
+            "expression that is the time (timestamp)"
         )
     chosen = rows.select(
         (sf.lit(None).cast("binary") if key is None else key).alias("key"),

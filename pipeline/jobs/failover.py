@@ -146,8 +146,9 @@ def read_positions(server: str, topic: str, name: str) -> list[Consumed]:
             found.append(Consumed(partition, start, position, last_ms, end == 0))
     if not any_position:
         raise ValueError(
-            f"nothing is committed under {name!r} for {topic}; `horolog lag` shows the names, and "
-            "--last-read TIME goes by a time that is known otherwise"
+            f"nothing is committed under {name!r} for {topic}; `horolog lag` shows the names. A "
+            "plan can go by the create time of the last message read, too, if that is known "
+            "otherwise (last read)"
         )
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import HorologError
 from ...times import EPOCH
+from ..installing import pip_install
 from .latency import Latencies, LatencyReport
 from .latency_page import BAR, LINES, MOST_POINTS, SKEW, joined, span_text
 
@@ -35,8 +36,8 @@ def check_matplotlib() -> None:
         import matplotlib.backends.backend_agg  # noqa: F401
     except ImportError as error:
         raise NoMatplotlib(
-            f'a .png file is drawn by matplotlib ({error}): pip install "horolog[plot]"; .svg and '
-            ".html do without"
+            f"a .png file is drawn by matplotlib ({error}), and .svg and .html do without: "
+            f"{pip_install('plot')}"
         ) from None
 
 

@@ -14,9 +14,10 @@ from typing import Final
 
 from ...blocking import Admin
 from ...protocol.errors import HorologError
+from ..installing import pip_install
 from ..java import Java, NoJava, find_java
 
-_INSTALL: Final = 'pip install "horolog[spark]"'
+_INSTALL: Final = pip_install("spark")
 _PACKAGES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]]] = {
     "pyspark": ((4, 2), (4, 4)),
     "pyarrow": ((18, 0), None),
@@ -62,7 +63,7 @@ def java_check(environment: Mapping[str, str]) -> Check:
         java = find_java(environment)
     except NoJava as error:
         found, _, _ = str(error).partition(". ")
-        fix = 'pip install "horolog[spark,java]", or install Java 17 or 21'
+        fix = f"install Java 17 or 21, or: {pip_install('spark', 'java')}"
         return Check("java", Level.PROBLEM, found, fix)
     return Check("java", Level.GOOD, f"{java.text} (from {java.origin}: {java.home})")
 

@@ -13,9 +13,9 @@ _LEFT_OUT: Final = frozenset(("bench", "pyspark_horolog", "testing"))
 def write_package(target: Path) -> None:
     """Write the sources of this package as a zip file.
 
-    Python imports from it, but what is compiled is not in it: tasks then take some fifty times as
-    long for small messages as where the package is installed. What the package itself needs must
-    be installed. Raises OSError.
+    Python imports from it, but what is compiled is not in it: a job that reads small messages then
+    takes two to three times as long as where the package is installed. What the package itself
+    needs must be installed. Raises OSError.
     """
     with ZipFile(target, "w", ZIP_DEFLATED) as file:
         for source in _sources(_ROOT):

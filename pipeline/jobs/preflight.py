@@ -83,7 +83,8 @@ def judge(
         yield Finding(
             Level.REFUSED,
             f"{facts.without_value} rows have null for a value",
-            "--value \"coalesce(VALUE, '')\", or leave such rows out of the input",
+            "name another expression as the value, as coalesce(VALUE, ''), or leave such rows out "
+            "of the input",
         )
     yield from _about_times(topic_settings, facts, now_ms)
     yield from _about_retention(topic_settings, facts, now_ms)

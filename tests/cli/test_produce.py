@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -239,3 +240,45 @@ def test_output_that_nobody_reads_ends_it(server: ServerProcess, topic: str) -> 
         assert process.wait() == 1
         assert process.stderr is not None
         assert process.stderr.read().count("\n") == 1
+
+
+@pytest.mark.parametrize("settings", ["segment.bytes=3000", "max.message.bytes=3000"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_no_set_is_larger_than_the_topic_allows(
+    horolog: Program, ask: Run, topic: str, settings: str, compression: str
+) -> None:
+    ask("topic", "create", topic, "--set", settings)
+    sizes = [100] * 200 + [4_000] + [10, 2_000] * 20
+    random = Random(1)
+    lines = "".join(f"{random.randbytes(size // 2).hex()}\n" for size in sizes)
+    result = horolog("produce", topic, "--compression", compression, stdin=lines)
+    offsets = [one.get("offset") for one in result.objects]
+    if compression == "none":
+        assert offsets == [*range(200), None, *range(200, 240)]
+        assert result.objects[200]["error"] in {"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
+        assert result.code == 1
+    else:  # what is too large may be small when compressed
+        assert offsets == list(range(241))
+
+
+def test_limits_that_are_lowered_while_it_runs(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic)
+    lines = [f"{number:04d}" * 50 for number in range(400)]
+    with horolog.running("produce", topic) as process:
+        send(process, lines[0])
+        assert receive(process)["offset"] == 0
+        ask("topic", "alter", topic, "--set", "max.message.bytes=250", "--set", "segment.bytes=999")
+        for line in lines[1:]:
+            send(process, line)
+        got = [receive(process) for _ in lines[1:]]
+        assert [one.get("offset") for one in got] == list(range(1, 400))
+        # A set of several is divided, and only the message fails that is too large by itself.
+        for line in ("a", "b" * 300, "c"):
+            send(process, line)
+        first, refused, last = (receive(process) for _ in range(3))
+        assert (first["offset"], refused["error"], last["offset"]) == (
+            400,
+            "MESSAGE_TOO_LARGE",
+            401,
+        )
+    assert [one["value"] for one in consumed(ask, topic)] == [*lines, "a", "c"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.describe_configs import DESCRIBE_CONFIGS, DescribeConfigsResponse
 from horolog.protocol.api.native import RequestHead, decode_body, encode_response, open_request
 from horolog.protocol.api.registry import APIS
 from horolog.server.broker import Broker
@@ -24,7 +25,8 @@ Handler = Callable[[RequestHead, Any, asyncio.StreamWriter], Awaitable[Reply]]
 
 @dataclass
 class ScriptedBroker:
-    """Listens on a real socket and answers as `handler` says; api-versions by itself."""
+    """Listens on a real socket and answers as `handler` says; api-versions by itself, and
+    describe-configs with no settings unless the handler `describes`."""
 
     handler: Handler
     served: list[ApiVersion] = field(
@@ -39,6 +41,7 @@ class ScriptedBroker:
     )
     requests: list[tuple[RequestHead, Any]] = field(default_factory=list)
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
+    describes: bool = False
     address: str = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,6 +53,8 @@ class ScriptedBroker:
                 body = decode_body(APIS[head.api_key].request, head.version, raw)
                 if head.api_key == API_VERSIONS.key:
                     reply: Reply = ApiVersionsResponse(api_keys=self.served)
+                elif head.api_key == DESCRIBE_CONFIGS.key and not self.describes:
+                    reply = DescribeConfigsResponse(results=[])
                 else:
                     self.requests.append((head, body))
                     reply = await self.handler(head, body, writer)
@@ -70,13 +75,17 @@ ScriptedBrokers = Callable[..., AbstractAsyncContextManager[ScriptedBroker]]
 
 @pytest.fixture
 def scripted_broker() -> ScriptedBrokers:
-    """`async with scripted_broker(handler) as broker`; `host` and `served` are optional."""
+    """`async with scripted_broker(handler) as broker`; the rest is optional."""
 
     @asynccontextmanager
     async def start(
-        handler: Handler, *, host: str = "127.0.0.1", served: list[ApiVersion] | None = None
+        handler: Handler,
+        *,
+        host: str = "127.0.0.1",
+        served: list[ApiVersion] | None = None,
+        describes: bool = False,
     ) -> AsyncIterator[ScriptedBroker]:
-        broker = ScriptedBroker(handler)
+        broker = ScriptedBroker(handler, describes=describes)
         if served is not None:
             broker.served = served
         server = await asyncio.start_server(broker.serve, host, 0)

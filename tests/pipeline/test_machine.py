@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.pipeline.installing import pip_install
 from horolog.pipeline.jobs.machine import (
     Level,
     broker_check,
@@ -31,6 +32,13 @@ def java(folder: Path, version: str) -> dict[str, str]:
     return {"JAVA_HOME": str(folder), "PATH": "", "HOME": str(folder)}
 
 
+def test_the_command_that_installs(tmp_path: Path) -> None:
+    """No index has the package: the command names where it came from."""
+    assert "WHEEL[spark,java]" in pip_install("spark", "java", source=tmp_path)
+    folder = Path(__file__).parents[2].resolve()
+    assert pip_install("spark") == f'pip install "{folder}[spark]"'
+
+
 def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = java_check(java(tmp_path / "new", "17.0.15"))
     assert good.level is Level.GOOD
@@ -39,7 +47,7 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = java_check(java(tmp_path / "old", "11.0.2"))
     assert old.level is Level.PROBLEM
     assert "JAVA_HOME has Java 11.0.2" in old.found
-    assert "horolog[spark,java]" in old.fix
+    assert pip_install("spark", "java") in old.fix
 
 
 def test_packages() -> None:

@@ -85,6 +85,8 @@ def test_no_lengths_of_time(text: str) -> None:
         ({"subscribe": "", "assign": "[0]"}, '{"clicks": [0, 2]}'),
         ({"subscribe": "", "assign": '{"t": []}'}, '{"clicks": [0, 2]}'),
         ({"startingTimestamp": "1479144272"}, "looks like seconds"),
+        ({"startingTimestamp": "1479144272"}, "startingOffsetsByTimestamp takes any number"),
+        ({"endingTimestamp": "1479144272"}, "endingOffsetsByTimestamp takes any number"),
         ({"startingTimestamp": "2016-11-14"}, "zone"),
         ({"startingOffsets": "first"}, "earliest, latest, or JSON"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "from -2 on"),

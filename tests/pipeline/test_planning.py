@@ -45,6 +45,26 @@ def test_split_covers_everything_once(ranges: Ranges, least: int, most: int) -> 
     if most:
         assert all(piece.size <= most for piece in pieces)
     assert pieces == planning.split(whole, min_partitions=least, max_records=most)
+    # As many as are asked for, where there are as many messages, and not one more.
+    needed = sum(-(-span.size // most) if most else 1 for span in whole)
+    assert len(pieces) == max(needed, min(least, sum(span.size for span in whole)))
+
+
+@pytest.mark.parametrize("sizes", [(50_000, 50_000, 50_000), (1, 1, 100_000), (7, 11, 14), (32,)])
+def test_thirty_two_partitions_are_thirty_two(sizes: tuple[int, ...]) -> None:
+    whole = [Span("t", number, 5, 5 + size) for number, size in enumerate(sizes)]
+    assert len(planning.split(whole, min_partitions=32, max_records=0)) == 32
+
+
+def test_the_largest_are_cut_again() -> None:
+    whole = [Span("t", 0, 0, 300), Span("t", 1, 0, 100)]
+    pieces = planning.split(whole, min_partitions=4, max_records=0)
+    assert pieces == [
+        Span("t", 0, 0, 100),
+        Span("t", 0, 100, 200),
+        Span("t", 0, 200, 300),
+        Span("t", 1, 0, 100),
+    ]
 
 
 @given(RANGES, st.integers(1, 3000))

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,6 +139,39 @@ def test_a_task_that_fails_writes_nothing_twice(
     values = load(spark, broker, subscribe=topic).select("value")
     assert values.distinct().count() == 6_000
     assert (values.count() == 6_000) is idempotent
+
+
+@pytest.mark.parametrize("mode", [None, "append", "error", "errorifexists", "default"])
+def test_a_write_appends_as_one_to_kafka_does(
+    spark: SparkSession, broker: BrokerThread, make_topic: MakeTopic, mode: str | None
+) -> None:
+    topic = make_topic()
+    rows = spark.range(3).select(col("id").cast("string").alias("value"))
+    options = {"bootstrap.servers": broker.address, "topic": topic}
+    rows.write.format("horolog").options(**options).mode(mode).save()
+    rows.write.mode(mode).save(format="HOROLOG", **options)
+    rows.write.options(**options).save(format="horolog", mode=mode)
+    assert load(spark, broker, subscribe=topic).count() == 9
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "ignore"])
+def test_a_write_does_nothing_else(
+    spark: SparkSession, broker: BrokerThread, make_topic: MakeTopic, mode: str
+) -> None:
+    topic = make_topic()
+    rows = spark.range(3).select(col("id").cast("string").alias("value"))
+    options = {"bootstrap.servers": broker.address, "topic": topic}
+    with pytest.raises(AnalysisException, match=r"(?i)append"):
+        rows.write.format("horolog").options(**options).save(mode=mode)
+    assert load(spark, broker, subscribe=topic).count() == 0
+
+
+def test_other_formats_keep_the_default_mode(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(3).select("id", col("id").alias("day"))
+    rows.write.save(str(tmp_path / "a"), "parquet", partitionBy="day", compression="gzip")
+    with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
+        rows.write.format("parquet").save(str(tmp_path / "a"))
+    assert spark.read.parquet(str(tmp_path / "a")).count() == 3
 
 
 def test_times_and_keys_go_through_a_topic_unchanged(

@@ -1,0 +1,198 @@
+"""Batches of rows on their way into the log of a partition.
+
+A batch is sent in parts where its topic's limits ask for that. The rows keep their numbers then, so
+the broker knows again what it has, however an earlier attempt's batches were divided.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from ..client.cluster import Cluster
+from ..client.delivery import Delivery
+from ..client.patience import PASSING, patiently
+from ..client.set_limits import TOO_LARGE, SetLimits
+from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
+from ..protocol.records.batch import batch_records, finish_batch, read_header
+from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
+from ..protocol.records.record import Record
+from ..protocol.records.record_packing import RecordEncoder
+from .stored_before import ANY_SIZE, StoredBefore, end_of
+from .write_options import WriteOptions
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Lane:
+    """A partition that is written to; its batches go one at a time."""
+
+    topic: str
+    partition: int
+    encoder: RecordEncoder
+    sequence: int = 0
+    end_before: int = 0
+    """Where the log ended when this attempt came to it: what is said to be stored before that is
+    an earlier attempt's."""
+    stored: bool = False
+    """Whether the broker took a batch, or knew it: it knows all that come before then."""
+    refused: OutOfOrderSequenceNumber | None = None
+    """How it answered the last one, if it may have that already."""
+    last: "asyncio.Task[None] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBatch:
+    """Rows as they are sent."""
+
+    data: bytearray
+    plain_bytes: int
+    """What it takes where it is not compressed."""
+    rows: list[Record] | None = None
+    """The same once more, if they have been read out of it."""
+
+    @property
+    def largest_bytes(self) -> int:
+        """What it takes, whether its topic compresses it or not."""
+        return max(self.plain_bytes, len(self.data))
+
+
+class Storing:
+    """Takes one task's batches to the brokers."""
+
+    def __init__(self, cluster: Cluster, options: WriteOptions, producer: int) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._producer = producer
+        self._numbered = producer != NO_PRODUCER_ID
+        self._delivery = Delivery(
+            cluster,
+            ack_timeout_ms=options.broker.request_timeout_ms,
+            delivery_timeout_ms=options.broker.retry_budget_ms,
+        )
+        self._limits = SetLimits(cluster)
+        self._before = StoredBefore(options.broker)
+
+    async def close(self) -> None:
+        """Close what reads back, if anything was."""
+        await self._before.close()
+
+    async def patiently(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask, again and again if that may help."""
+        return await patiently(
+            question,
+            timeout_ms=self._options.broker.retry_budget_ms,
+            setting="retryBudgetMs",
+            passing=PASSING,
+        )
+
+    def packed(
+        self, encoder: RecordEncoder, sequence: int, rows: list[Record] | None = None
+    ) -> PackedBatch:
+        """The batch that an encoder holds; `sequence` is the number of its first row."""
+        plain_bytes = encoder.size_bytes
+        data = finish_batch(
+            encoder,
+            codec=self._options.codec,
+            producer_id=self._producer,
+            producer_epoch=0 if self._numbered else -1,
+            base_sequence=sequence if self._numbered else -1,
+        )
+        return PackedBatch(data, plain_bytes, rows)
+
+    async def store(self, lane: Lane, batch: PackedBatch, *, first: bool) -> None:
+        """Have a batch in the log, or raise why it is not. `first`: of its lane."""
+        if first and self._numbered:
+            lane.end_before = await self.patiently(
+                partial(end_of, self._cluster, lane.topic, lane.partition)
+            )
+        limit = self._limits.known(lane.topic)
+        if limit is None:
+            limit = await self.patiently(partial(self._limits.of, lane.topic))
+        header = read_header(batch.data)
+        alone = header.record_count == 1
+        if alone or batch.largest_bytes <= limit.set_bytes:
+            try:
+                await self._store_set(lane, batch.data)
+            except TOO_LARGE:
+                if alone:
+                    raise
+                refused = partial(self._limits.refused, lane.topic, len(batch.data))
+                await self.patiently(refused)
+            else:
+                return
+        # By halves, so that the parts are the same whether the limits were known or not.
+        rows = batch.rows or _rows(batch.data)
+        middle = len(rows) // 2
+        for start, part in ((0, rows[:middle]), (middle, rows[middle:])):
+            half = self._packed_rows(part, header.base_sequence + start)
+            await self.store(lane, half, first=False)
+
+    def _packed_rows(self, rows: list[Record], sequence: int) -> PackedBatch:
+        encoder = RecordEncoder()
+        for row in rows:
+            encoder.add(row.value, row.key, row.timestamp_ms, row.headers)
+        return self.packed(encoder, sequence, rows)
+
+    async def _store_set(self, lane: Lane, data: Buffer) -> None:
+        refused = await self._refusal(lane, data)
+        if refused is None:
+            lane.stored = True
+        elif not self._cluster.kafka:
+            await self._send_rest(lane, data, refused)
+        elif lane.stored:
+            raise other_rows(lane, refused) from refused
+        # So Kafka answers a batch that it has, but for the last five, which it remembers: one that
+        # it takes, or knows, has to follow.
+        lane.refused = refused if self._cluster.kafka else None
+
+    async def _refusal(self, lane: Lane, data: Buffer) -> OutOfOrderSequenceNumber | None:
+        """Send a batch; None when the broker has all of it then."""
+        since = asyncio.get_running_loop().time()
+        try:
+            appended = await self._delivery.until_answered(
+                lane.topic, lane.partition, data, self._options.acks, since=since
+            )
+        except DuplicateSequenceNumber:
+            return None  # an earlier attempt wrote it; where, the broker does not know any more
+        except OutOfOrderSequenceNumber as error:
+            return error
+        if 0 <= appended.base_offset < lane.end_before:
+            await self._before.check(lane.topic, lane.partition, appended.base_offset, data)
+        return None
+
+    async def _send_rest(self, lane: Lane, data: Buffer, refused: OutOfOrderSequenceNumber) -> None:
+        """Send the rows of a batch that are behind those that the broker has of it."""
+        sequence = read_header(data).base_sequence
+        rows = _rows(data)
+
+        def packed(first: int, end: int) -> bytearray:
+            return self._packed_rows(rows[first:end], sequence + first).data
+
+        known, unknown = 0, len(rows)
+        while unknown - known > 1:
+            middle = (known + unknown) // 2
+            # It knows what ends before the number that is due, and takes nothing else of it.
+            if await self._refusal(lane, packed(0, middle)) is None:
+                known = middle
+            else:
+                unknown = middle
+        rest = await self._refusal(lane, packed(known, len(rows))) if known else refused
+        if rest is not None:
+            raise other_rows(lane, rest) from rest
+
+
+def other_rows(lane: Lane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
+    """The error of a task that comes again with other rows."""
+    return OutOfOrderSequenceNumber(
+        f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "
+        f"others, or at Kafka ended within a batch ({error.message}). A task that is run again "
+        "must have the same rows in the same order: without a shuffle, with the same settings, and "
+        "the same input for a jobId. idempotent=false writes them at least once"
+    )
+
+
+def _rows(data: Buffer) -> list[Record]:
+    return list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
