@@ -17,7 +17,7 @@ from ..protocol.api.describe_configs import (
     DescribedConfig,
 )
 from ..protocol.errors import (
-    HorologError,
+    CodedError,
     MessageTooLarge,
     RecordListTooLarge,
     UnknownTopicOrPartition,
@@ -109,7 +109,7 @@ class SetLimits:
             raise
         except UnknownTopicOrPartition:
             return _FALLBACK  # its first set may make it
-        except HorologError:
+        except CodedError:
             limit = _FALLBACK
         else:
             limit = _smallest(one for result in response.results for one in result.configs)
