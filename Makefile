@@ -11,8 +11,8 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/run.stamp
 DEV_READY := $(VENV)/dev.stamp
 KERNEL_READY := $(VENV)/kernel.stamp
-KERNEL := $(foreach types,$(wildcard protocol/records/*.pxd),$(types) $(types:.pxd=.py)) \
-    protocol/records/kernel.h
+KERNEL := $(foreach types,$(wildcard protocol/records/kernel/*.pxd),$(types) $(types:.pxd=.py)) \
+    protocol/records/kernel/kernel.h
 
 IMPORTED := bench cli client config pipeline protocol pyspark_horolog server storage testing
 
@@ -61,7 +61,7 @@ soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Sp
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
 	@for page in settings:config.reference errors:cli.errors_reference \
-	        protocol:protocol.api.reference metrics:server.metrics_reference \
+	        protocol:protocol.api.reference metrics:server.metrics.reference \
 	        cli:cli.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
@@ -80,7 +80,7 @@ lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
 clean: ## remove everything that the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .pytest_cache
 	rm -rf tests/.hypothesis tests/.pytest_cache
-	rm -f protocol/records/*.so
+	rm -f protocol/records/kernel/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

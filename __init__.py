@@ -12,10 +12,10 @@ from .compiled import choose
 
 if TYPE_CHECKING:
     from . import blocking
-    from .client.admin import Admin
-    from .client.consumer import Consumer
+    from .client.administer.admin import Admin
+    from .client.consume.consumer import Consumer
     from .client.errors import ClientClosed, ConnectionFailed, PartlySent
-    from .client.producer import Producer
+    from .client.produce.producer import Producer
     from .client.results import (
         AfterEnd,
         ClusterDescription,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TopicSummary,
     )
     from .protocol.api.framing import ProtocolError
-    from .protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
+    from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.cluster_errors import (
         ClusterAuthorizationFailed,
         CoordinatorLoading,
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from .protocol.lag import Lag
     from .protocol.records.binary import BinaryColumn
     from .protocol.records.layout import TimestampType
-    from .protocol.records.sets import NewRecord
+    from .protocol.records.messages.sets import NewRecord
     from .times import TimeError
 
 __version__ = "0.1.0"
@@ -196,10 +196,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".client.admin": ("Admin",),
-    ".client.consumer": ("Consumer",),
+    ".client.administer.admin": ("Admin",),
+    ".client.consume.consumer": ("Consumer",),
     ".client.errors": ("ClientClosed", "ConnectionFailed", "PartlySent"),
-    ".client.producer": ("Producer",),
+    ".client.produce.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
         "ClusterDescription",
@@ -219,7 +219,7 @@ _HOMES = {
         "TopicSummary",
     ),
     ".protocol.api.framing": ("ProtocolError",),
-    ".protocol.api.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
+    ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.cluster_errors": (
         "ClusterAuthorizationFailed",
         "CoordinatorLoading",
@@ -240,7 +240,7 @@ _HOMES = {
     ".protocol.lag": ("Lag",),
     ".protocol.records.binary": ("BinaryColumn",),
     ".protocol.records.layout": ("TimestampType",),
-    ".protocol.records.sets": ("NewRecord",),
+    ".protocol.records.messages.sets": ("NewRecord",),
     ".times": ("TimeError",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

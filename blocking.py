@@ -14,13 +14,13 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from .client.admin import Admin as _Admin
+from .client.administer.admin import Admin as _Admin
 from .client.background import BackgroundLoop
-from .client.consumer import Consumer as _Consumer
-from .client.encoding import Headers
+from .client.consume.consumer import Consumer as _Consumer
+from .client.consume.fetching import TopicPartition
 from .client.errors import ClientClosed
-from .client.fetching import TopicPartition
-from .client.producer import Producer as _Producer
+from .client.produce.encoding import Headers
+from .client.produce.producer import Producer as _Producer
 from .client.results import ConsumerRecord, SentRecord
 
 __all__ = ["Admin", "Consumer", "Producer"]

@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Final
 
-PACKAGE: Final = "horolog.protocol.records"
-FOLDER: Final = "protocol/records"
+PACKAGE: Final = "horolog.protocol.records.kernel"
+FOLDER: Final = "protocol/records/kernel"
 """The place of `PACKAGE` below the package's root."""
 MODULES: Final = (
     "batch_head",
     "gathering",
-    "kernel",
     "packing",
     "record_check",
     "record_cursor",
@@ -33,6 +32,7 @@ MODULES: Final = (
     "rows",
     "scans",
     "sent_batches",
+    "walk",
     "walked",
 )
 SOURCES: Final = (

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from ..protocol.records import kernel
+from ..protocol.records.kernel import walk as kernel
 from .figure import Figure
 from .figures import MEASUREMENTS, NAMES
 

@@ -16,15 +16,15 @@ from statistics import median
 
 from ..clock import SystemClock
 from ..config.topic import topic_settings
-from ..protocol.records.sets import NewRecord, build_set
-from ..storage.append_times import AppendTimes
-from ..storage.deletion import DeletionQueue
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..storage.directory.deletion import DeletionQueue
 from ..storage.events import ignore_events
 from ..storage.files import SystemFiles
-from ..storage.log import Log
-from ..storage.log_opening import open_log
+from ..storage.index.append_times import AppendTimes
+from ..storage.log.log import Log
+from ..storage.log.opening import open_log
 from ..storage.open_files import OpenFiles
-from ..storage.producer_room import ProducerRoom
+from ..storage.producers.producer_budget import ProducerBudget
 from ..storage.seams import Seams
 
 SETS = ((1, 100), (118, 100), (472, 100), (62, 1000))
@@ -46,7 +46,7 @@ def _processor_time(directory: Path) -> None:
     open_files = OpenFiles(files, 16)
     deletions = DeletionQueue(files, clock, ignore_events)
     seams = Seams(
-        clock, files, ignore_events, deletions, open_files, Random(1), ProducerRoom(clock)
+        clock, files, ignore_events, deletions, open_files, Random(1), ProducerBudget(clock)
     )
     times = AppendTimes(directory / "alone", 0, seams)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Final
 
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, RETENTION_LIMIT, broker, sets
 from .figure import Figure, quantile

@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from ..protocol.api.fetch import FETCH
-from ..protocol.records.batch import build_batch
+from ..protocol.api.log.fetch import FETCH
+from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ..protocol.api.api_versions import ApiVersionsRequest
+from ..protocol.api.broker.api_versions import ApiVersionsRequest
 from ..protocol.records.layout import Codec
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.program import ServerProcess, serving
 from .raw_client import RawClient, encoded
 

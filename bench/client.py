@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import uvloop
 
-from ..client.consumer import Consumer
-from ..client.producer import Producer
+from ..client.consume.consumer import Consumer
+from ..client.produce.producer import Producer
 from ..clock import SystemClock
 from ..testing.requests import create_topic
 from .brokers import MIB, RETENTION_LIMIT, broker

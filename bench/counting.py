@@ -6,8 +6,8 @@ from statistics import median
 from typing import Final
 
 from ..clock import SystemClock
-from ..protocol.records.kernel import Offsets, walk
-from ..server.figures import Figures
+from ..protocol.records.kernel.walk import Offsets, walk
+from ..server.metrics.figures import Figures
 from .brokers import sets
 from .figure import Figure
 from .producing import produce_rate

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
-from ..protocol.api.fetch import FETCH
+from ..protocol.api.log.fetch import FETCH
 from ..testing.requests import create_topic, fetch, produce, result
 from .brokers import MIB, broker, sets
 from .figure import Figure, rates

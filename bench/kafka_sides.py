@@ -14,10 +14,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from ..protocol.api import kafka
-from ..protocol.api.list_offsets import LIST_OFFSETS
-from ..protocol.api.produce import PRODUCE
-from ..protocol.records.batch import build_batch
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.api.log.produce import PRODUCE
+from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.program import ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results

@@ -12,9 +12,8 @@ from functools import partial
 from types import ModuleType
 
 from ..compiled import source_form
-from ..protocol.records import (
+from ..protocol.records.kernel import (
     gathering,
-    kernel,
     packing,
     record_check,
     record_gathering,
@@ -23,9 +22,12 @@ from ..protocol.records import (
     rewriting,
     scans,
 )
-from ..protocol.records.kernel import Offsets
+from ..protocol.records.kernel import (
+    walk as kernel,
+)
+from ..protocol.records.kernel.walk import Offsets
 from ..protocol.records.layout import BATCH_OVERHEAD
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.records.messages.sets import NewRecord, build_set
 
 NOW_MS = 1_479_144_272_509
 SET_BYTES = 64 << 10
@@ -116,7 +118,7 @@ def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
             interval_bytes=4096,
         )
 
-    return "kernel", run
+    return "walk", run
 
 
 def _scan(value_bytes: int, count: int) -> OfForm:

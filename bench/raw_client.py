@@ -8,8 +8,9 @@ import socket
 from typing import Any
 
 from ..config.address import split_address
-from ..protocol.api import kafka, native
 from ..protocol.api.encodings import Encoding
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.native import frames as native
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..testing.requests import list_offsets, result, results

@@ -6,8 +6,8 @@ from itertools import cycle
 from statistics import median
 from typing import Final
 
-from ..protocol.api.list_offsets import LIST_OFFSETS
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.requests import create_topic, list_offsets, produce, result
 from .brokers import broker, echo_request, sets
 from .figure import Figure, rates, times_in_turns

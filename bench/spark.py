@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from .. import blocking
 from ..pipeline.java import NoJava
 from ..pipeline.spark_session import session
-from ..protocol.api.list_offsets import LATEST
+from ..protocol.api.log.list_offsets import LATEST
 from .__main__ import kernel_mode
 from .brokers import RETENTION_LIMIT, broker
 from .figure import Figure

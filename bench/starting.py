@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 from urllib.request import urlopen
 
-from ..protocol.records.sets import NewRecord, build_set
+from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.program import ServerProcess, serving
 from ..testing.requests import create_topic, produce
 from .brokers import broker, data_folder, kernel_choice, processor_seconds, resident_bytes

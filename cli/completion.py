@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
 from ..client.client import DEFAULT_ADDRESS
 from ..protocol.errors import HorologError
 

@@ -10,12 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.admin import Admin
-from ..client.consumer import Consumer
-from ..client.patience import UNREACHABLE, patiently
+from ..client.administer.admin import Admin
+from ..client.cluster.retry import UNREACHABLE, retry
+from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from .errors import CommandFailed
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
 from .output import (
@@ -216,7 +216,7 @@ class _Reading:
 
     async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
         """The next messages. A broker that is gone is waited for; who follows a topic is told."""
-        return await patiently(
+        return await retry(
             partial(self._try_to_fetch, consumer),
             timeout_ms=_RETRY_TIMEOUT_MS,
             setting="retry_timeout_ms",

@@ -10,14 +10,14 @@ from typing import Annotated, Final
 import typer
 
 from .. import __version__
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
+from ..client.cluster.servers import parse_servers
 from ..client.errors import ConnectionFailed
-from ..client.servers import parse_servers
 from ..clock import SystemClock
-from ..protocol.api.describe_broker import DescribeBrokerResponse
+from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
 from ..protocol.errors import RequestTimedOut, UnsupportedVersion
+from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
-from ..storage.verify import verify
 from .errors import WrongUsage
 from .options import DEFAULT_ADDRESS, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table

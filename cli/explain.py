@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import typer
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
-from ..protocol.api.describe_log import DescribedSegment, DescribeLogPartitionResult
+from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
 from .explain_offset import offset
 from .options import DEFAULT_ADDRESS, Json, Partition, Server, TopicName

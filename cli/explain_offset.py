@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
 from ..clock import SystemClock
-from ..protocol.api.describe_log import DescribedSearch, DescribeLogPartitionResult
+from ..protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ..client.admin import Admin
-from ..client.lagging import PositionLag
+from ..client.administer.admin import Admin
+from ..client.administer.lagging import PositionLag
 from .completion import complete_position_name
 from .errors import CommandFailed
 from .options import DEFAULT_ADDRESS, Json, Server, check_text

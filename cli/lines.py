@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..protocol.records.sets import NewRecord
+from ..protocol.records.messages.sets import NewRecord
 from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX
 from .errors import CommandFailed
 

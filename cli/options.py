@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from ..client.client import DEFAULT_ADDRESS
-from ..client.servers import parse_servers
+from ..client.cluster.servers import parse_servers
 from ..times import OtherUnit, TimeError
 from .completion import complete_topic
 from .errors import WrongUsage

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ..client.encoding import Headers
+from ..client.produce.encoding import Headers
 from ..printable import printable
 from ..times import format_time
 from .errors import OutputClosed

@@ -10,15 +10,15 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.encoding import headers_bytes
-from ..client.producer import Producer
+from ..client.cluster.servers import parse_servers
+from ..client.produce.encoding import headers_bytes
+from ..client.produce.producer import Producer
+from ..client.produce.set_limits import TOO_LARGE
 from ..client.results import SentRecord
-from ..client.servers import parse_servers
-from ..client.set_limits import TOO_LARGE
 from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
-from ..protocol.records.sets import NewRecord
+from ..protocol.records.messages.sets import NewRecord
 from .errors import INTERRUPTED, CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
 from .options import DEFAULT_ADDRESS, INT32_MAX, Server, TopicName

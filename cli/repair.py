@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from ..clock import SystemClock
+from ..storage.check.repair import Repair, RepairPlan
+from ..storage.check.repair_plan import Step
+from ..storage.directory.known_files import KNOWN_FILES
 from ..storage.events import ignore_events
 from ..storage.files import DEFAULT_MODE
-from ..storage.known_files import KNOWN_FILES
 from ..storage.names import parse_segment_file
-from ..storage.repair import Repair, RepairPlan
-from ..storage.repair_plan import Step
 from .errors import CommandFailed, WrongUsage
 from .options import Json
 from .output import emit, json_line

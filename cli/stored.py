@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..storage.findings import Finding
-from ..storage.inspect import (
+from ..storage.check.dump import (
     Dumped,
     DumpedAppendTime,
     DumpedMessage,
@@ -15,9 +14,10 @@ from ..storage.inspect import (
     DumpedTimeEntry,
     Remark,
 )
-from ..storage.inspect import dump as dump_file
+from ..storage.check.dump import dump as dump_file
+from ..storage.check.findings import Finding
+from ..storage.check.verify import verify as verify_directory
 from ..storage.names import parse_segment_file
-from ..storage.verify import verify as verify_directory
 from .errors import WrongUsage
 from .options import Json
 from .output import (

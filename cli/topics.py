@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
+from ..client.cluster.servers import parse_servers
 from ..client.results import TopicDescription
-from ..client.servers import parse_servers
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_ADDRESS, INT32_MAX, Json, Server, check_text, name_values

@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import INT64_MAX, TimeError, parse_time
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused

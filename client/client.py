@@ -3,10 +3,10 @@
 from types import TracebackType
 from typing import Final, Self
 
-from .cluster import Cluster
-from .kafka_cluster import KafkaCluster
-from .one_broker import OneBroker
-from .servers import parse_servers
+from .cluster.cluster import Cluster
+from .cluster.kafka_cluster import KafkaCluster
+from .cluster.one_broker import OneBroker
+from .cluster.servers import parse_servers
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from ..protocol.errors import HorologError
 from ..protocol.lag import Lag
 from ..protocol.records.binary import BinaryColumn
+from ..protocol.records.kernel.record_gathering import RecordHeaders
 from ..protocol.records.layout import TimestampType
-from ..protocol.records.record_gathering import RecordHeaders
 
 
 class SentRecord(NamedTuple):

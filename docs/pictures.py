@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 from horolog import Admin, Producer
 from horolog.cli.demo.history import find_history
 from horolog.cli.demo.host_load import sample
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.moving_clock import MovingClock
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import later
 from .logs import Logs
 from .option_values import SENTINELS, ByPartition, OptionError

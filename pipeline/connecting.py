@@ -1,6 +1,6 @@
 """How the parts of the pipeline that are asyncio connect to a broker."""
 
-from ..client.consumer import Consumer
+from ..client.consume.consumer import Consumer
 from .options import Broker
 
 

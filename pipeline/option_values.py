@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
 from ..times import OtherUnit, TimeError, parse_time
 from .logs import KEY, Logs, logs_from_json

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from ..client.consumer import Consumer
+from ..client.consume.consumer import Consumer
 from .options import Broker, Given, group_id
 from .planning import Offsets
 from .questions import LOOP

@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from ..client.admin import Admin
+from ..client.administer.admin import Admin
 from ..client.background import BackgroundLoop
-from ..client.patience import PASSING, patiently
+from ..client.cluster.retry import RETRIABLE, retry
 from ..client.results import FindResult, Found
-from ..protocol.api.list_offsets import EARLIEST, LATEST
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .connecting import consumer_at
 from .logs import LogId, Logs, logs_of
@@ -204,11 +204,11 @@ class Questions:
     def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
         return self._run(
             partial(
-                patiently,
+                retry,
                 question,
                 timeout_ms=self._broker.retry_budget_ms,
                 setting="retryBudgetMs",
-                passing=PASSING,
+                retriable=RETRIABLE,
             )
         )
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from ..client.results import ColumnBatch
 from ..protocol.records.columns import Columns, Content, read_columns
-from ..protocol.records.kernel import walk
-from ..storage.index_checksums import FILE_NAME, Seal, parse_seals
-from ..storage.index_reader import TIME_ENTRY
+from ..protocol.records.kernel.walk import walk
+from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
+from ..storage.index.index_reader import TIME_ENTRY
 from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
@@ -62,10 +62,10 @@ def _plan_folder(folder: Path, start_ms: int | None) -> Iterator[ClosedSegment]:
         )
     names = [parse_segment_file(name) for name in sorted(os.listdir(folder))]
     bases = [name.base_offset for name in names if name and name.kind == "log" and not name.suffix]
-    seals = {} if start_ms is None else _seals(folder)
+    checksums = {} if start_ms is None else _checksums(folder)
     for base_offset in bases[:-1]:
         path = folder / f"{base_offset:020d}.log"
-        if start_ms is None or _may_reach(path, seals.get(base_offset), start_ms):
+        if start_ms is None or _may_reach(path, checksums.get(base_offset), start_ms):
             yield ClosedSegment(*place, str(path))
 
 
@@ -146,7 +146,7 @@ def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:
     )
 
 
-def _may_reach(log: Path, seal: Seal | None, start_ms: int) -> bool:
+def _may_reach(log: Path, checksums: SegmentChecksums | None, start_ms: int) -> bool:
     """Whether the segment may have a message from `start_ms` on, by its time index: the last
     entry has its largest timestamp. An index that does not fit the segment's line in
     `index-checksums` tells nothing."""
@@ -155,15 +155,15 @@ def _may_reach(log: Path, seal: Seal | None, start_ms: int) -> bool:
         known = (log.stat().st_size, (len(data), crc32(data)))
     except FileNotFoundError:
         return True
-    if seal is None or known != (seal.log_bytes, seal.time_index):
+    if checksums is None or known != (checksums.log_bytes, checksums.time_index):
         return True
     entries = data.rstrip(b"\0")
     last = TIME_ENTRY.size * (-(-len(entries) // TIME_ENTRY.size) - 1)
     return last < 0 or TIME_ENTRY.unpack_from(data, last)[0] >= start_ms
 
 
-def _seals(folder: Path) -> dict[int, Seal]:
+def _checksums(folder: Path) -> dict[int, SegmentChecksums]:
     try:
-        return parse_seals((folder / FILE_NAME).read_bytes())
+        return parse_checksums((folder / FILE_NAME).read_bytes())
     except FileNotFoundError:
         return {}

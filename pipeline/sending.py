@@ -20,8 +20,8 @@ from zlib import crc32
 from ..client.client import cluster_at
 from ..protocol.partitioner import partition_of
 from ..protocol.records.binary import BinaryColumn
+from ..protocol.records.kernel.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
-from ..protocol.records.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
 from .storing import Lane, PackedBatch, Storing, other_rows
 from .write_options import Partitioner, WriteOptions
 
@@ -195,7 +195,7 @@ class Sending:
         return lane
 
     async def _partitions(self, topic: str) -> int:
-        self._counts[topic] = count = await self._storing.patiently(
+        self._counts[topic] = count = await self._storing.retry(
             partial(self._cluster.partition_count, topic)
         )
         return count

@@ -7,13 +7,13 @@ rows that are stored would be lost without a word, so they are compared.
 import asyncio
 from typing import Final
 
-from ..client.cluster import Cluster
-from ..client.consumer import Consumer
+from ..client.administer.searching import offsets_at
+from ..client.cluster.cluster import Cluster
+from ..client.consume.consumer import Consumer
 from ..client.results import ConsumerRecord
-from ..client.searching import offsets_at
-from ..protocol.api.list_offsets import LATEST
+from ..protocol.api.log.list_offsets import LATEST
 from ..protocol.errors import DuplicateSequenceNumber, OffsetOutOfRange
-from ..protocol.records.batch import batch_records
+from ..protocol.records.batches.batch import batch_records
 from ..protocol.records.layout import Buffer
 from ..protocol.records.record import Record
 from .connecting import consumer_at

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from ..client.cluster import Cluster
-from ..client.delivery import Delivery
-from ..client.patience import PASSING, patiently
-from ..client.set_limits import TOO_LARGE, SetLimits
+from ..client.cluster.cluster import Cluster
+from ..client.cluster.retry import RETRIABLE, retry
+from ..client.produce.delivery import Delivery
+from ..client.produce.set_limits import TOO_LARGE, SetLimits
 from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
-from ..protocol.records.batch import batch_records, finish_batch, read_header
+from ..protocol.records.batches.batch import batch_records, finish_batch, read_header
+from ..protocol.records.kernel.record_packing import RecordEncoder
 from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
 from ..protocol.records.record import Record
-from ..protocol.records.record_packing import RecordEncoder
 from .stored_before import ANY_SIZE, StoredBefore, end_of
 from .write_options import WriteOptions
 
@@ -79,13 +79,13 @@ class Storing:
         """Close what reads back, if anything was."""
         await self._before.close()
 
-    async def patiently(self, question: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, question: Callable[[], Awaitable[T]]) -> T:
         """Ask, again and again if that may help."""
-        return await patiently(
+        return await retry(
             question,
             timeout_ms=self._options.broker.retry_budget_ms,
             setting="retryBudgetMs",
-            passing=PASSING,
+            retriable=RETRIABLE,
         )
 
     def packed(
@@ -105,12 +105,12 @@ class Storing:
     async def store(self, lane: Lane, batch: PackedBatch, *, first: bool) -> None:
         """Have a batch in the log, or raise why it is not. `first`: of its lane."""
         if first and self._numbered:
-            lane.end_before = await self.patiently(
+            lane.end_before = await self.retry(
                 partial(end_of, self._cluster, lane.topic, lane.partition)
             )
         limit = self._limits.known(lane.topic)
         if limit is None:
-            limit = await self.patiently(partial(self._limits.of, lane.topic))
+            limit = await self.retry(partial(self._limits.of, lane.topic))
         header = read_header(batch.data)
         alone = header.record_count == 1
         if alone or batch.largest_bytes <= limit.set_bytes:
@@ -120,7 +120,7 @@ class Storing:
                 if alone:
                     raise
                 refused = partial(self._limits.refused, lane.topic, len(batch.data))
-                await self.patiently(refused)
+                await self.retry(refused)
             else:
                 return
         # By halves, so that the parts are the same whether the limits were known or not.

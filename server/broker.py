@@ -17,40 +17,41 @@ from ..clock import Clock, SystemClock
 from ..config.address import host_names, split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
-from ..protocol.api import kafka, native
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.native import frames as native
 from ..protocol.lag import Lag
-from ..protocol.records import codecs
-from ..protocol.records.kernel import FORM
+from ..protocol.records.codecs import codec as codecs
+from ..protocol.records.kernel.walk import FORM
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
-from ..storage.flush import GroupCommit
-from ..storage.log import Log
-from ..storage.log_directory import LogDirectory
+from ..storage.log.flush import GroupCommit
+from ..storage.log.log import Log
 from .changes import Changes
-from .connections import Connections
 from .conversions import Conversions
 from .creations import Creations
 from .dispatch import Dispatcher
-from .door import Door
 from .events import Events
-from .figures import Figures
 from .groups.figures import GroupFigures
 from .groups.setting_up import set_up_groups
 from .handlers import HANDLERS
 from .handlers.base import Services
-from .host import ConnectionLimits
-from .http import HttpServer, State
-from .http_port import HttpLimits, HttpPort
-from .lags import Lags
+from .http.port import HttpLimits, HttpPort
+from .http.server import HttpServer, State
 from .late_appends import LateAppends
-from .listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
 from .logs import Logs
-from .loop_lag import LoopLag
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
+from .metrics.figures import Figures
+from .metrics.lags import Lags
+from .metrics.loop_lag import LoopLag
+from .network.connections import Connections
+from .network.endpoint import Endpoint
+from .network.host import ConnectionLimits
+from .network.listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
+from .network.places import Places
+from .network.ports import OFF, Ports
 from .outcomes import Outcomes
 from .parking import ParkingLot
-from .places import Places
-from .ports import OFF, Ports
 from .trusted_time import TrustedTime
 from .work import Work
 
@@ -133,9 +134,9 @@ class Broker:
             lag.start()
             cleanups.callback(self.services.groups.stop)
             self.directory.cluster_id()  # The disk makes nobody wait for it later.
-            self._listen(ports.native, Door(native.NAME, self.dispatcher), cleanups)
+            self._listen(ports.native, Endpoint(native.NAME, self.dispatcher), cleanups)
             if ports.kafka is not None:
-                self._listen(ports.kafka, self._kafka_door(), cleanups)
+                self._listen(ports.kafka, self._kafka_endpoint(), cleanups)
             # Last: from here on nothing fails, and the log says that the broker has started.
             late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.http))
             cleanups.push_async_callback(asyncio.wait, [late])
@@ -171,7 +172,7 @@ class Broker:
         # A topic may have been counted once more while it was being deleted.
         for name in self.figures.topics.keys() - self.directory.topics().keys():
             self.figures.forget(name)
-        from .metrics import metrics_lines
+        from .metrics.families import metrics_lines
 
         return metrics_lines(self.figures, self)
 
@@ -411,17 +412,19 @@ class Broker:
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
 
-    def _kafka_door(self) -> Door:
+    def _kafka_endpoint(self) -> Endpoint:
         advertised = self.settings.advertised_listeners
         address = None if advertised == AS_REACHED else split_address(advertised)
-        return Door(kafka.NAME, self.kafka_dispatcher, address)
+        return Endpoint(kafka.NAME, self.kafka_dispatcher, address)
 
-    def _listen(self, listening: socket.socket, door: Door, cleanups: AsyncExitStack) -> None:
+    def _listen(
+        self, listening: socket.socket, endpoint: Endpoint, cleanups: AsyncExitStack
+    ) -> None:
         """Take the connections that come in by one port."""
         listener = Listener(
             asyncio.get_running_loop(),
             listening,
-            admit=partial(self._connections.admit, door),
+            admit=partial(self._connections.admit, endpoint),
             failed=self._connections.closed,
             refused=self._connections.refused,
         )

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ..storage.log_directory import LogDirectory
-from ..storage.steps import Change, Steps
-from ..storage.topics import TopicEntry
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.stepped_change import SteppedChange, Steps
+from ..storage.directory.topics import TopicEntry
 from .work import Work
 
-TopicChange = Change[TopicEntry]
+TopicChange = SteppedChange[TopicEntry]
 
 
 class Changes:

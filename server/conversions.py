@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ..protocol.errors import CodedError
-from ..protocol.records.downconversion import Call, Downconverted, downconversion
 from ..protocol.records.layout import Buffer
+from ..protocol.records.messages.downconversion import Call, Downconverted, downconversion
 from ..values import value_class
 from .work import Work
 

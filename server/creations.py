@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from ..config.broker import BrokerSettings
-from ..storage.log_directory import LogDirectory
-from ..storage.steps import Steps
-from ..storage.topics import TopicEntry
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.stepped_change import Steps
+from ..storage.directory.topics import TopicEntry
 from .changes import Changes, TopicChange
 
 

@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..protocol.api.api_versions import API_VERSIONS
+from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
-from ..protocol.api.fetch import FETCH
-from ..protocol.api.forms import MOST_BYTES
+from ..protocol.api.forms.form import MOST_BYTES
 from ..protocol.api.framing import ProtocolError
-from ..protocol.api.list_offsets import LIST_OFFSETS
-from ..protocol.api.native import Frame, RequestHead
-from ..protocol.api.produce import PRODUCE, ProduceRequest
+from ..protocol.api.log.fetch import FETCH
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.api.log.produce import PRODUCE, ProduceRequest
+from ..protocol.api.native.frames import Frame, RequestHead
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
-from .door import Caller, Frames
-from .gathering import TOGETHER_BYTES
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
+from .network.endpoint import Caller, Frames
+from .network.ready_connections import TOGETHER_BYTES
+from .network.repeated_fetch import RepeatedFetches
+from .network.repeated_produce import RepeatedProduces
+from .network.repeated_search import RepeatedSearches
+from .network.sending import Answer, AnswerInParts, Deferred
 from .outcomes import CloseConnection, error_name, first_error
-from .repeated_fetch import RepeatedFetches
-from .repeated_produce import RepeatedProduces
-from .repeated_search import RepeatedSearches
-from .sending import Answer, AnswerInParts, Deferred
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""

@@ -14,7 +14,7 @@ from ..clock import Clock
 from ..printable import printable
 from ..protocol.errors import HorologError
 from ..times import format_time
-from .figures import Figures, count
+from .metrics.figures import Figures, count
 
 BURST: Final = 20
 """Lines of one event in one second; more of them are only counted. Clients cause some events as

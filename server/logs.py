@@ -6,9 +6,9 @@ from functools import partial
 
 from ..config.broker import BrokerSettings
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
-from ..storage.log import Log
-from ..storage.log_directory import LogDirectory
-from ..storage.topics import TopicEntry
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.topics import TopicEntry
+from ..storage.log.log import Log
 from .work import Work
 
 

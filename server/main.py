@@ -12,8 +12,8 @@ from ..printable import printable
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .library_log import library_messages_to
-from .listener import CannotListen, SameAddress
-from .ports import Addresses
+from .network.listener import CannotListen, SameAddress
+from .network.ports import Addresses
 
 WRONG_USAGE: Final = 2
 """Exit code when the settings cannot hold together."""

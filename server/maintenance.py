@@ -12,11 +12,11 @@ from typing import Final
 from ..clock import Clock
 from ..config.broker import BrokerSettings
 from ..protocol.errors import HorologError, StorageError, UnknownTopicOrPartition
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
-from ..storage.flush import GroupCommit
-from ..storage.log import Log
-from ..storage.log_directory import LogDirectory
-from ..storage.retention import RetentionPlan
+from ..storage.log.flush import GroupCommit
+from ..storage.log.log import Log
+from ..storage.log.retention import RetentionPlan
 from .logs import Logs
 from .parking import Partition
 from .tasks import PeriodicTask

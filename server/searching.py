@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from ..storage.search import Search
+from ..storage.read.search import Search
 from .work import Turns, Work
 
 T = TypeVar("T")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from ..protocol.errors import CodedError, StorageError, UnsupportedForMessageFormat
-from ..protocol.records.kernel import Problem
+from ..protocol.records.kernel.walk import Problem
 from ..values import value_class
+from .check.salvage import offsets_at
 from .files import File
-from .salvage import offsets_at
-from .segment_scan import SegmentScan, scan_log_file
+from .log.segment_scan import SegmentScan, scan_log_file
 
 LOOK_BACK_BYTES = 4 << 20
 """How far a reader that met damage reads again to find where it begins."""

@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """The process, or the system, has no free handle: what needed one was not begun."""
 
-PASSING_ERRORS: Final = frozenset(
+RETRIABLE_ERRORS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EACCES, errno.EPERM} | NO_HANDLES
 )
 """Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""

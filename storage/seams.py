@@ -10,7 +10,7 @@ from ..values import value_class
 from .events import Observer
 from .files import Files
 from .open_files import OpenFiles
-from .producer_room import ProducerRoom
+from .producers.producer_budget import ProducerBudget
 
 
 class Deletions(Protocol):
@@ -29,4 +29,4 @@ class Seams:
     deletions: Deletions
     open_files: OpenFiles
     random: Random
-    producer_room: ProducerRoom
+    producer_room: ProducerBudget

@@ -10,7 +10,7 @@ from ..clock import Clock
 from ..config.broker import broker_settings
 from ..server.broker import Broker
 from ..storage.files import Files
-from ..storage.log import Log
+from ..storage.log.log import Log
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..server.broker import Broker
-from ..server.ports import Addresses
+from ..server.network.ports import Addresses
 from .broker import running_broker
 from .moving_clock import MovingClock
 from .quick_files import QuickFiles

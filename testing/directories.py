@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 from ..config.broker import broker_settings
-from ..protocol.records.kernel import walk
-from ..protocol.records.message import records
+from ..protocol.records.kernel.walk import walk
+from ..protocol.records.messages.message import records
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
-from ..storage.log import Log
-from ..storage.log_directory import LogDirectory
+from ..storage.log.log import Log
 from .clock import ManualClock
 from .events import RecordedEvents
 from .logs import timed_set

@@ -5,16 +5,16 @@ from pathlib import Path
 from random import Random
 
 from ..config.topic import topic_settings
-from ..protocol.records.batch import read_header
+from ..protocol.records.batches.batch import read_header
 from ..protocol.records.layout import BATCH_ATTRIBUTES_AT, MAGIC_AT, Codec
-from ..protocol.records.message import Entry, Record, entries, records
-from ..protocol.records.sets import NewRecord, build_set
-from ..storage.deletion import DeletionQueue
+from ..protocol.records.messages.message import Entry, Record, entries, records
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import SystemFiles
-from ..storage.log import Log
-from ..storage.log_opening import open_log
+from ..storage.log.log import Log
+from ..storage.log.opening import open_log
 from ..storage.open_files import OpenFiles
-from ..storage.producer_room import ProducerRoom
+from ..storage.producers.producer_budget import ProducerBudget
 from ..storage.seams import Seams
 from .clock import ManualClock
 from .events import RecordedEvents
@@ -53,7 +53,7 @@ class LogFolder:
         self.deletions = DeletionQueue(self.files, self.clock, self.events)
         self.open_files = OpenFiles(self.files, open_files_max)
         self.random = Random(1)
-        self.producer_room = ProducerRoom(self.clock)
+        self.producer_room = ProducerBudget(self.clock)
         self.settings: dict[str, str] = {}
         self._log: Log | None = None
 

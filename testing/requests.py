@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ..protocol.api.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
-from ..protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from ..protocol.api.list_offsets import (
+from ..protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from ..protocol.api.log.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ..protocol.api.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ..protocol.api.log.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ..protocol.api.topics.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
 from ..protocol.records.layout import Codec
 from .logs import timed_set
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..config.address import split_address
-from ..protocol.api import native
 from ..protocol.api.encodings import Encoding
+from ..protocol.api.native import frames as native
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, error_from_code

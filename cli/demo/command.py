@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...server.main import serve
-from ...server.ports import Addresses
+from ...server.network.ports import Addresses
 from ..serve import broker_parser, settings_of
 from .commands import program_started_as
 from .options import HISTORY

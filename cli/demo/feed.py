@@ -5,13 +5,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...client.admin import Admin
-from ...client.consumer import Consumer
+from ...client.administer.admin import Admin
+from ...client.consume.consumer import Consumer
 from ...client.errors import ConnectionFailed
-from ...client.producer import Producer
+from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord
 from ...protocol.errors import CodedError, TopicAlreadyExists
-from ...protocol.records.sets import NewRecord
+from ...protocol.records.messages.sets import NewRecord
 from ..streams import note
 from .host_load import sample
 

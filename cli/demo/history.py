@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ...protocol.records.sets import NewRecord
+from ...protocol.records.messages.sets import NewRecord
 
 COMMITS_MINIMUM: Final = 1000
 """A repository with no more commits than this says too little; its files are taken instead."""

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...client.admin import Admin
-from ...client.producer import Producer
+from ...client.administer.admin import Admin
+from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord, Found
 from ...clock import SystemClock
-from ...protocol.api.list_offsets import EARLIEST, LATEST
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
-from ...server.ports import Addresses
+from ...server.network.ports import Addresses
 from ..errors import CommandFailed, OutputClosed
 from ..output import shown_bytes, shown_time
 from .commands import Commands, reachable

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ...client.servers import KAFKA
+from ...client.cluster.servers import KAFKA
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...blocking import Admin
-from ...protocol.api.list_offsets import LATEST
+from ...protocol.api.log.list_offsets import LATEST
 from .preflight import DataFacts
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...blocking import Admin, Consumer
+from ...client.cluster.servers import KAFKA
 from ...client.results import AfterEnd, Found, NoTimestamps
-from ...client.servers import KAFKA
-from ...protocol.api.list_offsets import EARLIEST, LATEST
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from .last_read import last_read
 from .ranges import offsets_json
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...blocking import Admin, Consumer
-from ...client.lagging import PositionLag
-from ...client.servers import KAFKA
-from ...protocol.api.list_offsets import LARGEST, LATEST
+from ...client.administer.lagging import PositionLag
+from ...client.cluster.servers import KAFKA
+from ...protocol.api.log.list_offsets import LARGEST, LATEST
 from ...times import EPOCH
 from .last_read import last_read
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from ...blocking import Admin, Consumer
 from ...client.results import ConsumerRecord
-from ...protocol.api.list_offsets import EARLIEST
+from ...protocol.api.log.list_offsets import EARLIEST
 
 _STEPS: Final = (1, 1_000, 100_000)
 """How far to look back, in offsets: a log may have gaps."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...blocking import Admin
+from ...client.administer.searching import By
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
-from ...client.searching import By
-from ...protocol.api.list_offsets import EARLIEST, LATEST
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM
 from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 

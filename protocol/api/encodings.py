@@ -2,8 +2,8 @@
 
 from typing import Any, Protocol, TypeVar
 
-from .native import Frame, RequestHead, ResponseHead
-from .packing import Elsewhere
+from .native.frames import Frame, RequestHead, ResponseHead
+from .native.values import Elsewhere
 from .schema import Api
 
 T = TypeVar("T")

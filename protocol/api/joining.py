@@ -1,7 +1,7 @@
 """Parts of bytes put together to frames, with their length in front."""
 
 from ..limits import LENGTH_BYTES
-from .packing import Data, Elsewhere, Part
+from .native.values import Data, Elsewhere, Part
 
 
 def joined(parts: list[Part]) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import limits
 from .hex_dump import hex_dump
-from .native import encode_request, encode_response
+from .native.frames import encode_request, encode_response
 from .reference_examples import EXAMPLES
 from .registry import APIS
 from .schema import Api, Array, Field, all_fields

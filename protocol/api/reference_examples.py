@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ...values import value_class
-from ..records.sets import NewRecord, build_set
-from .fetch import (
+from ..records.messages.sets import NewRecord, build_set
+from .log.fetch import (
     FETCH,
     FetchPartition,
     FetchPartitionResult,
@@ -13,7 +13,7 @@ from .fetch import (
     FetchTopic,
     FetchTopicResult,
 )
-from .produce import (
+from .log.produce import (
     PRODUCE,
     ProducePartition,
     ProducePartitionResult,

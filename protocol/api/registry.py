@@ -4,32 +4,32 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .alter_configs import ALTER_CONFIGS
-from .api_versions import API_VERSIONS
-from .create_partitions import CREATE_PARTITIONS
-from .create_topics import CREATE_TOPICS
-from .delete_groups import DELETE_GROUPS
-from .delete_records import DELETE_RECORDS
-from .delete_topics import DELETE_TOPICS
-from .describe_broker import DESCRIBE_BROKER
-from .describe_configs import DESCRIBE_CONFIGS
-from .describe_groups import DESCRIBE_GROUPS
-from .describe_log import DESCRIBE_LOG
-from .describe_log_dirs import DESCRIBE_LOG_DIRS
-from .fetch import FETCH
-from .find_coordinator import FIND_COORDINATOR
-from .heartbeat import HEARTBEAT
-from .init_producer_id import INIT_PRODUCER_ID
-from .join_group import JOIN_GROUP
-from .leave_group import LEAVE_GROUP
-from .list_groups import LIST_GROUPS
-from .list_offsets import LIST_OFFSETS
-from .metadata import METADATA
-from .offset_commit import OFFSET_COMMIT
-from .offset_fetch import OFFSET_FETCH
-from .produce import PRODUCE
+from .broker.api_versions import API_VERSIONS
+from .broker.describe_broker import DESCRIBE_BROKER
+from .groups.delete_groups import DELETE_GROUPS
+from .groups.describe_groups import DESCRIBE_GROUPS
+from .groups.find_coordinator import FIND_COORDINATOR
+from .groups.heartbeat import HEARTBEAT
+from .groups.join_group import JOIN_GROUP
+from .groups.leave_group import LEAVE_GROUP
+from .groups.list_groups import LIST_GROUPS
+from .groups.offset_commit import OFFSET_COMMIT
+from .groups.offset_fetch import OFFSET_FETCH
+from .groups.sync_group import SYNC_GROUP
+from .log.describe_log import DESCRIBE_LOG
+from .log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from .log.fetch import FETCH
+from .log.init_producer_id import INIT_PRODUCER_ID
+from .log.list_offsets import LIST_OFFSETS
+from .log.produce import PRODUCE
 from .schema import Api
-from .sync_group import SYNC_GROUP
+from .topics.alter_configs import ALTER_CONFIGS
+from .topics.create_partitions import CREATE_PARTITIONS
+from .topics.create_topics import CREATE_TOPICS
+from .topics.delete_records import DELETE_RECORDS
+from .topics.delete_topics import DELETE_TOPICS
+from .topics.describe_configs import DESCRIBE_CONFIGS
+from .topics.metadata import METADATA
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
     {

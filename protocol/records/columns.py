@@ -9,15 +9,15 @@ from typing import Final, Literal, get_args
 
 from ...values import value_class
 from ..errors import CorruptMessage
-from .batch import batch_content, read_header
+from .batches.batch import batch_content, read_header
 from .binary import BinaryColumn
-from .conversion import runs
-from .gathering import OWN_TYPE, Gathered, gather
-from .kernel import Problem, walk
+from .kernel.gathering import OWN_TYPE, Gathered, gather
+from .kernel.record_gathering import RecordHeaders, gather_records
+from .kernel.walk import Problem, walk
 from .layout import Buffer, Codec
-from .message import entries, open_set
+from .messages.conversion import runs
+from .messages.message import entries, open_set
 from .problems import problem_error
-from .record_gathering import RecordHeaders, gather_records
 
 Content = Literal["keys", "values", "headers"]
 """What of a message is copied into columns only where it is wanted."""

@@ -2,14 +2,11 @@
 
 from typing import Final
 
-from ..errors import (
-    CodedError,
-    CorruptMessage,
-    MessageTooLarge,
-    UnsupportedForMessageFormat,
-)
-from .batch_head import crc32c
-from .kernel import Problem, Walk, crc32
+from ..errors import CodedError, CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
+from .kernel.batch_head import crc32c
+from .kernel.record_check import BAD_OFFSET, BAD_TIME
+from .kernel.record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
+from .kernel.walk import Problem, Walk, crc32
 from .layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
@@ -27,8 +24,6 @@ from .layout import (
     Buffer,
     Codec,
 )
-from .record_check import BAD_OFFSET, BAD_TIME
-from .record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
 
 
 def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:

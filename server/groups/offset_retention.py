@@ -5,8 +5,8 @@ from typing import Final
 
 from ...clock import Clock
 from ...protocol.errors import StorageError
+from ...storage.directory.positions import Positions
 from ...storage.events import Observer
-from ...storage.positions import Positions
 from ..work import Work
 from .coordinator import Coordinator
 

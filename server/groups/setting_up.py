@@ -4,13 +4,13 @@ import asyncio
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
+from ...storage.directory.positions import Positions
 from ...storage.events import Observer
-from ...storage.positions import Positions
 from ..maintenance import Maintenance
 from ..trusted_time import TrustedTime
 from ..work import Work
-from .desk import GroupDesk
 from .offset_retention import OffsetRetention
+from .service import GroupService
 
 
 def set_up_groups(
@@ -23,12 +23,12 @@ def set_up_groups(
     trusted_time: TrustedTime,
     maintenance: Maintenance,
     observe: Observer,
-) -> GroupDesk:
+) -> GroupService:
     """A desk whose deadlines follow `clock`, and the task that forgets expired positions.
 
     Retention goes by the time that the broker trusts, as that of messages.
     """
-    desk = GroupDesk(
+    service = GroupService(
         loop,
         settings,
         clock,
@@ -37,7 +37,7 @@ def set_up_groups(
     )
     retention = OffsetRetention(
         positions,
-        desk.coordinator,
+        service.coordinator,
         work,
         clock,
         observe,
@@ -49,5 +49,5 @@ def set_up_groups(
         lambda: retention.run(trusted_time.now_ms()),
         settings.offsets_retention_check_interval_ms,
     )
-    maintenance.when_clock_moves.append(desk.look)
-    return desk
+    maintenance.when_clock_moves.append(service.look)
+    return service

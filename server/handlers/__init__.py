@@ -4,31 +4,31 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ...protocol.api.alter_configs import ALTER_CONFIGS
-from ...protocol.api.api_versions import API_VERSIONS
-from ...protocol.api.create_partitions import CREATE_PARTITIONS
-from ...protocol.api.create_topics import CREATE_TOPICS
-from ...protocol.api.delete_groups import DELETE_GROUPS
-from ...protocol.api.delete_records import DELETE_RECORDS
-from ...protocol.api.delete_topics import DELETE_TOPICS
-from ...protocol.api.describe_broker import DESCRIBE_BROKER
-from ...protocol.api.describe_configs import DESCRIBE_CONFIGS
-from ...protocol.api.describe_groups import DESCRIBE_GROUPS
-from ...protocol.api.describe_log import DESCRIBE_LOG
-from ...protocol.api.describe_log_dirs import DESCRIBE_LOG_DIRS
-from ...protocol.api.fetch import FETCH
-from ...protocol.api.find_coordinator import FIND_COORDINATOR
-from ...protocol.api.heartbeat import HEARTBEAT
-from ...protocol.api.init_producer_id import INIT_PRODUCER_ID
-from ...protocol.api.join_group import JOIN_GROUP
-from ...protocol.api.leave_group import LEAVE_GROUP
-from ...protocol.api.list_groups import LIST_GROUPS
-from ...protocol.api.list_offsets import LIST_OFFSETS
-from ...protocol.api.metadata import METADATA
-from ...protocol.api.offset_commit import OFFSET_COMMIT
-from ...protocol.api.offset_fetch import OFFSET_FETCH
-from ...protocol.api.produce import PRODUCE
-from ...protocol.api.sync_group import SYNC_GROUP
+from ...protocol.api.broker.api_versions import API_VERSIONS
+from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
+from ...protocol.api.groups.delete_groups import DELETE_GROUPS
+from ...protocol.api.groups.describe_groups import DESCRIBE_GROUPS
+from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
+from ...protocol.api.groups.heartbeat import HEARTBEAT
+from ...protocol.api.groups.join_group import JOIN_GROUP
+from ...protocol.api.groups.leave_group import LEAVE_GROUP
+from ...protocol.api.groups.list_groups import LIST_GROUPS
+from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
+from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
+from ...protocol.api.groups.sync_group import SYNC_GROUP
+from ...protocol.api.log.describe_log import DESCRIBE_LOG
+from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.fetch import FETCH
+from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
+from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.topics.alter_configs import ALTER_CONFIGS
+from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
+from ...protocol.api.topics.create_topics import CREATE_TOPICS
+from ...protocol.api.topics.delete_records import DELETE_RECORDS
+from ...protocol.api.topics.delete_topics import DELETE_TOPICS
+from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.metadata import METADATA
 from .api_versions import handle as answer_api_versions
 from .base import Handler, HandlerOfMany
 from .describe_broker import handle as describe_broker

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ...protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.api.broker.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.api.registry import APIS
 from ...protocol.errors import UnsupportedVersion
 from .base import Call, Services

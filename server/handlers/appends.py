@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from ...protocol.api.produce import ProducePartitionResult
+from ...protocol.api.log.produce import ProducePartitionResult
 from ...protocol.errors import (
     CodedError,
     CorruptMessage,
@@ -22,12 +22,12 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from ...protocol.records.kernel import walk
-from ...storage.appended import Appended, AppendedTogether
+from ...protocol.records.kernel.walk import walk
 from ...storage.files import Buffer
-from ...storage.log import Log
-from ..figures import count
+from ...storage.log.appended import Appended, AppendedTogether
+from ...storage.log.log import Log
 from ..late_appends import Sender
+from ..metrics.figures import count
 from ..parking import Partition
 from .base import Services
 

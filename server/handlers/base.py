@@ -6,17 +6,17 @@ from typing import Any, Protocol
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...storage.flush import GroupCommit
-from ...storage.log_directory import LogDirectory
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.log.flush import GroupCommit
 from ...values import value_class
 from ..changes import Changes
 from ..conversions import Conversions
 from ..creations import Creations
-from ..figures import Figures
-from ..groups.desk import GroupDesk
-from ..lags import Lags
+from ..groups.service import GroupService
 from ..late_appends import LateAppends
 from ..logs import Logs
+from ..metrics.figures import Figures
+from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
 from ..trusted_time import TrustedTime
@@ -36,7 +36,7 @@ class Services:
     changes: Changes
     creations: Creations
     lags: Lags
-    groups: GroupDesk
+    groups: GroupService
     clock: Clock
     trusted_time: TrustedTime
     """Tells what time it is for retention."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ...storage.steps import Steps
-from ...storage.topics import TopicEntry
+from ...storage.directory.stepped_change import Steps
+from ...storage.directory.topics import TopicEntry
 from .base import Later, Services
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ...protocol.api.describe_log import (
+from ...protocol.api.log.describe_log import (
     DescribedSearch,
     DescribedSegment,
     DescribeLogPartitionResult,
@@ -11,9 +11,9 @@ from ...protocol.api.describe_log import (
     DescribeLogTopicResult,
 )
 from ...protocol.errors import NO_ERROR
-from ...storage.description import LogDescription, SegmentDescription
-from ...storage.log import Log
-from ...storage.search import Found
+from ...storage.log.description import LogDescription, SegmentDescription
+from ...storage.log.log import Log
+from ...storage.read.search import Found
 from ..searching import searched
 from .base import Call, Later, Services
 from .preparing import after_preparing

@@ -7,7 +7,7 @@ from functools import partial
 from typing import cast
 
 from ...config.broker import BrokerSettings
-from ...protocol.api.fetch import (
+from ...protocol.api.log.fetch import (
     READ_COMMITTED,
     WHOLE_EPOCHS,
     AbortedTransaction,
@@ -20,12 +20,12 @@ from ...protocol.api.fetch import (
 )
 from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
-from ...protocol.records.downconversion import DamagedSlice
-from ...protocol.records.kernel import walk
+from ...protocol.records.kernel.walk import walk
+from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
-from ...storage.log import Log
-from ...storage.reading import Slice
-from ...storage.stretch import Stretch
+from ...storage.log.log import Log
+from ...storage.read.file_range import FileRange
+from ...storage.read.reading import Slice
 from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
@@ -63,7 +63,7 @@ def budget_bytes(settings: BrokerSettings, request: FetchRequest, version: int) 
     return max(min(settings.max_response_bytes, request.max_bytes), 0)
 
 
-def records_of(found: Slice, *, may_stretch: bool = True) -> Buffer | Stretch:
+def records_of(found: Slice, *, may_stretch: bool = True) -> Buffer | FileRange:
     """The bytes of a slice: read if they are few and in memory, else where they are."""
     if found.size < STRETCH_BYTES:
         data = found.read_now()
@@ -343,6 +343,6 @@ class _Reading:
             self.unreadable.append(_Unreadable(topic, wanted, size_bytes, limit_bytes, result))
             return
         records = records_of(found, may_stretch=self.stretches < MAX_STRETCHES)
-        self.stretches += isinstance(records, Stretch)
+        self.stretches += isinstance(records, FileRange)
         self.services.figures.topic(topic).bytes_out += len(records)
         result.records = cast(bytes, records)  # or what the encoder takes for them

@@ -1,19 +1,19 @@
 """find-coordinator, join-group, sync-group, heartbeat, leave-group: what members of groups ask."""
 
-from ...protocol.api.find_coordinator import (
+from ...protocol.api.groups.find_coordinator import (
     GROUP,
     TRANSACTION,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ...protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ...protocol.api.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
-from ...protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from ...protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.api.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ...protocol.api.groups.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from ...protocol.api.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ...protocol.api.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.errors import InvalidRequest, NotCoordinator, UnsupportedVersion
-from ...storage.positions import check_name
-from ..groups.desk import Answer
+from ...storage.directory.positions import check_name
 from ..groups.member import Joined, Joining, Protocol, Refused, Synced
+from ..groups.service import Answer
 from .base import NODE_ID, Call, Later, Services
 
 

@@ -5,21 +5,21 @@ A group is one that has, or had, members since the broker started, and any name 
 
 from functools import partial
 
-from ...protocol.api.delete_groups import (
+from ...protocol.api.groups.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from ...protocol.api.describe_groups import (
+from ...protocol.api.groups.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ...protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ...protocol.api.groups.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED
-from ...storage.positions import check_name
+from ...storage.directory.positions import check_name
 from ..groups.group import Group
 from ..groups.states import State
 from .base import Call, Later, Services

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any
 
-from ...protocol.api.fetch import READ_COMMITTED
-from ...protocol.api.list_offsets import (
+from ...protocol.api.log.fetch import READ_COMMITTED
+from ...protocol.api.log.list_offsets import (
     BY_APPEND,
     BY_TIMESTAMP,
     EARLIEST,
@@ -19,8 +19,8 @@ from ...protocol.api.list_offsets import (
     ListOffsetsTopicResult,
 )
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
-from ...storage.log import Log
-from ...storage.search import Search
+from ...storage.log.log import Log
+from ...storage.read.search import Search
 from ..parking import Partition
 from .base import Call, Later, Services
 

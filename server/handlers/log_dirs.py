@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ...protocol.api.describe_log_dirs import (
+from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

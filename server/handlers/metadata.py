@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from ...protocol.api.metadata import (
+from ...protocol.api.topics.metadata import (
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicResult,
 )
-from ...storage.topics import TopicEntry
+from ...storage.directory.topics import TopicEntry
 from .base import NODE_ID, Call, Later, Services
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 
-from ...protocol.api.offset_commit import (
+from ...protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopicResult,
 )
-from ...protocol.api.offset_fetch import (
+from ...protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     LIST_POSITIONS,
     OffsetFetchPartitionResult,
@@ -21,8 +21,8 @@ from ...protocol.api.offset_fetch import (
 )
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
-from ...storage.position_records import BROKERS, KEPT
-from ...storage.positions import Position
+from ...storage.directory.position_records import BROKERS, KEPT
+from ...storage.directory.positions import Position
 from ...times import INT64_MAX
 from ..groups.states import State
 from .base import Call, Later, Services

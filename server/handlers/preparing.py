@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...storage.log import Log
+from ...storage.log.log import Log
 from .base import Later, Services
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from ...protocol.api.produce import (
+from ...protocol.api.log.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
@@ -19,9 +19,9 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ...storage.appended import AppendedTogether
 from ...storage.files import Buffer
-from ...storage.log import Log
+from ...storage.log.appended import AppendedTogether
+from ...storage.log.log import Log
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition

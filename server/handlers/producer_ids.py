@@ -1,6 +1,6 @@
 """init-producer-id: an id for a producer that numbers its batches."""
 
-from ...protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.api.log.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ...protocol.errors import UnsupportedVersion
 from .base import Call, Later, Services
 

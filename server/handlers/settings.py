@@ -6,20 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
-from ...config.topic import (
-    TOPIC_SETTINGS,
-    canonical_name,
-    check_overrides,
-    places,
-    without_repeats,
-)
-from ...protocol.api.alter_configs import (
+from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places, without_repeats
+from ...protocol.api.topics.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResponse,
     AlterConfigsResult,
 )
-from ...protocol.api.describe_configs import (
+from ...protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     FROM_BROKER,
     FROM_DEFAULT,
@@ -33,8 +27,8 @@ from ...protocol.api.describe_configs import (
     DescribedConfig,
 )
 from ...protocol.errors import InvalidRequest
-from ...storage.steps import Steps
-from ...storage.topics import TopicEntry
+from ...storage.directory.stepped_change import Steps
+from ...storage.directory.topics import TopicEntry
 from .base import NODE_ID, Call, Later, Services
 from .changing import answer_later
 

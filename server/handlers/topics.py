@@ -6,19 +6,19 @@ Topics are changed one after another, and the disk's part is done in a thread.
 from collections import Counter
 from collections.abc import Sequence
 
-from ...protocol.api.create_partitions import (
+from ...protocol.api.topics.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
     CreatePartitionsTopic,
 )
-from ...protocol.api.create_topics import (
+from ...protocol.api.topics.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ...protocol.api.delete_topics import (
+from ...protocol.api.topics.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -29,8 +29,8 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
-from ...storage.steps import Steps
-from ...storage.topics import TopicEntry
+from ...storage.directory.stepped_change import Steps
+from ...storage.directory.topics import TopicEntry
 from .base import NODE_ID, Call, Later, Services
 from .changing import answer_later
 

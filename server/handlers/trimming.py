@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from ...protocol.api.delete_records import (
+from ...protocol.api.topics.delete_records import (
     ALL_READABLE,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -11,8 +11,8 @@ from ...protocol.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...protocol.errors import OffsetOutOfRange, StorageError
-from ...storage.flush import FlushWork
-from ...storage.log import Log
+from ...storage.log.flush import FlushWork
+from ...storage.log.log import Log
 from .base import Call, Later, Services
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ...storage.log import Log
+from ...storage.log.log import Log
 from ..handlers.base import Services
 
 MAX_TEXT: Final = 300

@@ -5,7 +5,7 @@ from typing import Final
 
 from ...protocol.lag import Lag
 from ..handlers.base import Services
-from ..lags import Key
+from ..metrics.lags import Key
 from .asking import Query
 
 CONSUMERS_AT_ONCE: Final = 100

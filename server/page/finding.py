@@ -1,7 +1,7 @@
 """Which offset was it at a time, and how that was found."""
 
-from ...storage.log import Log
-from ...storage.search import Found
+from ...storage.log.log import Log
+from ...storage.read.search import Found
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
 from ..searching import searched

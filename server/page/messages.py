@@ -8,9 +8,9 @@ from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, TimestampType
-from ...protocol.records.message import Record, records
+from ...protocol.records.messages.message import Record, records
 from ...storage.files import Buffer
-from ...storage.log import Log
+from ...storage.log.log import Log
 from ...values import value_class
 from ..handlers.base import Services
 from .asking import Query, asked_log

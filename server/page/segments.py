@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from typing import Final
 
-from ...storage.description import SegmentDescription
+from ...storage.log.description import SegmentDescription
 from ..handlers.base import Services
 from .asking import OFFSET_MAX, Query, asked_log
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api.native import encode_request, encode_response
+from horolog.protocol.api.native.frames import encode_request, encode_response
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Api,

@@ -11,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.native import decode_body, decode_response, open_request, open_response
+from horolog.protocol.api.native.frames import (
+    decode_body,
+    decode_response,
+    open_request,
+    open_response,
+)
+from horolog.protocol.api.native.shape import find_fault
 from horolog.protocol.api.registry import APIS
-from horolog.protocol.api.shape import find_fault
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_DEPTH, MAX_PARTITIONS, UNCHECKED_FRAME_BYTES
 

@@ -5,7 +5,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from horolog.protocol.api import native, schema
+from horolog.protocol.api import schema
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.schema import Api
 from horolog.protocol.errors import InvalidRequest
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api import kafka, native
-from horolog.protocol.api.fetch import (
+from horolog.protocol.api.forms.fetch_forms import KAFKA, NATIVE, FetchForm, has_form
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import (
     FETCH,
     READ_COMMITTED,
     FetchPartition,
@@ -17,7 +18,7 @@ from horolog.protocol.api.fetch import (
     FetchTopic,
     FetchTopicResult,
 )
-from horolog.protocol.api.fetch_forms import KAFKA, NATIVE, FetchForm, has_form
+from horolog.protocol.api.native import frames as native
 
 WIRES = {native: NATIVE, kafka: KAFKA}
 

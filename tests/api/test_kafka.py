@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from horolog.protocol.api.fetch import (
+from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import (
     FETCH,
     AbortedTransaction,
     FetchPartition,
@@ -19,23 +19,13 @@ from horolog.protocol.api.fetch import (
     FetchTopic,
     FetchTopicResult,
 )
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from horolog.protocol.api.metadata import (
-    METADATA,
-    MetadataBroker,
-    MetadataPartition,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-    MetadataTopicResult,
-)
-from horolog.protocol.api.native import RequestHead, ResponseHead
-from horolog.protocol.api.produce import (
+from horolog.protocol.api.log.produce import (
     PRODUCE,
     ProducePartition,
     ProducePartitionResult,
@@ -44,6 +34,7 @@ from horolog.protocol.api.produce import (
     ProduceTopic,
     ProduceTopicResult,
 )
+from horolog.protocol.api.native.frames import RequestHead, ResponseHead
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Api,
@@ -54,6 +45,15 @@ from horolog.protocol.api.schema import (
     Records,
     Text,
     fields_of,
+)
+from horolog.protocol.api.topics.metadata import (
+    METADATA,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    MetadataTopicResult,
 )
 
 SET = b"\x00\xff records"

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api import kafka
 from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.kafka_faults import find_fault
-from horolog.protocol.api.list_offsets import LIST_OFFSETS
-from horolog.protocol.api.metadata import METADATA, MetadataRequest
-from horolog.protocol.api.native import encode_request
-from horolog.protocol.api.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.kafka.faults import find_fault
+from horolog.protocol.api.log.list_offsets import LIST_OFFSETS
+from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.native.frames import encode_request
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_PARTITIONS, MAX_REQUEST_VALUES, MAX_TOPICS
 

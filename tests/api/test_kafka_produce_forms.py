@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api.kafka import decode_body, encode_request, encode_response, open_request
-from horolog.protocol.api.kafka_produce_forms import KafkaProduceForm, split
-from horolog.protocol.api.produce import (
+from horolog.protocol.api.forms.kafka_produce_forms import KafkaProduceForm, split
+from horolog.protocol.api.kafka.frames import (
+    decode_body,
+    encode_request,
+    encode_response,
+    open_request,
+)
+from horolog.protocol.api.log.produce import (
     PRODUCE,
     ProducePartition,
     ProducePartitionResult,

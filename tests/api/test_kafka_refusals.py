@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import kafka
 from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.kafka_refusals import refusal
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.kafka.refusals import refusal
+from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from horolog.protocol.api.metadata import METADATA, MetadataRequest
-from horolog.protocol.api.native import RequestHead
+from horolog.protocol.api.native.frames import RequestHead
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Api
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.server.outcomes import first_error
 
 from .conftest import example

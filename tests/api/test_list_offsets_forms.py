@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api import kafka, native
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.forms.list_offsets_forms import KAFKA, NATIVE, ListOffsetsForm, has_form
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.list_offsets import (
     BY_APPEND,
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -17,7 +18,7 @@ from horolog.protocol.api.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResult,
 )
-from horolog.protocol.api.list_offsets_forms import KAFKA, NATIVE, ListOffsetsForm, has_form
+from horolog.protocol.api.native import frames as native
 
 WIRES = {native: NATIVE, kafka: KAFKA}
 

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.metadata import METADATA, MetadataRequest, MetadataTopic
-from horolog.protocol.api.native import (
+from horolog.protocol.api.log.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResult,
+)
+from horolog.protocol.api.native.frames import (
     RequestHead,
     ResponseHead,
     decode_body,
@@ -18,15 +26,6 @@ from horolog.protocol.api.native import (
     encode_response,
     open_request,
     open_response,
-)
-from horolog.protocol.api.produce import (
-    PRODUCE,
-    ProducePartition,
-    ProducePartitionResult,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-    ProduceTopicResult,
 )
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
@@ -38,6 +37,7 @@ from horolog.protocol.api.schema import (
     Text,
     fields_of,
 )
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import (
     MAX_CLIENT_ID_BYTES,

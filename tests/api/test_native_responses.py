@@ -5,26 +5,26 @@ from typing import Any
 import msgpack
 import pytest
 
-from horolog.protocol.api.fetch import (
+from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.log.fetch import (
     FETCH,
     FetchPartitionResult,
     FetchResponse,
     FetchTopicResult,
 )
-from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.native import (
+from horolog.protocol.api.log.produce import (
+    PRODUCE,
+    ProducePartitionResult,
+    ProduceResponse,
+    ProduceTopicResult,
+)
+from horolog.protocol.api.native.frames import (
     ResponseHead,
     decode_response,
     encode_error,
     encode_response,
     error_message,
     open_response,
-)
-from horolog.protocol.api.produce import (
-    PRODUCE,
-    ProducePartitionResult,
-    ProduceResponse,
-    ProduceTopicResult,
 )
 from horolog.protocol.limits import MAX_ERROR_TEXT_BYTES, UNCHECKED_FRAME_BYTES
 

@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api.native import (
-    decode_body,
-    encode_request,
-    encode_response,
-    open_request,
-)
-from horolog.protocol.api.produce import (
+from horolog.protocol.api.forms.produce_forms import ProduceForm, split
+from horolog.protocol.api.log.produce import (
     PRODUCE,
     ProducePartition,
     ProducePartitionResult,
@@ -19,7 +14,12 @@ from horolog.protocol.api.produce import (
     ProduceTopic,
     ProduceTopicResult,
 )
-from horolog.protocol.api.produce_forms import ProduceForm, split
+from horolog.protocol.api.native.frames import (
+    decode_body,
+    encode_request,
+    encode_response,
+    open_request,
+)
 
 names = st.one_of(st.sampled_from(["a", "records", "base_offset", "log_append_time_ms"]), st.text())
 versions = st.integers(PRODUCE.min_version, PRODUCE.last_version(native=True))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import horolog
 from horolog.protocol.api.hex_dump import hex_dump
-from horolog.protocol.api.native import (
+from horolog.protocol.api.native.frames import (
     decode_body,
     decode_response,
     encode_request,

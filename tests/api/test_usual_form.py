@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.api.arranging import UNUSUAL as NOT_ARRANGED
-from horolog.protocol.api.arranging import arranger
-from horolog.protocol.api.decoding import FEW_ITEMS, UNUSUAL, decoder
-from horolog.protocol.api.encoding import encoder
-from horolog.protocol.api.native import PackedBody, decode_body, encode_request, open_request
-from horolog.protocol.api.packing import Part, array_head, binary, clipped_text, integer, text
-from horolog.protocol.api.plans import Refused, reader
-from horolog.protocol.api.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.native.arranging import UNUSUAL as NOT_ARRANGED
+from horolog.protocol.api.native.arranging import arranger
+from horolog.protocol.api.native.decoding import FEW_ITEMS, UNUSUAL, decoder
+from horolog.protocol.api.native.encoding import encoder
+from horolog.protocol.api.native.frames import PackedBody, decode_body, encode_request, open_request
+from horolog.protocol.api.native.plans import Refused, reader
+from horolog.protocol.api.native.values import Part, array_head, binary, clipped_text, integer, text
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Array,

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from horolog.storage.deletion import DeletionQueue
+from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.producer_room import ProducerRoom
+from horolog.storage.producers.producer_budget import ProducerBudget
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -48,7 +48,7 @@ def seams(files: FaultyFiles, events: RecordedEvents) -> Iterator[Seams]:
     clock = ManualClock()
     open_files = OpenFiles(files, 4)
     queue = DeletionQueue(files, clock, events)
-    room = ProducerRoom(clock)
+    room = ProducerBudget(clock)
     yield Seams(clock, files, events, queue, open_files, Random(1), room)
     files.heal()
     open_files.close()

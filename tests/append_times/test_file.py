@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from horolog.storage.append_time_blocks import BLOCK_ENTRIES
-from horolog.storage.append_times import STEP_ENTRIES, AppendTimes
-from horolog.storage.index_checksums import AppendTimesSeal
+from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
+from horolog.storage.index.append_times import STEP_ENTRIES, AppendTimes
+from horolog.storage.index.index_checksums import AppendTimesChecksum
 from horolog.storage.seams import Seams
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
@@ -175,9 +175,9 @@ def test_blocks_without_a_late_enough_time_are_not_read(
 def test_loading_and_searching_are_done_in_steps(tmp_path: Path, seams: Seams) -> None:
     falling = [(number, 10**6 - number) for number in range(3 * STEP_ENTRIES)]
     end = BASE + len(falling)
-    seal = written(tmp_path, seams, falling, end).seal()
+    checksums = written(tmp_path, seams, falling, end).checksums()
     times = times_at(tmp_path, seams)
-    times.adopt(seal)
+    times.adopt(checksums)
     found, steps = find(times, 10**6 - 5, BASE + 4, end)
     assert found == [(BASE + 4, 10**6 - 4)]
     assert steps == 3
@@ -198,20 +198,20 @@ def test_a_search_begins_anew_when_entries_are_taken_away(tmp_path: Path, seams:
 # What is believed
 
 
-def resealed(path: Path, seams: Seams) -> AppendTimesSeal:
-    return written(path, seams).seal()
+def resealed(path: Path, seams: Seams) -> AppendTimesChecksum:
+    return written(path, seams).checksums()
 
 
 def test_what_was_sealed_is_believed(tmp_path: Path, seams: Seams, files: FaultyFiles) -> None:
-    seal = resealed(tmp_path, seams)
-    assert seal == AppendTimesSeal(48, seal.crc, 200, END)
+    checksums = resealed(tmp_path, seams)
+    assert checksums == AppendTimesChecksum(48, checksums.crc, 200, END)
     times = times_at(tmp_path, seams)
     files.operations.clear()
-    times.adopt(seal)
+    times.adopt(checksums)
     assert files.did("pread") == 0, "nothing is read until somebody asks"
     assert times.largest_ms == 200
     assert told(times) == ALL
-    assert times.seal() == seal
+    assert times.checksums() == checksums
 
 
 def test_a_sealed_file_is_gone_on_with(tmp_path: Path, seams: Seams) -> None:
@@ -220,7 +220,7 @@ def test_a_sealed_file_is_gone_on_with(tmp_path: Path, seams: Seams) -> None:
     times.add(END, END + 2, 150)
     assert told(times, END + 2) == [*ALL, 150, 150]
     again = times_at(tmp_path, seams)
-    again.adopt(times.seal())
+    again.adopt(times.checksums())
     assert told(again, END + 2) == [*ALL, 150, 150]
 
 
@@ -246,14 +246,14 @@ def other(entries: Entries = ((0, 90), (1, 91), (2, 92), (7, 93))) -> bytes:
 def test_what_does_not_fit_its_seal_is_unknown(
     tmp_path: Path, seams: Seams, events: RecordedEvents, content: bytes | None, reason: str
 ) -> None:
-    seal = resealed(tmp_path, seams)
+    checksums = resealed(tmp_path, seams)
     seams.open_files.close()
     if content is None:
         (tmp_path / NAME).unlink()
     else:
         (tmp_path / NAME).write_bytes(content)
     times = times_at(tmp_path, seams)
-    times.adopt(seal)
+    times.adopt(checksums)
     assert told(times) == [-1] * 12
     assert find(times, 0, BASE, END)[0] == []
     assert times.largest_ms == -1
@@ -264,23 +264,23 @@ def test_what_does_not_fit_its_seal_is_unknown(
 
 
 def test_each_flipped_bit_makes_all_unknown(tmp_path: Path, seams: Seams) -> None:
-    seal = resealed(tmp_path, seams)
+    checksums = resealed(tmp_path, seams)
     content = (tmp_path / NAME).read_bytes()
     for bit in range(8 * len(content)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         (tmp_path / NAME).write_bytes(flipped)
         times = times_at(tmp_path, seams)
-        times.adopt(seal)
+        times.adopt(checksums)
         assert told(times) == [-1] * 12, bit
 
 
 def test_a_longer_file_counts_as_far_as_it_was_sealed(tmp_path: Path, seams: Seams) -> None:
-    seal = resealed(tmp_path, seams)
+    checksums = resealed(tmp_path, seams)
     with (tmp_path / NAME).open("ab") as file:
         file.write(encoded([(12, 900), (13, 901)]))
     times = times_at(tmp_path, seams)
-    times.adopt(seal)
+    times.adopt(checksums)
     assert told(times, END + 2) == [*ALL, -1, -1]
     times.add(END, END + 1, 300)
     assert (tmp_path / NAME).read_bytes() == encoded([*SETS, (12, 300)])
@@ -354,11 +354,11 @@ def test_what_is_not_certain_becomes_unknown(
     certain: int,
     entries: Entries,
     known: int,
-    sealed: bool,
+    checksum: bool,
 ) -> None:
-    seal = resealed(tmp_path, seams)
+    checksums = resealed(tmp_path, seams)
     times = times_at(tmp_path, seams)
-    times.recover(seal if sealed else None, BASE + certain, END)
+    times.recover(checksums if checksum else None, BASE + certain, END)
     assert told(times) == ALL[:known] + [-1] * (12 - known)
     assert (tmp_path / NAME).read_bytes() == encoded(entries)
     told_events = events.named("append_times_unknown")
@@ -391,15 +391,15 @@ def test_what_a_power_cut_can_leave_above_the_recovery_point(
 def test_a_seal_that_is_still_there_is_what_is_certain(tmp_path: Path, seams: Seams) -> None:
     """It goes with the first sync after more was appended: there was none."""
     times = written(tmp_path, seams)
-    seal = times.seal()
+    checksums = times.checksums()
     times.add(END, END + 1, 300)
     seams.open_files.close()
     times = times_at(tmp_path, seams)
-    times.recover(seal, END + 1, END + 1)
+    times.recover(checksums, END + 1, END + 1)
     assert told(times, END + 1) == [*ALL, -1]
     (tmp_path / NAME).write_bytes(other())
     times = times_at(tmp_path, seams)
-    times.recover(seal, END, END)
+    times.recover(checksums, END, END)
     assert told(times) == [-1] * 12
 
 
@@ -413,9 +413,9 @@ def test_a_cut_keeps_what_is_in_front(
 ) -> None:
     times = written(tmp_path, seams)
     if adopted:
-        seal = times.seal()
+        checksums = times.checksums()
         times = times_at(tmp_path, seams)
-        times.adopt(seal)
+        times.adopt(checksums)
     times.truncate(BASE + end, BASE + end)
     kept = [entry for entry in SETS if entry[0] < end]
     assert (tmp_path / NAME).read_bytes() == encoded(kept)
@@ -424,15 +424,15 @@ def test_a_cut_keeps_what_is_in_front(
     times.add(BASE + end, END, 7)
     assert told(times) == ALL[:end] + [7] * (12 - end)
     again = times_at(tmp_path, seams)
-    again.adopt(times.seal())
+    again.adopt(times.checksums())
     assert told(again) == ALL[:end] + [7] * (12 - end)
 
 
 def test_a_cut_of_a_damaged_file_leaves_nothing(tmp_path: Path, seams: Seams) -> None:
-    seal = resealed(tmp_path, seams)
+    checksums = resealed(tmp_path, seams)
     (tmp_path / NAME).write_bytes(other())
     times = times_at(tmp_path, seams)
-    times.adopt(seal)
+    times.adopt(checksums)
     times.truncate(BASE + 5, BASE + 5)
     assert (tmp_path / NAME).read_bytes() == b""
     assert told(times) == [-1] * 12

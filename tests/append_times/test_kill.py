@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from horolog.client.admin import Admin
-from horolog.client.consumer import Consumer
+from horolog.client.administer.admin import Admin
+from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
-from horolog.client.producer import Producer
-from horolog.protocol.records.sets import NewRecord
+from horolog.client.produce.producer import Producer
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.testing.program import ServerProcess, serving
 
 SETTINGS = {"segment.bytes": "8000", "retention.ms": "-1"}

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from horolog.client.admin import Admin
-from horolog.client.consumer import Consumer
+from horolog.client.administer.admin import Admin
+from horolog.client.consume.consumer import Consumer
 from horolog.client.results import AfterEnd, Found, NoTimestamps
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
+from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_APPEND_TIMES
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from horolog.protocol.records.sets import NewRecord, build_set
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.power_cuts import PowerCuts, State
 from horolog.testing.quick_files import QuickFiles, ending_process

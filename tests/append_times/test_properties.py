@@ -19,13 +19,13 @@ from hypothesis.stateful import (
 )
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import records
-from horolog.storage.append_time_blocks import BLOCK_ENTRIES
-from horolog.storage.append_times import AppendTimes
-from horolog.storage.deletion import DeletionQueue
+from horolog.protocol.records.messages.message import records
+from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
+from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
+from horolog.storage.index.append_times import AppendTimes
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.producer_room import ProducerRoom
+from horolog.storage.producers.producer_budget import ProducerBudget
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -232,7 +232,7 @@ def test_a_file_beside_a_list(
         open_files = OpenFiles(files, 4)
         stack.callback(open_files.close)
         queue = DeletionQueue(files, clock, events)
-        room = ProducerRoom(clock)
+        room = ProducerBudget(clock)
         seams = Seams(clock, files, events, queue, open_files, Random(1), room)
         times = AppendTimes(path / "times", 100, seams)
         true: list[int] = []
@@ -240,9 +240,9 @@ def test_a_file_beside_a_list(
             times.add(100 + len(true), 100 + len(true) + size, time_ms)
             true += [time_ms] * size
         if adopted:
-            seal = times.seal()
+            checksums = times.checksums()
             times = AppendTimes(path / "times", 100, seams)
-            times.adopt(seal)
+            times.adopt(checksums)
         first, end = sorted(int(share * len(true)) for share in (low, high))
         spans = times.covering(100 + first, 100 + end).spans
         offsets = [offset for offset, _ in spans]

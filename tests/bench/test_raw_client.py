@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from horolog.bench.raw_client import RawClient
-from horolog.protocol.api import kafka
+from horolog.protocol.api.kafka import frames as kafka
 
 ANSWER = (9).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"right"
 

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from horolog.protocol.api.alter_configs import (
+from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import Entry, Record, entries, records
+from horolog.protocol.records.messages.message import Entry, Record, entries, records
 from horolog.server.broker import Broker
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,

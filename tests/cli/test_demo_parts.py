@@ -12,7 +12,7 @@ from horolog.cli.demo.history import find_history
 from horolog.cli.demo.times_seen import disorder, moment_to_ask_for, window_to_replay
 from horolog.client.results import ConsumerRecord
 from horolog.protocol.records.layout import TimestampType
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 
 TIMES = st.lists(st.one_of(st.none(), st.integers(0, 30_000)), min_size=1)
 

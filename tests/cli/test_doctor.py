@@ -8,7 +8,7 @@ import pytest
 
 from horolog import __version__
 from horolog.cli.doctor import Finding, Probe, Verdict, judge
-from horolog.protocol.api.describe_broker import DescribeBrokerResponse
+from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Result
 

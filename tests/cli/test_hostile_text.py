@@ -20,8 +20,8 @@ from horolog.cli.completion import complete_position_name
 from horolog.cli.output import emit, table
 from horolog.cli.streams import note
 from horolog.printable import printable
-from horolog.protocol.api import native
-from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import InvalidRequest
 from horolog.testing.broker_thread import BrokerThread

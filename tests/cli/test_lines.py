@@ -3,7 +3,7 @@
 import pytest
 
 from horolog.cli.lines import BadLine, Message, json_message, looks_like_other_unit, plain_message
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 
 NOW_MS = 1479144272509
 

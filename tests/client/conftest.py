@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from horolog.protocol.api.describe_configs import DESCRIBE_CONFIGS, DescribeConfigsResponse
-from horolog.protocol.api.native import RequestHead, decode_body, encode_response, open_request
+from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.native.frames import (
+    RequestHead,
+    decode_body,
+    encode_response,
+    open_request,
+)
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.describe_configs import DESCRIBE_CONFIGS, DescribeConfigsResponse
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

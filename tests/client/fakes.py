@@ -4,21 +4,21 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from horolog.protocol.api.metadata import (
-    METADATA,
-    MetadataPartition,
-    MetadataResponse,
-    MetadataTopicResult,
-)
-from horolog.protocol.api.native import RequestHead
-from horolog.protocol.api.produce import (
+from horolog.protocol.api.log.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResult,
 )
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.api.topics.metadata import (
+    METADATA,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopicResult,
+)
 from horolog.protocol.errors import CodedError
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
 
 
 @dataclass

@@ -25,14 +25,14 @@ from horolog import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.log.list_offsets import (
     ListOffsetsPartitionResult,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResult,
 )
-from horolog.protocol.api.native import RequestHead
-from horolog.storage.random_ids import is_id
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.storage.directory.random_ids import is_id
 from horolog.testing.clock import ManualClock
 
 T0 = 1_479_144_272_000

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from horolog import Admin, ClientClosed, Consumer, InvalidTimestamp, MessageTooLarge, Producer
-from horolog.client.batching import RECORD_OVERHEAD
-from horolog.protocol.api.metadata import METADATA
-from horolog.protocol.api.native import RequestHead
+from horolog.client.produce.batching import RECORD_OVERHEAD
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.protocol.errors import InvalidRecord
 from horolog.testing.clock import ManualClock
 

@@ -14,8 +14,8 @@ from horolog import (
     Producer,
     ProtocolError,
 )
-from horolog.protocol.api.metadata import MetadataResponse, MetadataTopicResult
-from horolog.protocol.api.native import RequestHead
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.api.topics.metadata import MetadataResponse, MetadataTopicResult
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 

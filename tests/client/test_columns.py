@@ -16,7 +16,7 @@ from horolog import (
     Producer,
     TimestampType,
 )
-from horolog.protocol.records.sets import build_set
+from horolog.protocol.records.messages.sets import build_set
 from horolog.testing.clock import ManualClock
 
 from .test_consumer import fetching

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from horolog import ConnectionFailed, RequestTimedOut, UnknownTopicOrPartition, UnsupportedVersion
-from horolog.client.connection import Connection, connect
-from horolog.protocol.api.api_versions import ApiVersion
-from horolog.protocol.api.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from horolog.protocol.api.metadata import (
+from horolog.client.cluster.connection import Connection, connect
+from horolog.protocol.api.broker.api_versions import ApiVersion
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native.frames import RequestHead, encode_error, encode_response
+from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
     MetadataTopicResult,
 )
-from horolog.protocol.api.native import RequestHead, encode_error, encode_response
-from horolog.protocol.api.produce import PRODUCE
-from horolog.protocol.api.registry import APIS
 
 pytestmark = pytest.mark.both_loops
 

@@ -23,20 +23,20 @@ from horolog import (
     TimeError,
     UnknownTopicOrPartition,
 )
-from horolog.protocol.api.fetch import (
+from horolog.protocol.api.log.fetch import (
     FETCH,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
     FetchTopicResult,
 )
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.log.list_offsets import (
     ListOffsetsPartitionResult,
     ListOffsetsResponse,
     ListOffsetsTopicResult,
 )
-from horolog.protocol.api.native import RequestHead
-from horolog.protocol.records.sets import build_set
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.records.messages.sets import build_set
 
 T0 = 1_479_144_272_000
 

@@ -12,10 +12,10 @@ import pytest
 import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
 from horolog.client.results import SentBatch
-from horolog.protocol.api.decoding import Unusual
-from horolog.protocol.api.kafka_decoding import Broken
-from horolog.protocol.api.plans import Refused
-from horolog.protocol.records.steps import DamagedSlice
+from horolog.protocol.api.kafka.decoding import Broken
+from horolog.protocol.api.native.decoding import Unusual
+from horolog.protocol.api.native.plans import Refused
+from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
 INSIDE = {Broken, DamagedSlice, Refused, Unusual}

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from horolog import Consumer, Producer
-from horolog.protocol.api.fetch import (
+from horolog.protocol.api.log.fetch import (
     FETCH,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
     FetchTopicResult,
 )
-from horolog.protocol.api.native import RequestHead
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 
 END = 100

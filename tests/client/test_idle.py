@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from horolog import Admin, Consumer, Producer, blocking
-from horolog.client import connection as connections
-from horolog.client.link import Link
+from horolog.client.cluster import connection as connections
+from horolog.client.cluster.link import Link
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.waiting import until
 

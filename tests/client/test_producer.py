@@ -18,14 +18,14 @@ from horolog import (
     TimeError,
     UnknownTopicOrPartition,
 )
-from horolog.protocol.api.metadata import METADATA
-from horolog.protocol.api.native import RequestHead
-from horolog.protocol.api.produce import (
+from horolog.protocol.api.log.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResult,
 )
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.testing.clock import ManualClock
 
 MOMENT_MS = 1_479_144_272_509

@@ -14,10 +14,10 @@ from horolog import (
     PartlySent,
     Producer,
 )
-from horolog.client.encoding import Headers
-from horolog.client.fetching import FetchOptions, next_offset
-from horolog.protocol.api.fetch import FetchPartitionResult
-from horolog.protocol.records.batch import build_batch, read_header, write_header
+from horolog.client.consume.fetching import FetchOptions, next_offset
+from horolog.client.produce.encoding import Headers
+from horolog.protocol.api.log.fetch import FetchPartitionResult
+from horolog.protocol.records.batches.batch import build_batch, read_header, write_header
 from horolog.protocol.records.layout import CONTROL_BIT
 
 OPTIONS = FetchOptions(

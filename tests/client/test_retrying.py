@@ -16,13 +16,13 @@ from horolog import (
     RequestTimedOut,
     StorageError,
 )
-from horolog.client.backoff import Backoff
-from horolog.client.patience import patiently
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import METADATA
-from horolog.protocol.api.native import RequestHead
+from horolog.client.cluster.backoff import Backoff
+from horolog.client.cluster.retry import retry
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.native.frames import RequestHead
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.protocol.errors import HorologError, InvalidTopic
-from horolog.protocol.records.sets import build_set
+from horolog.protocol.records.messages.sets import build_set
 
 from .fakes import Log, refusal
 from .test_consumer import fetching
@@ -184,7 +184,7 @@ class TestPatience:
             raise ConnectionFailed("gone")
 
         with pytest.raises(ConnectionFailed, match="gone; given up after x_ms=120"):
-            await patiently(slow_then_gone, timeout_ms=120, setting="x_ms")
+            await retry(slow_then_gone, timeout_ms=120, setting="x_ms")
         assert calls >= 2
 
     async def test_an_end_that_has_passed_is_an_end(self) -> None:
@@ -193,21 +193,21 @@ class TestPatience:
 
         before = asyncio.get_running_loop().time() - 1
         with pytest.raises(RequestTimedOut, match="no answer within x_ms=5"):
-            await patiently(never, timeout_ms=5, setting="x_ms", until=before)
+            await retry(never, timeout_ms=5, setting="x_ms", until=before)
 
     async def test_a_timeout_of_somebody_else_stays_one(self) -> None:
         async def somebody() -> None:
             raise TimeoutError("else")
 
         with pytest.raises(TimeoutError, match="else"):
-            await patiently(somebody, timeout_ms=5, setting="x_ms")
+            await retry(somebody, timeout_ms=5, setting="x_ms")
 
     async def test_errors_keep_their_class(self) -> None:
         async def full() -> None:
             raise StorageError("disk full")
 
         with pytest.raises(HorologError) as caught:
-            await patiently(full, timeout_ms=1, setting="x_ms", passing=(StorageError,))
+            await retry(full, timeout_ms=1, setting="x_ms", retriable=(StorageError,))
         assert caught.value.message == "disk full; given up after x_ms=1"
 
 

@@ -19,7 +19,7 @@ from horolog import (
     SentRange,
     TimeError,
 )
-from horolog.protocol.api.metadata import METADATA
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.protocol.partitioner import partition_of
 from horolog.testing.clock import ManualClock
 

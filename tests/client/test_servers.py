@@ -3,7 +3,7 @@
 import pytest
 
 from horolog import Admin
-from horolog.client.servers import Servers, parse_servers
+from horolog.client.cluster.servers import Servers, parse_servers
 
 
 @pytest.mark.parametrize(

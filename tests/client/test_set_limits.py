@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from horolog import Admin, Consumer, MessageTooLarge, NewRecord, Producer, RecordListTooLarge
-from horolog.client.set_limits import FALLBACK_BYTES
-from horolog.protocol.api.describe_configs import (
+from horolog.client.produce.set_limits import FALLBACK_BYTES
+from horolog.protocol.api.topics.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribedConfig,
 )
-from horolog.protocol.api.metadata import METADATA
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.protocol.cluster_errors import TopicAuthorizationFailed
 from horolog.protocol.errors import RequestTimedOut
 from horolog.server.broker import Broker

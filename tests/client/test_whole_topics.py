@@ -20,7 +20,7 @@ from horolog import (
 )
 from horolog.client.results import NoTimestamps
 from horolog.protocol.records.layout import NO_TIMESTAMP
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.moving_clock import MovingClock
 

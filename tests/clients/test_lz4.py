@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from horolog.client.consumer import Consumer
-from horolog.protocol.records.message import entries
+from horolog.client.consume.consumer import Consumer
+from horolog.protocol.records.messages.message import entries
 from horolog.testing.program import ServerProcess
 
 from .aio_kafka import AioKafka

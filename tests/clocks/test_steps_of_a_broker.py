@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

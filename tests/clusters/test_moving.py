@@ -8,7 +8,7 @@ import pytest
 
 from horolog import Admin, Consumer, Producer
 from horolog.bench.apache_kafka import ApacheKafka
-from horolog.client.kafka_cluster import KafkaCluster
+from horolog.client.cluster.kafka_cluster import KafkaCluster
 from horolog.testing.broker import running_broker
 from horolog.testing.proxy import Direction, Harm, Plan, proxied
 

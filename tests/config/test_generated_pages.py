@@ -10,7 +10,7 @@ from horolog.cli.reference import lines as command_lines
 from horolog.config.broker import NAMES
 from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
-from horolog.server.metrics_reference import lines as metric_lines
+from horolog.server.metrics.reference import lines as metric_lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

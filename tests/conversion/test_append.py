@@ -9,11 +9,16 @@ from horolog.protocol.errors import (
     MessageTooLarge,
     RecordListTooLarge,
 )
-from horolog.protocol.records.codecs import compress, decompress
+from horolog.protocol.records.codecs.codec import compress, decompress
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.message import Entry, build_message, entries, open_wrapper
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
-from horolog.storage.appended import Conversion
+from horolog.protocol.records.messages.message import Entry, build_message, entries, open_wrapper
+from horolog.protocol.records.messages.sets import (
+    NewRecord,
+    build_set,
+    build_wrapper,
+    set_timestamp,
+)
+from horolog.storage.log.appended import Conversion
 from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

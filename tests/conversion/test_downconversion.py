@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
-from horolog.protocol.records.codecs import compress
-from horolog.protocol.records.downconversion import (
+from horolog.protocol.records.codecs.codec import compress
+from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec
+from horolog.protocol.records.messages.downconversion import (
     PIECE_BYTES,
     DamagedSlice,
     Downconverted,
     downconversion,
     run,
 )
-from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec
-from horolog.protocol.records.message import (
+from horolog.protocol.records.messages.message import (
     Entry,
     Record,
     build_message,
@@ -23,7 +23,7 @@ from horolog.protocol.records.message import (
     open_wrapper,
     records,
 )
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_offset
+from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper, set_offset
 from horolog.testing.logs import timed_set
 
 GZIP = Codec.GZIP

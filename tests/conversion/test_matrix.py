@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.downconversion import downconversion, run
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.message import Record, entries, open_wrapper, records
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.downconversion import downconversion, run
+from horolog.protocol.records.messages.message import Record, entries, open_wrapper, records
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.testing.logs import LogFolder
 from horolog.tests.properties.examples import examples
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import (
     CorruptMessage,
     MessageTooLarge,
@@ -19,8 +19,8 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.message import entries
-from horolog.protocol.records.sets import build_wrapper
+from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import build_wrapper
 from horolog.server.broker import Broker
 from horolog.server.conversions import CONCURRENT
 from horolog.testing.broker import running_broker

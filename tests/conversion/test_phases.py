@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from horolog.client.admin import Admin
-from horolog.client.consumer import Consumer
-from horolog.protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
+from horolog.client.administer.admin import Admin
+from horolog.client.consume.consumer import Consumer
+from horolog.protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from horolog.protocol.errors import UnsupportedForMessageFormat
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

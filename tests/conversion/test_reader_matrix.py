@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batch import build_batch
-from horolog.protocol.records.downconversion import downconversion, run
+from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.messages.downconversion import downconversion, run
+from horolog.protocol.records.messages.sets import build_set
 from horolog.protocol.records.record import NewRecord
-from horolog.protocol.records.sets import build_set
-from horolog.storage.appended import Appended
+from horolog.storage.log.appended import Appended
 from horolog.testing.logs import LogFolder
 
 from .slow_reader import CODECS, Seen, slow_read

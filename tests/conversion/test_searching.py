@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api.list_offsets import EARLIEST, LARGEST, LATEST
+from horolog.protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from horolog.protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError, UnsupportedForMessageFormat
-from horolog.protocol.records.downconversion import DamagedSlice, downconversion, run
 from horolog.protocol.records.layout import MAGIC_AT, MESSAGE_CODECS, Codec
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.downconversion import DamagedSlice, downconversion, run
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.testing.requests import fetch, produce, result
 from horolog.testing.wire import Wire

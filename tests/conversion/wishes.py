@@ -1,11 +1,11 @@
 """What the tests of conversion ask a broker for."""
 
-from horolog.protocol.api.alter_configs import (
+from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from horolog.protocol.records.message import Record, entries, records
+from horolog.protocol.records.messages.message import Record, entries, records
 from horolog.testing.requests import fetch, result
 from horolog.testing.wire import Wire
 

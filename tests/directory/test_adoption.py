@@ -10,8 +10,8 @@ import pytest
 from horolog.protocol.errors import (
     StorageError,
 )
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
 

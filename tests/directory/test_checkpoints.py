@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.storage.checkpoints import (
+from horolog.storage.directory.checkpoints import (
     MalformedCheckpoint,
     decode_checkpoint,
     encode_checkpoint,

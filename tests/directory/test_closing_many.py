@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
+from horolog.storage.directory.log_table import CLOSING_LOGS
 from horolog.storage.files import SystemFiles
-from horolog.storage.log_table import CLOSING_LOGS
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 

@@ -3,8 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
+from horolog.storage.directory.positions import Position
 from horolog.storage.names import folder_name
-from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles
 from horolog.testing.quick_files import QuickFiles, ending_process

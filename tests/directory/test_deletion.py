@@ -1,7 +1,7 @@
 import errno
 from pathlib import Path
 
-from horolog.storage.deletion import RETRY_DELAY_MS, DeletionQueue, remove
+from horolog.storage.directory.deletion import RETRY_DELAY_MS, DeletionQueue, remove
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents

@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import InvalidCommitOffsetSize
+from horolog.storage.directory.position_records import (
+    BROKERS,
+    COMMIT,
+    HEADER,
+    PositionChange,
+    encode_change,
+)
+from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES, PositionTable
+from horolog.storage.directory.positions import Position, Positions
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.storage.position_records import BROKERS, COMMIT, HEADER, Change, encode_change
-from horolog.storage.position_table import NAME_BYTES, POSITION_BYTES, PositionTable
-from horolog.storage.positions import Position, Positions
 from horolog.testing.events import RecordedEvents
 from horolog.testing.quick_files import QuickFiles
 
@@ -111,7 +117,7 @@ def test_what_is_counted_covers_the_memory(names: int, per_name: int, text_bytes
                 position(name * 1_000_000 + number, "".join("topic"), number, "x" * text_bytes)
                 for number in range(per_name)
             ]
-            table.apply(Change(COMMIT, f"name-{name}", entries))
+            table.apply(PositionChange(COMMIT, f"name-{name}", entries))
         del entries
         taken, _ = tracemalloc.get_traced_memory()
     finally:
@@ -126,7 +132,7 @@ def test_opening_a_store_and_compacting_it_take_little_more_than_it_holds(tmp_pa
         for round_ in range(3):  # so much of it is overwritten that the start compacts it
             for name in range(40):
                 batch = [position(round_, partition=p, metadata="x" * 4_000) for p in range(50)]
-                file.write(encode_change(Change(COMMIT, f"name-{name}", batch)))
+                file.write(encode_change(PositionChange(COMMIT, f"name-{name}", batch)))
     events = RecordedEvents()
     tracemalloc.start()
     try:
@@ -146,7 +152,7 @@ def whole_file(path: Path, sizes: Sequence[int]) -> list[int]:
         file.write(HEADER)
         for number, size in enumerate(sizes):
             batch = [position(number, partition=number, metadata="x" * size)]
-            file.write(encode_change(Change(COMMIT, "job", batch)))
+            file.write(encode_change(PositionChange(COMMIT, "job", batch)))
             ends.append(file.tell())
     return ends
 

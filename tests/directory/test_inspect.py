@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.records.layout import Codec, TimestampType
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper
-from horolog.storage.files import SystemFiles
-from horolog.storage.inspect import (
+from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper
+from horolog.storage.check.dump import (
     Dumped,
     DumpedMessage,
     DumpedOffsetEntry,
@@ -15,7 +14,8 @@ from horolog.storage.inspect import (
     Remark,
     dump,
 )
-from horolog.storage.log_reader import CHUNK_BYTES
+from horolog.storage.check.log_reader import CHUNK_BYTES
+from horolog.storage.files import SystemFiles
 from horolog.testing.logs import timed_set
 
 BASE = "00000000000000000040"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
+from horolog.storage.directory.lock import DirectoryLock
 from horolog.storage.files import SystemFiles
-from horolog.storage.lock import DirectoryLock
 from horolog.testing.files import FaultyFiles
 
 HOLD = """
 import sys
 from pathlib import Path
 from horolog.storage.files import SystemFiles
-from horolog.storage.lock import DirectoryLock
+from horolog.storage.directory.lock import DirectoryLock
 lock = DirectoryLock(SystemFiles(), Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -10,8 +10,8 @@ import pytest
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import InvalidConfig
+from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
-from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.program import Program, serving

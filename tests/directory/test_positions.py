@@ -12,10 +12,15 @@ from horolog.protocol.errors import (
     InvalidRequest,
     StorageError,
 )
+from horolog.storage.directory.position_records import BROKERS
+from horolog.storage.directory.positions import (
+    MAX_NAME_BYTES,
+    MIN_COMPACTION_BYTES,
+    Position,
+    Positions,
+)
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.storage.position_records import BROKERS
-from horolog.storage.positions import MAX_NAME_BYTES, MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles

@@ -7,7 +7,12 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.storage.files import SystemFiles
-from horolog.storage.producer_ids import BLOCK, MAX_PRODUCER_ID, PRODUCER_IDS_FILE, ProducerIds
+from horolog.storage.producers.producer_ids import (
+    BLOCK,
+    MAX_PRODUCER_ID,
+    PRODUCER_IDS_FILE,
+    ProducerIds,
+)
 from horolog.testing.directories import DataDirectory
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles

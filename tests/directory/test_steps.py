@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from horolog.protocol.errors import TopicAlreadyExists, UnknownTopicOrPartition
-from horolog.storage.steps import Change, Steps
+from horolog.storage.directory.stepped_change import SteppedChange, Steps
 from horolog.testing.directories import DataDirectory
 
 
@@ -37,7 +37,7 @@ class Traced:
         return [what for what, _ in self.done]
 
 
-def in_thread(change: Change[str], step: int) -> None:
+def in_thread(change: SteppedChange[str], step: int) -> None:
     thread = threading.Thread(target=change.run, args=(step,))
     thread.start()
     thread.join()
@@ -45,7 +45,7 @@ def in_thread(change: Change[str], step: int) -> None:
 
 def test_work_is_done_elsewhere_and_the_rest_here() -> None:
     traced = Traced()
-    change = Change(traced.steps())
+    change = SteppedChange(traced.steps())
     assert not traced.done
     change.begin()
     while not change.done:
@@ -61,7 +61,7 @@ def test_work_is_done_elsewhere_and_the_rest_here() -> None:
 def test_somebody_else_may_finish_it() -> None:
     """The one who began it finds every step done, and does none twice."""
     traced = Traced()
-    change = Change(traced.steps())
+    change = SteppedChange(traced.steps())
     change.begin()
     step = change.step
     in_thread(change, step)
@@ -84,7 +84,7 @@ def test_finishing_waits_for_the_work_in_the_thread() -> None:
         assert leave.is_set()
         return 1
 
-    change = Change(steps())
+    change = SteppedChange(steps())
     change.begin()
     thread = threading.Thread(target=change.run, args=(change.step,))
     thread.start()
@@ -106,7 +106,7 @@ def test_finishing_waits_for_the_work_in_the_thread() -> None:
 )
 def test_a_failure_is_the_changes_own(failing: str, names: list[str]) -> None:
     traced = Traced(failing)
-    change = Change(traced.steps())
+    change = SteppedChange(traced.steps())
     change.finish()
     with pytest.raises(OSError, match=failing):
         change.result()

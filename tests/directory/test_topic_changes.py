@@ -16,8 +16,8 @@ from horolog.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
-from horolog.storage.positions import Position
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import timed_set

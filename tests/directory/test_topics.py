@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.storage.files import SystemFiles
-from horolog.storage.topics import (
+from horolog.storage.directory.topics import (
     MalformedTopics,
     NewerTopics,
     TopicEntry,
@@ -13,6 +12,7 @@ from horolog.storage.topics import (
     read_topics,
     write_topics,
 )
+from horolog.storage.files import SystemFiles
 
 ENTRIES = {
     "b": TopicEntry(name="b", partitions=3, overrides={"retention.ms": "-1"}),

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import build_wrapper
+from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.check.dump import dump
+from horolog.storage.check.findings import MAX_FINDINGS_PER_FILE
+from horolog.storage.check.verify import Finding, verify
+from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
-from horolog.storage.findings import MAX_FINDINGS_PER_FILE
-from horolog.storage.inspect import dump
-from horolog.storage.positions import Position
-from horolog.storage.verify import Finding, verify
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import timed_set

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries
+from horolog.protocol.records.messages.message import entries
+from horolog.storage.check.verify import Finding, verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import Finding, verify
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import timed_set
 from horolog.testing.quick_files import QuickFiles

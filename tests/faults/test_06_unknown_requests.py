@@ -10,11 +10,11 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from horolog.protocol.api import native
-from horolog.protocol.api.api_versions import API_VERSIONS
-from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.api.broker.api_versions import API_VERSIONS
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Api
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import UnsupportedVersion
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker

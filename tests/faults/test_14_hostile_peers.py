@@ -18,9 +18,9 @@ from random import Random
 import pytest
 
 from horolog.config.address import split_address
-from horolog.protocol.api import native
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.testing.program import ServerProcess, serving
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire

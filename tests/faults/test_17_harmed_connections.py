@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from horolog.client.errors import ConnectionFailed
-from horolog.client.producer import Producer
-from horolog.protocol.api import native
-from horolog.protocol.api.fetch import FETCH, FetchRequest
-from horolog.protocol.api.produce import PRODUCE, ProduceRequest
-from horolog.protocol.records.message import records
-from horolog.protocol.records.sets import NewRecord
+from horolog.client.produce.producer import Producer
+from horolog.protocol.api.log.fetch import FETCH, FetchRequest
+from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -15,7 +15,7 @@ import pytest
 
 from horolog import Consumer
 from horolog.config.address import split_address
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.errors import NO_ERROR, StorageError
 from horolog.testing.program import ServerProcess, serving
 from horolog.testing.requests import message_set, produce, result

@@ -15,35 +15,38 @@ from typing import Any
 import pytest
 
 from horolog.config.address import split_address
-from horolog.protocol.api import kafka
-from horolog.protocol.api.alter_configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-)
-from horolog.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from horolog.protocol.api.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.describe_log_dirs import DescribeLogDirsRequest
-from horolog.protocol.api.join_group import JoinGroupProtocol, JoinGroupRequest
-from horolog.protocol.api.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.join_group import JoinGroupProtocol, JoinGroupRequest
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.describe_log_dirs import DescribeLogDirsRequest
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from horolog.protocol.api.topics.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from horolog.protocol.api.topics.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
-from horolog.server.door import Caller
-from horolog.server.sending import Answer, Deferred
+from horolog.server.network.endpoint import Caller
+from horolog.server.network.sending import Answer, Deferred
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
     create_topic,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from horolog.client.admin import Admin
-from horolog.client.consumer import Consumer
+from horolog.client.administer.admin import Admin
+from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
-from horolog.client.producer import Acks, Compression, Producer
+from horolog.client.produce.producer import Acks, Compression, Producer
 from horolog.client.results import Found, SentRecord
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.logs import LogFolder
 from horolog.testing.program import ServerProcess, serving
 

@@ -14,18 +14,18 @@ from typing import ClassVar
 
 import pytest
 
-from horolog.client.consumer import Consumer
+from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
-from horolog.client.producer import Acks, Producer
+from horolog.client.produce.producer import Acks, Producer
 from horolog.client.results import SentRecord
 from horolog.config.address import split_address
-from horolog.protocol.api import native
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.errors import RequestTimedOut
 from horolog.protocol.limits import LENGTH_BYTES
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
+from horolog.storage.check.verify import verify
 from horolog.storage.files import Buffer, SystemFile, SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.broker import running_broker
 from horolog.testing.program import ServerProcess, serving
 from horolog.testing.requests import message_set, produce

@@ -84,7 +84,7 @@ def test_23_a_child_of_the_broker_does_not_keep_the_lock(tmp_path: Path) -> None
 import subprocess, sys
 from pathlib import Path
 from horolog.storage.files import SystemFiles
-from horolog.storage.lock import DirectoryLock
+from horolog.storage.directory.lock import DirectoryLock
 lock = DirectoryLock(SystemFiles(), Path(sys.argv[1]))
 child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=0, close_fds=False)
 print(child.pid, flush=True)

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.heartbeat import HeartbeatRequest
-from horolog.protocol.api.join_group import JoinGroupProtocol, JoinGroupRequest
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
-from horolog.protocol.api.sync_group import SyncGroupAssignment, SyncGroupRequest
-from horolog.server.figures import FSYNC_BUCKETS_SECONDS, Spread
-from horolog.server.loop_lag import INTERVAL_SECONDS, LoopLag
+from horolog.protocol.api.groups.heartbeat import HeartbeatRequest
+from horolog.protocol.api.groups.join_group import JoinGroupProtocol, JoinGroupRequest
+from horolog.protocol.api.groups.sync_group import SyncGroupAssignment, SyncGroupRequest
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.topics.metadata import MetadataRequest
+from horolog.server.metrics.figures import FSYNC_BUCKETS_SECONDS, Spread
+from horolog.server.metrics.loop_lag import INTERVAL_SECONDS, LoopLag
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.files import FaultyFiles

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.server.broker import Broker
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from horolog.protocol.records.message import entries
-from horolog.storage.flush import FlushWork
+from horolog.protocol.records.messages.message import entries
+from horolog.storage.log.flush import FlushWork
 from horolog.testing.logs import LogFolder
 from horolog.tests.properties.filling import (
     append_stored,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from horolog.protocol.records.kernel import walk
-from horolog.protocol.records.message import records
-from horolog.storage.log import Log
+from horolog.protocol.records.kernel.walk import walk
+from horolog.protocol.records.messages.message import records
+from horolog.storage.log.log import Log
 
 GOLDEN = Path(__file__).parent
 EARLIEST, LATEST = -2, -1

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
+from horolog.storage.check.dump import DumpedMessage, Remark, dump
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.inspect import DumpedMessage, Remark, dump
-from horolog.storage.log import Log
-from horolog.storage.verify import verify
+from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batch import batch_records, finish_batch, read_header, write_header
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.storage.log import Log
-from horolog.storage.producer_scan import ABORT, control_mark
+from horolog.protocol.records.batches.batch import (
+    batch_records,
+    finish_batch,
+    read_header,
+    write_header,
+)
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.storage.log.log import Log
+from horolog.storage.producers.producer_scan import ABORT, control_mark
 from horolog.testing.logs import LogFolder, timed_set
 
 from .kafka import GOLDEN, Message, Topic, read_all

@@ -33,7 +33,7 @@ def joining(
     )
 
 
-class Desk:
+class Service:
     """One group, a clock that is moved by hand, and the answers by request."""
 
     def __init__(self, limits: GroupLimits = LIMITS) -> None:
@@ -125,6 +125,6 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
+def service() -> Service:
     """A group without members, that answers the first who joins at once."""
-    return Desk()
+    return Service()

@@ -3,18 +3,18 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.find_coordinator import FindCoordinatorRequest
-from horolog.protocol.api.heartbeat import HeartbeatRequest
-from horolog.protocol.api.join_group import JoinGroupProtocol, JoinGroupRequest
-from horolog.protocol.api.leave_group import LeaveGroupRequest
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
+from horolog.protocol.api.groups.heartbeat import HeartbeatRequest
+from horolog.protocol.api.groups.join_group import JoinGroupProtocol, JoinGroupRequest
+from horolog.protocol.api.groups.leave_group import LeaveGroupRequest
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
-from horolog.protocol.api.sync_group import SyncGroupAssignment, SyncGroupRequest
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.groups.sync_group import SyncGroupAssignment, SyncGroupRequest
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.testing.wire import Wire, wire
 
 

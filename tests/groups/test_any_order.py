@@ -20,7 +20,7 @@ from horolog.server.groups.group import GroupLimits
 from horolog.server.groups.member import Joined, Refused, Synced
 from horolog.server.groups.states import State
 
-from .conftest import Desk, joining
+from .conftest import Service, joining
 
 SESSION_SECONDS = 10
 REBALANCE_SECONDS = 20
@@ -39,7 +39,7 @@ class Clients(RuleBasedStateMachine):
     )
     def begin(self, delay_ms: int, members_max: int, members: int) -> None:
         limits = GroupLimits(members_max=members_max, bytes_max=1 << 20, initial_delay_ms=delay_ms)
-        self.desk = Desk(limits)
+        self.service = Service(limits)
         self.joins: set[int] = set()
         self.syncs: dict[int, tuple[str, int]] = {}
         self.gone: set[int] = set()
@@ -76,7 +76,7 @@ class Clients(RuleBasedStateMachine):
         )
         before = self._snapshot()
         try:
-            number = self.desk.join(member_id, brings)
+            number = self.service.join(member_id, brings)
         except HorologError:
             assert self._snapshot() == before, "a refusal changes nothing"
             return multiple()
@@ -88,29 +88,29 @@ class Clients(RuleBasedStateMachine):
     @rule(late=st.integers(0, 3))
     def all_join_but_one(self, late: int) -> None:
         """Far into the states that members who behave reach."""
-        for place, member_id in enumerate(list(self.desk.group.members)):
+        for place, member_id in enumerate(list(self.service.group.members)):
             if place != late and member_id in self.ids:
                 self._join(member_id, ("range", "sticky"))
 
     @precondition(lambda self: self.ids)
     @rule(late=st.integers(0, 3))
     def all_sync_but_one(self, late: int) -> None:
-        for place, member_id in enumerate(reversed(list(self.desk.group.members))):
+        for place, member_id in enumerate(reversed(list(self.service.group.members))):
             if place != late and member_id in self.ids:
-                self._sync(member_id, self.desk.group.generation)
+                self._sync(member_id, self.service.group.generation)
 
     @precondition(lambda self: self.ids)
     @rule(pick=st.integers(0, 9), back=st.sampled_from([0, 0, 0, 1]))
     def sync(self, pick: int, back: int) -> None:
-        self._sync(self.ids[pick % len(self.ids)], self.desk.group.generation - back)
+        self._sync(self.ids[pick % len(self.ids)], self.service.group.generation - back)
 
     def _sync(self, member_id: str, generation: int) -> None:
         shares = {}
-        if member_id == self.desk.group.leader:
-            shares = {each: f"{generation} {each}".encode() for each in self.desk.group.members}
+        if member_id == self.service.group.leader:
+            shares = {each: f"{generation} {each}".encode() for each in self.service.group.members}
         before = self._snapshot()
         try:
-            number = self.desk.sync(member_id, generation, shares)
+            number = self.service.sync(member_id, generation, shares)
         except HorologError:
             assert self._snapshot() == before
         else:
@@ -122,39 +122,39 @@ class Clients(RuleBasedStateMachine):
     def beat(self, pick: int) -> None:
         before = self._snapshot()
         with suppress(HorologError):
-            self.desk.heartbeat(self.ids[pick % len(self.ids)], self.desk.group.generation)
+            self.service.heartbeat(self.ids[pick % len(self.ids)], self.service.group.generation)
         assert self._snapshot() == before, "heartbeats change no state"
 
     @precondition(lambda self: self.ids)
     @rule(pick=st.integers(0, 9))
     def leave(self, pick: int) -> None:
         try:
-            self.desk.leave(self.ids[pick % len(self.ids)])
+            self.service.leave(self.ids[pick % len(self.ids)])
         except HorologError:
             return
         self._look()
 
     @rule(number=consumes(numbers))
     def disconnect(self, number: int) -> None:
-        if number not in self.desk.answers:
+        if number not in self.service.answers:
             self.gone.add(number)
-            self.desk.gone(number)
+            self.service.gone(number)
             self._look()
 
     @rule(seconds=st.sampled_from([0.5, 0.5, 3, 3, 9.9, 10, 30]))
     def wait(self, seconds: float) -> None:
-        self.desk.wait(seconds)
+        self.service.wait(seconds)
         self._look()
 
     def _snapshot(self) -> object:
-        group = self.desk.group
+        group = self.service.group
         return group.state, group.generation, list(group.members), group.size_bytes, group.leader
 
     def _look(self) -> None:
         """Check the answers that came, as the clients that get them would."""
-        for number in self.desk.answers.keys() - self.seen:
+        for number in self.service.answers.keys() - self.seen:
             self.seen.add(number)
-            match self.desk.answers[number]:
+            match self.service.answers[number]:
                 case Joined() as joined:
                     assert number in self.joins
                     self._check_joined(joined)
@@ -178,7 +178,7 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        group = self.desk.group
+        group = self.service.group
         members = group.members
         assert group.generation >= self.generation, "generations only rise"
         self.generation = group.generation
@@ -190,22 +190,22 @@ class Clients(RuleBasedStateMachine):
                 *({each.name for each in member.joining.protocols} for member in members.values())
             )
             assert members.common_protocols()
-        assert group.next_deadline() > self.desk.now or not len(members)
+        assert group.next_deadline() > self.service.now or not len(members)
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
         """Each request is answered, or a member waits for it; each lost member has its reason."""
-        group = self.desk.group
+        group = self.service.group
         waiting = {
             token
             for member in group.members.values()
             for token in (member.join_token, member.sync_token)
             if token is not None
         }
-        unanswered = (self.joins | self.syncs.keys()) - self.desk.answers.keys()
+        unanswered = (self.joins | self.syncs.keys()) - self.service.answers.keys()
         assert waiting <= unanswered
         assert unanswered - waiting <= self.gone
-        lost = {member_id for member_id, _ in self.desk.lost}
+        lost = {member_id for member_id, _ in self.service.lost}
         assert {each for each in self.ids if each not in group.members} <= lost
         assert lost.isdisjoint(group.members)
         for member in group.members.values():
@@ -216,11 +216,11 @@ class Clients(RuleBasedStateMachine):
         """However it stands: without a sign of life from anybody everything ends."""
         if not hasattr(self, "desk"):
             return
-        self.desk.wait(10 * (SESSION_SECONDS + REBALANCE_SECONDS))
+        self.service.wait(10 * (SESSION_SECONDS + REBALANCE_SECONDS))
         self._look()
-        assert self.desk.group.state is State.EMPTY
-        assert self.desk.answers.keys() | self.gone >= self.joins | self.syncs.keys()
-        assert self.desk.group.size_bytes == 0
+        assert self.service.group.state is State.EMPTY
+        assert self.service.answers.keys() | self.gone >= self.joins | self.syncs.keys()
+        assert self.service.group.size_bytes == 0
 
 
 TestClients = Clients.TestCase

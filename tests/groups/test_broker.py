@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
-from horolog.protocol.api.delete_groups import DeleteGroupsRequest
-from horolog.protocol.api.describe_groups import DescribeGroupsRequest
-from horolog.protocol.api.list_groups import ListGroupsRequest
-from horolog.protocol.api.offset_fetch import LIST_POSITIONS, OffsetFetchRequest
+from horolog.protocol.api.groups.delete_groups import DeleteGroupsRequest
+from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
+from horolog.protocol.api.groups.list_groups import ListGroupsRequest
+from horolog.protocol.api.groups.offset_fetch import LIST_POSITIONS, OffsetFetchRequest
+from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from horolog.protocol.errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,

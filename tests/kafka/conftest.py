@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api import kafka
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.wire import Wire, wire

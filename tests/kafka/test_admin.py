@@ -2,36 +2,36 @@
 
 import pytest
 
-from horolog.protocol.api.alter_configs import (
+from horolog.protocol.api.log.describe_log_dirs import DescribeLogDirsRequest
+from horolog.protocol.api.log.init_producer_id import NO_PRODUCER_ID, InitProducerIdRequest
+from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from horolog.protocol.api.create_partitions import (
+from horolog.protocol.api.topics.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from horolog.protocol.api.create_topics import (
+from horolog.protocol.api.topics.create_topics import (
     CreatableAssignment,
     CreatableConfig,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from horolog.protocol.api.delete_records import (
+from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.describe_configs import (
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribedConfig,
 )
-from horolog.protocol.api.describe_log_dirs import DescribeLogDirsRequest
-from horolog.protocol.api.init_producer_id import NO_PRODUCER_ID, InitProducerIdRequest
 from horolog.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.delete_records import (
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import READ_COMMITTED, FetchPartitionResult
+from horolog.protocol.api.log.list_offsets import LATEST
+from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.fetch import READ_COMMITTED, FetchPartitionResult
-from horolog.protocol.api.list_offsets import LATEST
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.errors import (
     CorruptMessage,
     DuplicateSequenceNumber,
@@ -24,11 +24,11 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from horolog.protocol.records.batch import finish_batch, read_header
+from horolog.protocol.records.batches.batch import finish_batch, read_header
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries, records
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
     create_topic,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import ProducePartitionResult
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.produce import ProducePartitionResult
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import (
     CorruptMessage,
     DuplicateSequenceNumber,
@@ -14,12 +14,12 @@ from horolog.protocol.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
-from horolog.protocol.records.batch import finish_batch
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
-from horolog.server.connection import BURST_BYTES
-from horolog.server.repeated_produce import RepeatedProduces
+from horolog.server.network.connection import BURST_BYTES
+from horolog.server.network.repeated_produce import RepeatedProduces
 from horolog.testing.requests import create_topic, list_offsets, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.protocol.api.alter_configs import (
+from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -7,20 +7,25 @@ from pathlib import Path
 import pytest
 
 from horolog.config.broker import broker_settings
-from horolog.protocol.api import kafka, native
-from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
-from horolog.protocol.api.describe_broker import DescribeBrokerRequest
-from horolog.protocol.api.fetch import FetchRequest
-from horolog.protocol.api.find_coordinator import FIND_COORDINATOR
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.broker.api_versions import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from horolog.protocol.api.broker.describe_broker import DescribeBrokerRequest
+from horolog.protocol.api.groups.find_coordinator import FIND_COORDINATOR
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import FetchRequest
+from horolog.protocol.api.log.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from horolog.protocol.api.metadata import METADATA, MetadataRequest, MetadataTopic
-from horolog.protocol.api.native import ResponseHead
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.native.frames import ResponseHead
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.errors import UnsupportedVersion
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.records.latency import latency_bucket
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.page.messages import (
     LARGEST_READ_BYTES,
@@ -24,7 +24,7 @@ from horolog.server.page.messages import (
     show_bytes,
 )
 from horolog.server.page.routes import ANSWERS, AT_WORK
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from horolog.protocol.records.sets import NewRecord, build_set
-from horolog.storage.log_directory import LogDirectory
-from horolog.storage.positions import Position
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.directory.log_directory import LogDirectory
+from horolog.storage.directory.positions import Position
 from horolog.testing.directories import DataDirectory
 
 FIRST_MS: Final = 1479144272509

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.client.producer import Compression
+from horolog.client.produce.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage
-from horolog.storage.index_reader import TIME_ENTRY
+from horolog.storage.index.index_reader import TIME_ENTRY
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.crashing import in_child
 

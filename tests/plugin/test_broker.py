@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import horolog
-from horolog.server.listener import CannotListen
+from horolog.server.network.listener import CannotListen
 from horolog.testing.broker_thread import BrokerThread
 
 HOUR = 3600

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
-from horolog.protocol.records.message import entries, records
-from horolog.storage.appended import Appended
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.message import entries, records
+from horolog.storage.log.appended import Appended
+from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder
 
 from .logs import date_files

@@ -3,8 +3,8 @@
 from itertools import pairwise
 from struct import iter_unpack
 
-from horolog.protocol.records.message import entries, records
-from horolog.storage.segment import Segment
+from horolog.protocol.records.messages.message import entries, records
+from horolog.storage.log.segment import Segment
 
 from .filling import MAX_DECOMPRESSED_BYTES
 

@@ -9,10 +9,15 @@ from enum import Enum
 from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
-from horolog.protocol.records.batch import finish_batch
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_append_time
+from horolog.protocol.records.messages.sets import (
+    NewRecord,
+    build_set,
+    build_wrapper,
+    set_append_time,
+)
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"

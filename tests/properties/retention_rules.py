@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from horolog.config.topic import TopicSettings
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 
 from .index_rules import times_by_offset
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 
 from .model import Part, Quirk, SentSet, StoredEntries
 

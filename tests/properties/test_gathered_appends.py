@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, StorageError
 from horolog.protocol.records.latency import LatencyCounts
-from horolog.protocol.records.sets import NewRecord, build_set
-from horolog.storage.appended import Appended
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.log.appended import Appended
 from horolog.testing.logs import LogFolder
 
 from .examples import examples

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.storage.log import Log
-from horolog.storage.search import EARLIEST, LATEST
+from horolog.storage.log.log import Log
+from horolog.storage.read.search import EARLIEST, LATEST
 
 from .examples import examples
 from .filling import fill, read_from

@@ -13,8 +13,8 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from horolog.storage.files import SystemFiles
+from horolog.storage.index.time_index import TimeIndex
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.time_index import TimeIndex
 
 from .examples import examples
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.testing.logs import LogFolder
 
 from .examples import examples

@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
-from horolog.protocol.records.batch import batch_records
+from horolog.protocol.records.batches.batch import batch_records
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, MESSAGE_CODECS, Codec
-from horolog.protocol.records.message import build_message, entries, open_wrapper
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_timestamp
+from horolog.protocol.records.messages.message import build_message, entries, open_wrapper
+from horolog.protocol.records.messages.sets import (
+    NewRecord,
+    build_set,
+    build_wrapper,
+    set_timestamp,
+)
 from horolog.testing.logs import LogFolder
 
 from .examples import examples

@@ -52,5 +52,5 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def source_of() -> Callable[[str], ModuleType]:
-    """`source_of("kernel")` is that module in its interpreted form, to compare with."""
+    """`source_of("walk")` is that module in its interpreted form, to compare with."""
     return cache(lambda name: form_of(name, "interpreted"))

@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
-from horolog.protocol.records.batch import (
+from horolog.protocol.records.batches.batch import (
     batch_content,
     build_batch,
     read_header,
     recompressed,
     set_times_in_place,
 )
-from horolog.protocol.records.batch_head import crc32c
-from horolog.protocol.records.downconversion import (
+from horolog.protocol.records.kernel.batch_head import crc32c
+from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
+from horolog.protocol.records.messages.downconversion import (
     DamagedSlice,
     Downconverted,
     downconversion,
     run,
 )
-from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
-from horolog.protocol.records.message import entries, records
+from horolog.protocol.records.messages.message import entries, records
 from horolog.protocol.records.record import NewRecord
 from horolog.tests.properties.examples import examples
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.protocol.records.kernel.packing import SetEncoder
+from horolog.protocol.records.kernel.record_check import check_records, find_timestamp
+from horolog.protocol.records.kernel.record_cursor import NO_MORE, RECORD, RecordCursor
+from horolog.protocol.records.kernel.record_gathering import gather_records
+from horolog.protocol.records.kernel.record_packing import RecordEncoder, varint
+from horolog.protocol.records.kernel.record_rewriting import records_to_messages
 from horolog.protocol.records.latency import LatencyCounts, latency_bucket
 from horolog.protocol.records.layout import BATCH_OVERHEAD
-from horolog.protocol.records.message import entries
-from horolog.protocol.records.packing import SetEncoder
-from horolog.protocol.records.record_check import check_records, find_timestamp
-from horolog.protocol.records.record_cursor import NO_MORE, RECORD, RecordCursor
-from horolog.protocol.records.record_gathering import gather_records
-from horolog.protocol.records.record_packing import RecordEncoder, varint
-from horolog.protocol.records.record_rewriting import records_to_messages
+from horolog.protocol.records.messages.message import entries
 from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_700_000_000_000

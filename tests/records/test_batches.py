@@ -15,7 +15,7 @@ from horolog.protocol.errors import (
     InvalidRecord,
     MessageTooLarge,
 )
-from horolog.protocol.records.batch import (
+from horolog.protocol.records.batches.batch import (
     batch_records,
     build_batch,
     check_batch,
@@ -25,12 +25,12 @@ from horolog.protocol.records.batch import (
     set_base_offset,
     set_times_in_place,
 )
-from horolog.protocol.records.batch_head import crc32c
 from horolog.protocol.records.binary import BinaryColumn
+from horolog.protocol.records.kernel.batch_head import crc32c
+from horolog.protocol.records.kernel.record_packing import RecordEncoder, varint
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec, TimestampType
 from horolog.protocol.records.record import NewRecord, Record
-from horolog.protocol.records.record_packing import RecordEncoder, varint
 from horolog.testing.columns import binary_column
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"

@@ -10,15 +10,15 @@ pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
 BEFORE_A_WALL = """
 import ctypes, mmap, random
 from contextlib import suppress
-from horolog.protocol.records.kernel import walk
-from horolog.protocol.records.gathering import gather
-from horolog.protocol.records.rewriting import plain_end, rewrite
-from horolog.protocol.records.scans import scan_offset, scan_timestamp
-from horolog.protocol.records.record_check import check_records
-from horolog.protocol.records.record_gathering import gather_records
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.record_rewriting import records_to_messages
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.kernel.walk import walk
+from horolog.protocol.records.kernel.gathering import gather
+from horolog.protocol.records.kernel.rewriting import plain_end, rewrite
+from horolog.protocol.records.kernel.scans import scan_offset, scan_timestamp
+from horolog.protocol.records.kernel.record_check import check_records
+from horolog.protocol.records.kernel.record_gathering import gather_records
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel.record_rewriting import records_to_messages
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 
 page = mmap.PAGESIZE
 memory = mmap.mmap(-1, 2 * page)

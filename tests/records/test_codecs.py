@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
-from horolog.protocol.records import gzip_stream, lz4_frame, xerial
-from horolog.protocol.records.codecs import compress, decompress
+from horolog.protocol.records.codecs import gzip_stream, lz4_frame, xerial
+from horolog.protocol.records.codecs.codec import compress, decompress
+from horolog.protocol.records.codecs.xxh32 import xxh32
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.xxh32 import xxh32
 from horolog.tests.properties.examples import examples
 
 KIB = 1024
@@ -69,7 +69,7 @@ def test_the_bound_is_exact(codec: Codec, magic: int) -> None:
 BOMB = """
 import resource, sys
 from horolog.protocol.errors import MessageTooLarge
-from horolog.protocol.records.codecs import decompress
+from horolog.protocol.records.codecs.codec import decompress
 from horolog.protocol.records.layout import Codec
 
 value = sys.stdin.buffer.read()

@@ -13,7 +13,7 @@ import pytest
 
 import horolog
 
-HEADER = Path(horolog.__file__).parent / "protocol" / "records" / "kernel.h"
+HEADER = Path(horolog.__file__).parent / "protocol" / "records" / "kernel" / "kernel.h"
 CALLS = """
 #include "kernel.h"
 unsigned int by_tables(const unsigned char *data, size_t length)

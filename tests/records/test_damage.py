@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
-from horolog.protocol.records.kernel import Offsets, Problem, crc32, walk
+from horolog.protocol.records.kernel.walk import Offsets, Problem, crc32, walk
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.message import build_message, entries, open_wrapper, records
+from horolog.protocol.records.messages.message import build_message, entries, open_wrapper, records
+from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper, set_offset
 from horolog.protocol.records.problems import problem_error
-from horolog.protocol.records.sets import NewRecord, build_set, build_wrapper, set_offset
 from horolog.tests.properties.examples import examples
 
 MIB = 1 << 20

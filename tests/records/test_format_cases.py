@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import CorruptMessage
-from horolog.protocol.records.codecs import compress, decompress
-from horolog.protocol.records.kernel import Problem, walk
+from horolog.protocol.records.codecs.codec import compress, decompress
+from horolog.protocol.records.kernel.walk import Problem, walk
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, Codec, TimestampType
-from horolog.protocol.records.message import Record, build_message, entries, records
-from horolog.protocol.records.sets import (
+from horolog.protocol.records.messages.message import Record, build_message, entries, records
+from horolog.protocol.records.messages.sets import (
     NewRecord,
     build_set,
     build_wrapper,

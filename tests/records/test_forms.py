@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel import Offsets, Walk, walk
-from horolog.protocol.records.scans import scan_offset, scan_timestamp
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.kernel.scans import scan_offset, scan_timestamp
+from horolog.protocol.records.kernel.walk import Offsets, Walk, walk
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.tests.properties.examples import examples
 
 pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
@@ -65,7 +65,7 @@ def test_both_forms_say_the_same(
     target: int,
     source_of: Callable[[str], ModuleType],
 ) -> None:
-    kernel, scans = source_of("kernel"), source_of("scans")
+    kernel, scans = source_of("walk"), source_of("scans")
     said, left = [], []
     for one in (walk, kernel.walk):
         buffer = bytearray(data)

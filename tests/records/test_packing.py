@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
 from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
-from horolog.protocol.records.gathering import OWN_TYPE, Gathered, gather
+from horolog.protocol.records.kernel.gathering import OWN_TYPE, Gathered, gather
+from horolog.protocol.records.kernel.packing import SetEncoder, stamp
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
-from horolog.protocol.records.message import entries, records
-from horolog.protocol.records.packing import SetEncoder, stamp
-from horolog.protocol.records.sets import (
+from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import (
     NewRecord,
     build_columns,
     build_set,

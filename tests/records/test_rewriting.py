@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.protocol.records.kernel.rewriting import OWN, plain_end, rewrite
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import build_message
-from horolog.protocol.records.rewriting import OWN, plain_end, rewrite
-from horolog.protocol.records.sets import NewRecord, build_set
+from horolog.protocol.records.messages.message import build_message
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.tests.properties.examples import examples
 
 INT64_MAX = 2**63 - 1

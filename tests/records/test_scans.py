@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries
-from horolog.protocol.records.scans import (
+from horolog.protocol.records.kernel.scans import (
     BAD_OFFSET,
     BAD_SIZE,
     NOT_FOUND,
@@ -16,7 +14,9 @@ from horolog.protocol.records.scans import (
     scan_offset,
     scan_timestamp,
 )
-from horolog.protocol.records.sets import NewRecord, build_set, set_offset
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import NewRecord, build_set, set_offset
 from horolog.tests.properties.examples import examples
 
 ENTRY_BYTES = 35

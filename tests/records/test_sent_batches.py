@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
-from horolog.protocol.records.batch import (
+from horolog.protocol.records.batches.batch import (
     CheckedBatch,
     build_batch,
     check_batch,
@@ -18,11 +18,11 @@ from horolog.protocol.records.batch import (
     set_times_in_place,
     write_header,
 )
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel.sent_batches import UsualBatches, check_usual, stamp_batches
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
 from horolog.protocol.records.record import NewRecord
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.sent_batches import UsualBatches, check_usual, stamp_batches
 from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_700_000_000_000

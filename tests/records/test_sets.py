@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import MessageTooLarge
-from horolog.protocol.records.kernel import Problem, walk
+from horolog.protocol.records.kernel.walk import Problem, walk
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec, TimestampType
-from horolog.protocol.records.message import Record, entries, records
-from horolog.protocol.records.sets import (
+from horolog.protocol.records.messages.message import Record, entries, records
+from horolog.protocol.records.messages.sets import (
     NewRecord,
     build_set,
     build_wrapper,

@@ -5,11 +5,11 @@ from struct import pack, pack_into
 
 import pytest
 
-from horolog.protocol.records.kernel import Offsets, Problem, walk
+from horolog.protocol.records.kernel.walk import Offsets, Problem, walk
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import build_message
-from horolog.protocol.records.sets import (
+from horolog.protocol.records.messages.message import build_message
+from horolog.protocol.records.messages.sets import (
     NewRecord,
     build_set,
     build_wrapper,

@@ -11,7 +11,7 @@ import pytest
 
 from horolog.compiled import FOLDER, MODULES, SOURCES, is_made_from, sources_digest
 
-SAY = "from horolog.protocol.records.{} import FORM; print(FORM)"
+SAY = "from horolog.protocol.records.kernel.{} import FORM; print(FORM)"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def copy(root: Path, tmp_path: Path, require_program: Callable[[str], str]) -> P
     return package
 
 
-def form(package: Path, module: str = "kernel", **environ: str) -> str:
+def form(package: Path, module: str = "walk", **environ: str) -> str:
     done = subprocess.run(
         (sys.executable, "-S", "-c", SAY.format(module)),
         cwd=package.parent,

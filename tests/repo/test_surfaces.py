@@ -11,8 +11,8 @@ MEANT = {
     # The settings of a broker, each with its flag.
     "config/loading.py",
     "config/reference.py",
-    "storage/lock.py",
-    "storage/log_directory.py",
+    "storage/directory/lock.py",
+    "storage/directory/log_directory.py",
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.
     "pipeline/java.py",
     "pipeline/jobs/machine.py",

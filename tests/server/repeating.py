@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import kafka, native
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
-from horolog.server.door import Caller
+from horolog.server.network.endpoint import Caller
 
 CALLER = Caller(("127.0.0.1", 1), "127.0.0.1")
 BOTH = pytest.mark.parametrize("encoding", [native, kafka], ids=lambda each: each.NAME)

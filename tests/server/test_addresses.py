@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from horolog.config.broker import BrokerSettings, broker_settings
-from horolog.server.listener import CannotListen, SameAddress
-from horolog.server.ports import Ports
+from horolog.server.network.listener import CannotListen, SameAddress
+from horolog.server.network.ports import Ports
 from horolog.testing.events import RecordedEvents
 
 from .processes import process, ready, refusal

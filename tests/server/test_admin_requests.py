@@ -6,29 +6,29 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api.create_partitions import (
+from horolog.protocol.api.log.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
+from horolog.protocol.api.topics.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from horolog.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
-from horolog.protocol.api.delete_records import (
+from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.describe_configs import (
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     ConfigSynonym,
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from horolog.protocol.api.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
-from horolog.protocol.api.init_producer_id import InitProducerIdRequest
 from horolog.protocol.errors import (
     CodedError,
     InvalidPartitions,

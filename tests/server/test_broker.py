@@ -8,16 +8,16 @@ import pytest
 
 from horolog.clock import SystemClock
 from horolog.config.broker import broker_settings
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidTimestamp, StorageError
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
-from horolog.server.figures import Figures
-from horolog.server.http import HttpServer, State
-from horolog.server.http_port import HttpPort
-from horolog.server.listener import CannotListen, address_of, bind
+from horolog.server.http.port import HttpPort
+from horolog.server.http.server import HttpServer, State
+from horolog.server.metrics.figures import Figures
+from horolog.server.network.listener import CannotListen, address_of, bind
 from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from horolog.config.address import split_address
-from horolog.protocol.api import native
-from horolog.protocol.api.api_versions import ApiVersionsRequest
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import METADATA, MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.limits import LENGTH_BYTES, REQUESTS_IN_A_TURN, SLAB_BYTES
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api import native
-from horolog.protocol.api.api_versions import ApiVersionsRequest
-from horolog.protocol.api.create_topics import CREATE_TOPICS
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.schema import Api
+from horolog.protocol.api.topics.create_topics import CREATE_TOPICS
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
 from horolog.server.broker import Broker
-from horolog.server.door import Caller
-from horolog.server.sending import Deferred
+from horolog.server.network.endpoint import Caller
+from horolog.server.network.sending import Deferred
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

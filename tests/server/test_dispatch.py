@@ -10,20 +10,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from horolog.protocol.api import native
-from horolog.protocol.api.alter_configs import AlterConfigsRequest
-from horolog.protocol.api.api_versions import API_VERSIONS, ApiVersionsRequest
-from horolog.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersionsRequest
 from horolog.protocol.api.framing import ProtocolError
-from horolog.protocol.api.metadata import METADATA, MetadataRequest, MetadataTopic
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.topics.alter_configs import AlterConfigsRequest
+from horolog.protocol.api.topics.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.errors import (
     ERRORS,
     CodedError,
@@ -33,10 +36,10 @@ from horolog.protocol.errors import (
     UnsupportedVersion,
 )
 from horolog.server.broker import Broker
-from horolog.server.door import Caller
 from horolog.server.handlers import HANDLERS
+from horolog.server.network.endpoint import Caller
+from horolog.server.network.sending import AnswerInParts, Deferred
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
-from horolog.server.sending import AnswerInParts, Deferred
 from horolog.testing.events import RecordedEvents
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.wire import Wire

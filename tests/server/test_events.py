@@ -8,7 +8,7 @@ import structlog
 
 from horolog.protocol.errors import StorageError
 from horolog.server.events import BURST, Events
-from horolog.server.figures import Figures
+from horolog.server.metrics.figures import Figures
 from horolog.testing.clock import ManualClock
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.fetch import FETCH, FetchRequest, FetchTopic
-from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.api.log.fetch import FETCH, FetchRequest, FetchTopic
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from horolog.config.address import split_address
-from horolog.protocol.api import native
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.connection import Connection
 from horolog.server.handlers.fetch import STRETCH_BYTES
+from horolog.server.network.connection import Connection
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

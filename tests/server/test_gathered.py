@@ -7,7 +7,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from horolog.protocol.api.api_versions import ApiVersionsRequest
+from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
 from horolog.protocol.errors import (
     CorruptMessage,
     InvalidRequest,

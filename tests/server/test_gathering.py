@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.metadata import MetadataRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.gathering import GATHERED_BYTES, Gathering
-from horolog.server.sending import Answer
+from horolog.server.network.ready_connections import GATHERED_BYTES, Gathering
+from horolog.server.network.sending import Answer
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

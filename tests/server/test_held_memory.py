@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from horolog.server.held_memory import FREE_BYTES, HeldMemory
+from horolog.server.network.held_memory import FREE_BYTES, HeldMemory
 
 LIMIT = 1000 * FREE_BYTES
 

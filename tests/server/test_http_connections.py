@@ -9,10 +9,10 @@ import pytest
 
 from horolog.clock import SystemClock
 from horolog.config.address import split_address
-from horolog.server.figures import Figures
-from horolog.server.http import HttpServer, State
-from horolog.server.http_port import HttpLimits, HttpPort
-from horolog.server.listener import HTTP_CONNECTIONS, address_of, bind
+from horolog.server.http.port import HttpLimits, HttpPort
+from horolog.server.http.server import HttpServer, State
+from horolog.server.metrics.figures import Figures
+from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
 from horolog.testing.events import RecordedEvents
 from horolog.testing.waiting import until
 

@@ -11,14 +11,15 @@ import pytest
 
 from horolog.config.address import split_address
 from horolog.config.broker import broker_settings
-from horolog.protocol.api import kafka, native
 from horolog.protocol.api.encodings import Encoding
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.deadline import IdleLimit
-from horolog.server.places import Places
+from horolog.server.network.deadline import IdleLimit
+from horolog.server.network.places import Places
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result

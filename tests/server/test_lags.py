@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import (
+from horolog.protocol.api.groups.offset_fetch import (
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 from horolog.protocol.lag import Pace
 from horolog.protocol.records.layout import Codec
-from horolog.server import lags
 from horolog.server.broker import Broker
 from horolog.server.handlers import positions
+from horolog.server.metrics import lags
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, message_set, produce, result

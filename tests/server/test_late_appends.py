@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CorruptMessage, UnknownTopicOrPartition
-from horolog.protocol.records.batch import build_batch, set_producer
+from horolog.protocol.records.batches.batch import build_batch, set_producer
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import Record, records
+from horolog.protocol.records.messages.message import Record, records
 from horolog.protocol.records.record import NewRecord
 from horolog.server.broker import Broker
-from horolog.server.held_memory import FREE_BYTES
 from horolog.server.late_appends import LateAppends, Sender
+from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.work import Work
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

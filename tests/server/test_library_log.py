@@ -15,8 +15,8 @@ import pytest
 
 from horolog.clock import Clock
 from horolog.server.events import BURST, MAX_RARE, Events
-from horolog.server.figures import Figures
 from horolog.server.library_log import LONGEST_MESSAGE, LibraryLog, library_messages_to
+from horolog.server.metrics.figures import Figures
 from horolog.testing.clock import ManualClock
 
 from .processes import process, ready

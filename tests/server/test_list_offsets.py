@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.list_offsets import (
+from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from horolog.protocol.api.metadata import METADATA, MetadataRequest
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from horolog.server.listener import (
+from horolog.server.network.listener import (
     RESERVED_FILES,
     CannotListen,
     Listener,
@@ -34,7 +34,7 @@ class Greeter(asyncio.Protocol):
         self.transport.write(b"hello")
 
 
-class Door:
+class Endpoint:
     """Admits up to a number of connections and counts the rest."""
 
     def __init__(self, places: int) -> None:
@@ -60,23 +60,23 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(places: int) -> AsyncIterator[tuple[Door, Listener, Address]]:
-    door = Door(places)
+async def open_endpoint(places: int) -> AsyncIterator[tuple[Endpoint, Listener, Address]]:
+    endpoint = Endpoint(places)
     listening = bind("127.0.0.1:0", "listen")
     listener = Listener(
         asyncio.get_running_loop(),
         listening,
-        admit=door.admit,
-        failed=door.failed,
-        refused=door.refused,
+        admit=endpoint.admit,
+        failed=endpoint.failed,
+        refused=endpoint.refused,
     )
     listening.listen()
     listener.start()
     try:
-        yield door, listener, listening.getsockname()
+        yield endpoint, listener, listening.getsockname()
     finally:
         listener.close()
-        for greeter in door.inside:
+        for greeter in endpoint.inside:
             greeter.transport.abort()
 
 
@@ -86,22 +86,22 @@ async def greeting(address: Address) -> tuple[bytes, asyncio.StreamWriter]:
 
 
 async def test_connections_above_the_cap_are_closed_at_once() -> None:
-    async with open_door(2) as (door, _, address):
+    async with open_endpoint(2) as (endpoint, _, address):
         greetings = [await greeting(address) for _ in range(5)]
         assert [text for text, _ in greetings] == [b"hello", b"hello", b"", b"", b""]
-        assert door.turned_away == 3
+        assert endpoint.turned_away == 3
         for _, writer in greetings:
             writer.close()
 
 
 async def test_closing_stops_accepting_and_keeps_connections() -> None:
-    async with open_door(2) as (door, listener, address):
+    async with open_endpoint(2) as (endpoint, listener, address):
         reader, writer = await asyncio.open_connection(*address)
         assert await reader.readexactly(5) == b"hello"
         listener.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
-        door.inside[0].transport.write(b"still here")
+        endpoint.inside[0].transport.write(b"still here")
         assert await reader.readexactly(10) == b"still here"
         listener.close()
         writer.close()
@@ -129,17 +129,17 @@ def no_descriptors() -> Iterator[None]:
 
 async def test_without_descriptors_surplus_connections_are_closed_and_it_recovers() -> None:
     loop = asyncio.get_running_loop()
-    async with open_door(10) as (door, _, address):
+    async with open_endpoint(10) as (endpoint, _, address):
         _, first = await greeting(address)
         clients = [socket.socket() for _ in range(3)]
         with no_descriptors():
             for client in clients:
                 client.setblocking(False)
                 client.connect_ex(address)
-            await door.told.wait()
+            await endpoint.told.wait()
             received = [await loop.sock_recv(client, 5) for client in clients]
         assert received == [b"", b"", b""]
-        assert door.reasons == ["no_descriptors"] * 3
+        assert endpoint.reasons == ["no_descriptors"] * 3
         text, again = await greeting(address)
         assert text == b"hello"
         first.close()

@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from horolog.protocol.lag import Lag
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
-from horolog.server.figures import Figures, count
 from horolog.server.groups.figures import GroupFigures
 from horolog.server.groups.states import State
-from horolog.server.metrics import metrics_lines
+from horolog.server.metrics.families import metrics_lines
+from horolog.server.metrics.figures import Figures, count
 from horolog.testing.clock import ManualClock
 
 WINDOW_MS = 60_000

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api import kafka
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.errors import (
     InvalidCommitOffsetSize,
     InvalidGroupId,

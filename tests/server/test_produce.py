@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE, ProduceRequest, ProduceTopic
+from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest, ProduceTopic
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import (
     CodedError,
     CorruptMessage,
@@ -24,8 +24,8 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import build_message, records
-from horolog.protocol.records.sets import build_wrapper, set_timestamp
+from horolog.protocol.records.messages.message import build_message, records
+from horolog.protocol.records.messages.sets import build_wrapper, set_timestamp
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker, synced

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api import native
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.metadata import MetadataRequest
-from horolog.protocol.api.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import (
     CorruptMessage,
     RequestTimedOut,
@@ -20,7 +20,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.server.broker import Broker
-from horolog.server.repeated_produce import RepeatedProduces
+from horolog.server.network.repeated_produce import RepeatedProduces
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import native
-from horolog.protocol.api.fetch import FETCH, READ_COMMITTED, FetchRequest
-from horolog.protocol.api.packing import Elsewhere
+from horolog.protocol.api.log.fetch import FETCH, READ_COMMITTED, FetchRequest
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.native.values import Elsewhere
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.repeated_fetch import RepeatedFetches
-from horolog.server.sending import Answer, AnswerInParts
-from horolog.storage.stretch import Stretch
+from horolog.server.network.repeated_fetch import RepeatedFetches
+from horolog.server.network.sending import Answer, AnswerInParts
+from horolog.storage.read.file_range import FileRange
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -37,7 +37,7 @@ def whole(answer: Answer) -> bytes:
 
 
 def in_memory(part: Elsewhere | bytes) -> bytes:
-    if isinstance(part, Stretch):
+    if isinstance(part, FileRange):
         return part.file.pread(len(part), part.position)
     assert isinstance(part, bytes)
     return part

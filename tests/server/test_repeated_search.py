@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.api import native
-from horolog.protocol.api.fetch import FETCH
-from horolog.protocol.api.list_offsets import LIST_OFFSETS
-from horolog.protocol.api.produce import PRODUCE
+from horolog.protocol.api.log.fetch import FETCH
+from horolog.protocol.api.log.list_offsets import LIST_OFFSETS
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.schema import Api
 from horolog.protocol.errors import InvalidTopic, UnknownTopicOrPartition
-from horolog.protocol.records.batch import build_batch
+from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.repeated_search import RepeatedSearches
+from horolog.server.network.repeated_search import RepeatedSearches
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,

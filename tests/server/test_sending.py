@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from horolog.server.sending import AnswerQueue, Deferred
+from horolog.server.network.sending import AnswerQueue, Deferred
 
 NO_LIMIT = 1 << 30
 

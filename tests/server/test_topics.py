@@ -4,26 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.alter_configs import (
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from horolog.protocol.api.create_topics import (
+from horolog.protocol.api.topics.create_topics import (
     CreatableAssignment,
     CreatableConfig,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
-from horolog.protocol.api.describe_configs import (
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
-from horolog.protocol.api.metadata import MetadataRequest, MetadataTopic
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import (
     CodedError,
     InvalidConfig,

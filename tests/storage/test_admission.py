@@ -9,9 +9,9 @@ from horolog.protocol.errors import (
     RecordListTooLarge,
     UnsupportedForMessageFormat,
 )
-from horolog.protocol.records.codecs import compress
+from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import build_message
+from horolog.protocol.records.messages.message import build_message
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

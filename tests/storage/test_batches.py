@@ -16,10 +16,10 @@ from horolog.protocol.errors import (
     StorageError,
     UnsupportedVersion,
 )
-from horolog.protocol.records.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.storage.appended import Appended
+from horolog.storage.log.appended import Appended
 from horolog.testing.logs import LogFolder, timed_set
 
 START_MS = 1_479_144_272_509

@@ -9,7 +9,7 @@ from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
 SUFFIXES = (".log", ".index", ".timeindex")
-PASSING = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
+RETRIABLE = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
 NAMES = {errno.ENOSPC: "ENOSPC", errno.EDQUOT: "EDQUOT", errno.EFBIG: "EFBIG", errno.EIO: "EIO"}
 
 
@@ -22,7 +22,7 @@ def some_messages(folder: LogFolder) -> None:
     folder.append(10, 30, 20)
 
 
-@pytest.mark.parametrize("error", PASSING, ids=name)
+@pytest.mark.parametrize("error", RETRIABLE, ids=name)
 @pytest.mark.parametrize(
     ("kind", "file", "written"),
     [
@@ -57,7 +57,7 @@ def test_a_full_disk_passes(
     assert folder.times() == [(0, 10), (1, 30), (2, 20), (3, 40), (4, 50)]
 
 
-@pytest.mark.parametrize("error", PASSING, ids=name)
+@pytest.mark.parametrize("error", RETRIABLE, ids=name)
 def test_a_full_disk_at_the_very_first_append(folder: LogFolder, error: int) -> None:
     log = folder.open(segment_ms=100)
     folder.files.fail("pwrite", error, name=".log", written=30)

@@ -8,8 +8,8 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log import Log
-from horolog.storage.places import Places
+from horolog.storage.log.log import Log
+from horolog.storage.read.known_positions import KnownPositions
 from horolog.testing.logs import LogFolder, timed_set
 
 STEP_BYTES = 256 << 10
@@ -164,12 +164,12 @@ def test_places_change_no_answer(folder: LogFolder, seed: int) -> None:
             steps += 1
             assert steps < 100
         position = remembering.locate(offset)
-        remembering._places = None
+        remembering._known_positions = None
         assert remembering.locate(offset) == position
 
 
 def test_places_around_an_offset() -> None:
-    places = Places()
+    places = KnownPositions()
     assert places.around(5) == (0, None)
     for offset, position in ((30, 300), (10, 100), (20, 200), (20, 200)):
         places.add(offset, position)

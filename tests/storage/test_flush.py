@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set
 
 NOW = 1_479_144_272_509
@@ -237,8 +237,8 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
     log.flush()
     assert log.recovery_point == 3
     assert log.segment_count == 3
-    sealed = (folder.path / "index-checksums").read_bytes()
-    assert len(sealed.splitlines()) == 3
+    checksum = (folder.path / "index-checksums").read_bytes()
+    assert len(checksum.splitlines()) == 3
 
 
 @pytest.mark.parametrize("remove", [False, True], ids=["renamed", "removed"])

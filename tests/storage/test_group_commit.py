@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from horolog.clock import Clock
-from horolog.protocol.records.batch import build_batch
-from horolog.protocol.records.sets import NewRecord
-from horolog.storage.flush import GroupCommit
-from horolog.storage.log import Log
-from horolog.storage.producer_snapshots import KEPT
+from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.messages.sets import NewRecord
+from horolog.storage.log.flush import GroupCommit
+from horolog.storage.log.log import Log
+from horolog.storage.producers.producer_snapshots import KEPT
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -250,8 +250,8 @@ def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits
     assert commits.group.busy
     commits.index()
     assert not commits.group.busy
-    sealed = (folder.path / "index-checksums").read_text().splitlines()
-    assert len([line for line in sealed if line.startswith(("0 ", "1 "))]) == 2
+    checksum = (folder.path / "index-checksums").read_text().splitlines()
+    assert len([line for line in checksum if line.startswith(("0 ", "1 "))]) == 2
 
 
 def batches_rolled(folder: LogFolder, commits: Commits, times: int) -> None:
@@ -305,8 +305,8 @@ def test_of_indexes_that_wait_all_are_done_again_when_one_has_no_room(
     commits.index()
     assert folder.files.did("rename", "index-checksums.tmp") == 2
     assert folder.files.did("sync", "index") == 2 * 4 - 1 + 2 * 3
-    sealed = (folder.path / "index-checksums").read_text().splitlines()
-    assert {line.split()[0] for line in sealed} >= {"0", "1", "2", "3"}
+    checksum = (folder.path / "index-checksums").read_text().splitlines()
+    assert {line.split()[0] for line in checksum} >= {"0", "1", "2", "3"}
 
 
 def test_an_index_that_cannot_be_synced_ends_appends(folder: LogFolder, commits: Commits) -> None:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 

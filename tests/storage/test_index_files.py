@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.files import SystemFiles
-from horolog.storage.index_checksums import Seal, format_seals, parse_seals
-from horolog.storage.offset_index import OffsetIndex
+from horolog.storage.index.index_checksums import (
+    SegmentChecksums,
+    format_checksums,
+    parse_checksums,
+)
+from horolog.storage.index.offset_index import OffsetIndex
+from horolog.storage.index.time_index import TimeIndex
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.time_index import TimeIndex
 from horolog.testing.files import FaultyFiles
 
 OPEN_FILES = 4
@@ -222,18 +226,18 @@ def test_entries_added_together_are_as_if_added_one_by_one(
 
 
 SEALS = {
-    0: Seal(700, (16, 0xDEADBEEF), (24, 1), ((0, 0), (620, 1))),
-    7: Seal(0, (0, 0), (0, 0), ()),
-    10**15: Seal(2**40, (8, 2**32 - 1), (12, 5), ((0, 1),)),
+    0: SegmentChecksums(700, (16, 0xDEADBEEF), (24, 1), ((0, 0), (620, 1))),
+    7: SegmentChecksums(0, (0, 0), (0, 0), ()),
+    10**15: SegmentChecksums(2**40, (8, 2**32 - 1), (12, 5), ((0, 1),)),
 }
 
 
 def test_seals_survive_their_file() -> None:
-    assert parse_seals(format_seals(SEALS)) == SEALS
+    assert parse_checksums(format_checksums(SEALS)) == SEALS
 
 
 def test_the_text_of_seals() -> None:
-    assert format_seals({7: SEALS[0]}) == b"0\n7 700 16 3735928559 24 1 0:0,620:1\n"
+    assert format_checksums({7: SEALS[0]}) == b"0\n7 700 16 3735928559 24 1 0:0,620:1\n"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def test_the_text_of_seals() -> None:
     ],
 )
 def test_lines_that_make_no_sense_are_left_out(data: bytes, bases: list[int]) -> None:
-    assert list(parse_seals(data)) == bases
+    assert list(parse_checksums(data)) == bases
 
 
 def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:

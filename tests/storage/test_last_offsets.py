@@ -4,7 +4,7 @@ import pytest
 
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord, build_set, set_offset
+from horolog.protocol.records.messages.sets import NewRecord, build_set, set_offset
 from horolog.storage.names import MAX_OFFSET
 from horolog.testing.logs import LogFolder, timed_set
 

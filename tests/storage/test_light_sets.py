@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import HorologError, MessageTooLarge, StorageError
-from horolog.protocol.records.batch import build_batch
+from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.record import NewRecord
-from horolog.storage.appended import Appended
-from horolog.storage.light_sets import is_light
+from horolog.storage.log.appended import Appended
+from horolog.storage.log.light_sets import is_light
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

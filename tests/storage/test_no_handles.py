@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
+from horolog.storage.directory.positions import MIN_COMPACTION_BYTES, Position, Positions
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.storage.positions import MIN_COMPACTION_BYTES, Position, Positions
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import LogFolder, timed_set
 

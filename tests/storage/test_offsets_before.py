@@ -5,8 +5,8 @@ import os
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log import Log
-from horolog.storage.search import EARLIEST, LATEST
+from horolog.storage.log.log import Log
+from horolog.storage.read.search import EARLIEST, LATEST
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -8,7 +8,7 @@ import pytest
 from horolog.protocol.errors import StorageError, UnsupportedForMessageFormat
 from horolog.protocol.records.layout import Codec
 from horolog.storage.files import SystemFiles
-from horolog.storage.index_checksums import FILE_NAME
+from horolog.storage.index.index_checksums import FILE_NAME
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 SUFFIXES = (".log", ".index", ".timeindex")
@@ -423,11 +423,13 @@ def test_an_index_that_goes_beyond_its_log_is_not_believed(folder: LogFolder) ->
     folder.append(*range(0, 60, 10))
     log.close()
     index = folder.path / f"{0:020d}.index"
-    seals = folder.path / FILE_NAME
+    checksums = folder.path / FILE_NAME
     old = index.read_bytes()
     lie = old[:-8] + (100).to_bytes(4, "big") + old[-4:]
     index.write_bytes(lie)
-    seals.write_bytes(seals.read_bytes().replace(b" %d " % crc32(old), b" %d " % crc32(lie)))
+    checksums.write_bytes(
+        checksums.read_bytes().replace(b" %d " % crc32(old), b" %d " % crc32(lie))
+    )
     log = folder.open(index_interval_bytes=0, recovery_point=6)
     assert folder.events.named("clean_stop_doubted")
     assert folder.append(60, 70) == [6, 7]

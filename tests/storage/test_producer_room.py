@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from horolog.protocol.errors import PolicyViolation
-from horolog.protocol.records.batch import finish_batch
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
 from horolog.protocol.records.layout import SELF_CHOSEN
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.storage.producer_room import LOOK_SECONDS, QUIET_MS, ProducerRoom
-from horolog.storage.producer_states import (
+from horolog.storage.producers.producer_budget import LOOK_SECONDS, QUIET_MS, ProducerBudget
+from horolog.storage.producers.producer_states import (
     BATCH_BYTES,
     PRODUCER_BYTES,
     REMEMBERED_BATCHES,
@@ -29,9 +29,9 @@ def batch(producer_id: int, sequence: int = 0) -> bytearray:
     return finish_batch(encoder, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
 
-def room_for(folder: LogFolder, count: int) -> ProducerRoom:
+def room_for(folder: LogFolder, count: int) -> ProducerBudget:
     """Room for so many producers with a batch each."""
-    folder.producer_room = ProducerRoom(folder.clock, count * ONE_BYTES)
+    folder.producer_room = ProducerBudget(folder.clock, count * ONE_BYTES)
     return folder.producer_room
 
 
@@ -142,7 +142,7 @@ def test_a_failed_write_takes_no_room(folder: LogFolder) -> None:
 @pytest.mark.parametrize("batches", [1, 3, REMEMBERED_BATCHES, REMEMBERED_BATCHES + 3])
 @pytest.mark.parametrize("producers", [500, 5000])
 def test_what_is_counted_covers_the_memory(batches: int, producers: int) -> None:
-    room = ProducerRoom(ManualClock())
+    room = ProducerBudget(ManualClock())
     tracemalloc.start()
     try:
         states = ProducerStates()

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from horolog.storage.files import SystemFiles
-from horolog.storage.producer_scan import numbered_batches, take_batch
-from horolog.storage.producer_snapshots import (
+from horolog.storage.index.transaction_index import aborted_below
+from horolog.storage.producers.producer_scan import numbered_batches, take_batch
+from horolog.storage.producers.producer_snapshots import (
     MalformedSnapshot,
     PendingSnapshot,
     decode_kafka_snapshot,
@@ -16,13 +17,12 @@ from horolog.storage.producer_snapshots import (
     newest_first,
     parse_snapshot_name,
 )
-from horolog.storage.producer_states import (
+from horolog.storage.producers.producer_states import (
     AbortedTransaction,
     Producer,
     ProducerStates,
     SentBatch,
 )
-from horolog.storage.transaction_index import aborted_below
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"
 SEEN_MS = 77

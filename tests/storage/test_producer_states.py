@@ -11,7 +11,7 @@ from horolog.protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from horolog.protocol.records.layout import SELF_CHOSEN
-from horolog.storage.producer_states import (
+from horolog.storage.producers.producer_states import (
     REMEMBERED_BATCHES,
     SEQUENCES,
     AbortedTransaction,

@@ -3,7 +3,7 @@
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.storage.search import Found
+from horolog.storage.read.search import Found
 from horolog.testing.logs import LogFolder, timed_set
 
 SUFFIXES = (".log", ".index", ".timeindex")

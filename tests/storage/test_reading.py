@@ -4,8 +4,8 @@ import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.message import entries
+from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

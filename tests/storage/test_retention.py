@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.times import format_time
 

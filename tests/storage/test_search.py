@@ -8,8 +8,8 @@ import pytest
 
 from horolog.protocol.errors import MessageTooLarge, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import build_wrapper
-from horolog.storage.search import EARLIEST, LATEST, Found
+from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.read.search import EARLIEST, LATEST, Found
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import NewRecord, build_set
-from horolog.storage.search import Search
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.read.search import Search
 from horolog.testing.logs import LogFolder, timed_set
 
 HEAVY_TIMES = (100, 200, 300)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.storage.search import Found
+from horolog.storage.read.search import Found
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -14,8 +14,8 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import build_wrapper, set_append_time, set_timestamp
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.sets import build_wrapper, set_append_time, set_timestamp
+from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

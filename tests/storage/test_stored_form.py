@@ -2,10 +2,10 @@
 
 import pytest
 
-from horolog.protocol.records.codecs import decompress
+from horolog.protocol.records.codecs.codec import decompress
 from horolog.protocol.records.layout import Codec, TimestampType
-from horolog.protocol.records.message import Entry
-from horolog.protocol.records.sets import build_wrapper, set_offset, set_timestamp
+from horolog.protocol.records.messages.message import Entry
+from horolog.protocol.records.messages.sets import build_wrapper, set_offset, set_timestamp
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -238,14 +238,14 @@ def test_seals_of_what_was_cut_are_forgotten(folder: LogFolder) -> None:
     folder.log.roll()
     folder.append(20)
     folder.log.flush()
-    sealed = (folder.path / "index-checksums").read_bytes()
+    checksum = (folder.path / "index-checksums").read_bytes()
     folder.log.truncate(3)
     folder.log.truncate(2)
     folder.append(99)
     folder.log.flush()
     assert (folder.path / "index-checksums").read_bytes() == b"0\n"
     # Even the old checksums, left there by a crash, make nothing believed.
-    (folder.path / "index-checksums").write_bytes(sealed)
+    (folder.path / "index-checksums").write_bytes(checksum)
     folder.kill_and_restart()
     assert folder.found(51, 45) == [(99, 2), (50, 0)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries, records
+from horolog.protocol.records.messages.message import entries, records
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-0.10.2"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Codec
-from horolog.protocol.records.message import records
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.message import records
+from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import timed_set
 

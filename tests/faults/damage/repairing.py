@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.message import entries, records
+from horolog.protocol.records.messages.message import entries, records
+from horolog.storage.check.repair import Repair
+from horolog.storage.check.repair_plan import Step
+from horolog.storage.check.verify import verify
+from horolog.storage.directory.positions import Position
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Files, SystemFiles
-from horolog.storage.positions import Position
-from horolog.storage.repair import Repair
-from horolog.storage.repair_plan import Step
-from horolog.storage.verify import verify
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.logs import timed_set, untimed_set

@@ -7,8 +7,8 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.logs import LogFolder, timed_set
 
 from .damaging import (

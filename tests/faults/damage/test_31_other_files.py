@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from horolog.storage.check.verify import verify
+from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
-from horolog.storage.positions import Position
-from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory
 
 RECOVERY = "recovery-point-offset-checkpoint"

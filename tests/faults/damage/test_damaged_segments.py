@@ -11,8 +11,8 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.sets import build_wrapper, set_offset
-from horolog.storage.log import Log
+from horolog.protocol.records.messages.sets import build_wrapper, set_offset
+from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 

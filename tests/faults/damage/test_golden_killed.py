@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.quick_files import QuickFiles
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.errors import OffsetOutOfRange, StorageError
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire, wire

@@ -4,19 +4,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from horolog.protocol.api.offset_commit import (
+from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchTopic,
-)
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.errors import NO_ERROR, StorageError
-from horolog.protocol.records.message import records
+from horolog.protocol.records.messages.message import records
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.verify import verify
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.wire import Wire
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.storage.files import Files
-from horolog.storage.log import Log
+from horolog.storage.log.log import Log
 from horolog.testing.files import Fault, FaultyFiles
 from horolog.testing.quick_files import QuickFiles
 

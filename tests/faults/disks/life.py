@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batch import finish_batch
-from horolog.protocol.records.record_packing import RecordEncoder
-from horolog.protocol.records.sets import NewRecord, build_set
-from horolog.storage.flush import FlushWork
-from horolog.storage.log import Log
-from horolog.storage.positions import Position
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.directory.positions import Position
+from horolog.storage.log.flush import FlushWork
+from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from horolog.storage.check.verify import verify
+from horolog.storage.directory.log_directory import LogDirectory
 from horolog.storage.files import SystemFiles
-from horolog.storage.log import Log
-from horolog.storage.log_directory import LogDirectory
+from horolog.storage.log.log import Log
+from horolog.storage.log.segment import Segment
 from horolog.storage.names import folder_name, parse_folder_name
-from horolog.storage.producer_scan import numbered_batches, take_batch
-from horolog.storage.producer_states import ProducerStates
-from horolog.storage.segment import Segment
-from horolog.storage.verify import verify
+from horolog.storage.producers.producer_scan import numbered_batches, take_batch
+from horolog.storage.producers.producer_states import ProducerStates
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.events import RecordedEvents
 from horolog.testing.quick_files import QuickFiles

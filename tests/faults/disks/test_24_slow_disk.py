@@ -3,8 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from horolog.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from horolog.protocol.api.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.errors import NO_ERROR
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker

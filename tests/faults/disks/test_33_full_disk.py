@@ -9,7 +9,7 @@ import pytest
 
 from horolog.protocol.errors import NO_ERROR
 from horolog.server.broker import Broker
-from horolog.storage.positions import Position
+from horolog.storage.directory.positions import Position
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory

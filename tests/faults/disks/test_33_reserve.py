@@ -11,9 +11,9 @@ import pytest
 import horolog
 from horolog.protocol.errors import NO_ERROR, HorologError
 from horolog.server.broker import Broker
+from horolog.storage.check.verify import verify
+from horolog.storage.directory.reserve import RESERVE_FILE
 from horolog.storage.files import SystemFiles
-from horolog.storage.reserve import RESERVE_FILE
-from horolog.storage.verify import verify
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory

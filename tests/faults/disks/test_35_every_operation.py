@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.files import PASSING_ERRORS
+from horolog.storage.files import RETRIABLE_ERRORS
 from horolog.testing.requests import message_set
 
 from .failing_life import FailingLife, Failure
@@ -81,7 +81,7 @@ def after_refusal(life: FailingLife, failure: Failure, step: Step, *, again: boo
         return
     if step is flush and lost_sync:
         assert failed
-    elif failure.error in PASSING_ERRORS and not lost_sync:
+    elif failure.error in RETRIABLE_ERRORS and not lost_sync:
         assert not failed
         assert life.attempt(step) is None
 

@@ -1,0 +1,1 @@
+"""Topics, settings, offsets and named positions."""

@@ -1,0 +1,368 @@
+"""Looking after topics, offsets and named positions."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from ...clock import SystemClock
+from ...protocol.api.broker.describe_broker import (
+    DESCRIBE_BROKER,
+    DescribeBrokerRequest,
+    DescribeBrokerResponse,
+)
+from ...protocol.api.log.describe_log import (
+    DESCRIBE_LOG,
+    DescribeLogPartitionResult,
+    DescribeLogRequest,
+    DescribeLogResponse,
+    DescribeLogTopic,
+)
+from ...protocol.api.log.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from ...protocol.api.topics.alter_configs import (
+    ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from ...protocol.api.topics.create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ...protocol.api.topics.create_topics import (
+    CREATE_TOPICS,
+    CreatableConfig,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ...protocol.api.topics.delete_records import (
+    ALL_READABLE,
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ...protocol.api.topics.delete_topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from ...protocol.api.topics.describe_configs import (
+    BROKER_RESOURCE,
+    DESCRIBE_CONFIGS,
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ...protocol.api.topics.metadata import MetadataTopicResult
+from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
+from ..client import Client
+from ..cluster.kafka_cluster import KafkaCluster
+from ..cluster.targets import Leader, Node, Some, Target
+from ..cluster.topic_metadata import topic_metadata
+from ..instants import epoch_ms
+from ..responses import check, partition_result, topic_result
+from ..results import (
+    ClusterDescription,
+    CommittedPosition,
+    FindResult,
+    LogDir,
+    OffsetAt,
+    PartitionSize,
+    TopicDescription,
+    TopicSetting,
+    TopicSummary,
+)
+from .kafka_admin import merged, settle, sourced
+from .lagging import PositionLag, lags_of, position_names
+from .positions import Position, commit, committed
+from .searching import By, find_offset, offsets_at
+
+
+class Admin(Client):
+    """Creates, describes, changes and deletes topics; finds offsets; keeps named positions.
+
+    What the broker refuses is raised as the error class of its code, with its words.
+    """
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        settings: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig,
+        InvalidReplicationFactor.
+
+        `replication_factor` copies of each partition; -1: as many as the cluster's default says.
+        With `validate_only` nothing is made, and what it would raise is raised.
+        """
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[
+                CreatableConfig(name=setting, value=value)
+                for setting, value in (settings or {}).items()
+            ],
+        )
+        response: CreateTopicsResponse = await self._cluster.request(
+            CREATE_TOPICS,
+            CreateTopicsRequest(topics=[topic], validate_only=validate_only),
+            to=Some.CONTROLLER,
+        )
+        for result in response.topics:
+            check(result)
+        if not validate_only:
+            await self._settle(name, partitions)
+
+    async def list_topics(self) -> dict[str, int]:
+        """Number of partitions by topic, in order of name; without a cluster's internal ones."""
+        topics = (await self.describe_cluster()).topics
+        return {name: topic.partitions for name, topic in topics.items()}
+
+    async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
+        """What ids tell apart: the broker's data directory or the cluster, and its topics; all of
+        them, or those of `topics` that exist."""
+        response = await topic_metadata(self._cluster, topics)
+        found = {
+            topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
+            for topic in sorted(response.topics, key=_name)
+            if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
+        }
+        return ClusterDescription(response.cluster_id, found)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Raises UnknownTopicOrPartition."""
+        topic = topic_result((await topic_metadata(self._cluster, [name])).topics, name)
+        settings = await self._settings(TOPIC_RESOURCE, name)
+        return TopicDescription(name, len(topic.partitions), settings, topic.topic_id or None)
+
+    async def broker_settings(self) -> tuple[TopicSetting, ...]:
+        """The broker's own settings, and the defaults that it has for its topics; of a cluster
+        those of one broker."""
+        if isinstance(self._cluster, KafkaCluster):
+            node_id = (await self._cluster.node_ids())[0]
+            return await self._settings(BROKER_RESOURCE, str(node_id), Node(node_id))
+        return await self._settings(BROKER_RESOURCE, "0")
+
+    async def _settings(
+        self, kind: int, name: str, at: Target = Some.ANY
+    ) -> tuple[TopicSetting, ...]:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
+        response: DescribeConfigsResponse = await self._cluster.request(
+            DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), to=at
+        )
+        settings: list[TopicSetting] = []
+        for result in response.results:
+            check(result)
+            settings += [TopicSetting(one.name, one.value, sourced(one)) for one in result.configs]
+        return tuple(settings)
+
+    async def alter_topic(
+        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Change these settings and keep the others; None unsets one.
+
+        Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then. At a Kafka
+        cluster a change that somebody else makes at the same moment can get lost.
+        """
+        if self._cluster.kafka:
+            configs = merged((await self.describe_topic(name)).settings, settings)
+        else:
+            configs = [
+                AlterableConfig(name=setting, value=value) for setting, value in settings.items()
+            ]
+        resource = AlterConfigsResource(resource_name=name, configs=configs)
+        response: AlterConfigsResponse = await self._cluster.request(
+            ALTER_CONFIGS,
+            AlterConfigsRequest(
+                resources=[resource], validate_only=validate_only, incremental=True
+            ),
+        )
+        for result in response.responses:
+            check(result)
+
+    async def create_partitions(
+        self, name: str, partitions: int, *, validate_only: bool = False
+    ) -> None:
+        """Raise the number of partitions to `partitions`.
+
+        Messages stay where they are; those with a key may go elsewhere from then on. Raises
+        UnknownTopicOrPartition, InvalidPartitions.
+        """
+        topic = CreatePartitionsTopic(name=name, count=partitions)
+        response: CreatePartitionsResponse = await self._cluster.request(
+            CREATE_PARTITIONS,
+            CreatePartitionsRequest(topics=[topic], validate_only=validate_only),
+            to=Some.CONTROLLER,
+        )
+        for result in response.results:
+            check(result)
+        if not validate_only:
+            await self._settle(name, partitions)
+
+    async def delete_records(self, topic: str, partition: int, before: int | None) -> int:
+        """Drop every message with an offset below `before`; None drops all that can be read.
+
+        They are gone for good on return; that is the first offset there is now. Raises
+        UnknownTopicOrPartition, OffsetOutOfRange.
+        """
+        offset = ALL_READABLE if before is None else before
+        places = [DeleteRecordsPartition(partition=partition, offset=offset)]
+        response: DeleteRecordsResponse = await self._cluster.request(
+            DELETE_RECORDS,
+            DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=places)]),
+            to=Leader(topic, partition),
+        )
+        return partition_result(response.topics, topic, partition).low_watermark
+
+    async def describe_log_dirs(
+        self, partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> list[LogDir]:
+        """What partitions take on the broker's disk: all, or these by topic; of a cluster on the
+        disks of all brokers.
+
+        Those that do not exist are left out.
+        """
+        asked = None
+        if partitions is not None:
+            asked = [
+                DescribableLogDirTopic(name=topic, partitions=list(numbers))
+                for topic, numbers in partitions.items()
+            ]
+        nodes: list[Target] = [Some.ANY]
+        if isinstance(self._cluster, KafkaCluster):
+            nodes = [Node(node_id) for node_id in await self._cluster.node_ids()]
+        responses: list[DescribeLogDirsResponse] = [
+            await self._cluster.request(
+                DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked), to=node
+            )
+            for node in nodes
+        ]
+        return [
+            LogDir(
+                result.log_dir,
+                tuple(
+                    PartitionSize(topic.name, one.partition, one.size_bytes)
+                    for topic in result.topics
+                    for one in topic.partitions
+                    if one.error_code == NO_ERROR
+                ),
+            )
+            for response in responses
+            for result in response.results
+        ]
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises UnknownTopicOrPartition."""
+        response: DeleteTopicsResponse = await self._cluster.request(
+            DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name]), to=Some.CONTROLLER
+        )
+        for result in response.responses:
+            check(result)
+        await self._settle(name, 0)
+
+    async def find_offset(
+        self,
+        topic: str,
+        partition: int = 0,
+        when: datetime | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        by: By = "timestamp",
+    ) -> FindResult:
+        """The first message at or after a time: `Found`, or why none is, `AfterEnd` or
+        `NoTimestamps`.
+
+        `by="append"` goes by the times at which the broker appended the messages, as far as it
+        knows them.
+        """
+        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
+        if target_ms is None:
+            raise TypeError("find_offset needs a datetime or timestamp_ms")
+        return await find_offset(self._cluster, topic, partition, target_ms, by=by)
+
+    async def list_offsets(
+        self, topic: str, partition: int, targets: Sequence[int]
+    ) -> list[OffsetAt]:
+        """One answer for each target: epoch milliseconds, `LATEST`, `EARLIEST` or `LARGEST`.
+
+        `LATEST` and `EARLIEST` answer without a timestamp. `LARGEST` raises UnsupportedVersion at
+        a Kafka cluster.
+        """
+        for target in targets:
+            if target >= 0:
+                epoch_ms(None, target, check_units=self._check_units)
+        return await offsets_at(self._cluster, topic, partition, targets)
+
+    async def describe_log(
+        self, topic: str, partition: int = 0, *, at_ms: int | None = None
+    ) -> DescribeLogPartitionResult:
+        """Offsets, segments and what retention says of them; and how a search for `at_ms` goes.
+
+        Raises UnsupportedVersion at a Kafka cluster, whose protocol has no such request.
+        """
+        response: DescribeLogResponse = await self._cluster.request(
+            DESCRIBE_LOG,
+            DescribeLogRequest(
+                topics=[DescribeLogTopic(name=topic, partitions=[partition])],
+                at_ms=-1 if at_ms is None else at_ms,
+            ),
+        )
+        return partition_result(response.topics, topic, partition)
+
+    async def describe_broker(self) -> DescribeBrokerResponse:
+        """What the broker knows of itself and of its machine. Raises UnsupportedVersion at a Kafka
+        cluster, whose protocol has no such request."""
+        response: DescribeBrokerResponse = await self._cluster.request(
+            DESCRIBE_BROKER, DescribeBrokerRequest()
+        )
+        return response
+
+    async def commit_position(
+        self,
+        name: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        timestamp_ms: int | None = None,
+        metadata: str = "",
+    ) -> None:
+        """Remember `offset` as the next one to read, under `name`; durable on return."""
+        position = Position(topic, partition, offset, timestamp_ms, metadata)
+        await commit(self._cluster, name, [position])
+
+    async def position(self, name: str, topic: str, partition: int = 0) -> CommittedPosition | None:
+        """The position committed last under `name`; None when there is none."""
+        found = await committed(self._cluster, name, [(topic, partition)])
+        return found[topic, partition]
+
+    async def position_names(self) -> list[str]:
+        """The names under which positions are stored, sorted."""
+        return await position_names(self._cluster)
+
+    async def lag(self, name: str) -> list[PositionLag]:
+        """How far behind its log each position of `name` is; empty when it has none."""
+        return await lags_of(self._cluster, name, now_ms=SystemClock().now_ms())
+
+    async def _settle(self, topic: str, partitions: int) -> None:
+        if isinstance(self._cluster, KafkaCluster):
+            await settle(self._cluster, topic, partitions=partitions)
+
+
+def _name(topic: MetadataTopicResult) -> str:
+    return topic.name

@@ -1,0 +1,127 @@
+"""Named positions: stored on the broker, and asked for again.
+
+A Kafka cluster stores them as the offsets of the group of that name. It has no place for a
+message's time, which stands in front of the text beside the offset there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ...protocol.api.groups.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from ...protocol.api.groups.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchPartitionResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from ..cluster.cluster import Cluster
+from ..cluster.targets import Coordinator
+from ..responses import check_code, partition_result
+from ..results import CommittedPosition
+
+_TIME: Final = "horolog:timestamp_ms="
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to read in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None = None
+    """Of the last message read; None when that is not known."""
+    metadata: str = ""
+
+
+async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> None:
+    """Store positions under `name`; they are durable on return. Raises what is refused of one."""
+    topics: dict[str, list[OffsetCommitPartition]] = {}
+    for position in positions:
+        topics.setdefault(position.topic, []).append(
+            OffsetCommitPartition(
+                partition=position.partition,
+                committed_offset=position.offset,
+                committed_metadata=_text(position) if cluster.kafka else position.metadata,
+                timestamp_ms=-1 if position.timestamp_ms is None else position.timestamp_ms,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=name,
+        topics=[
+            OffsetCommitTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )
+    response: OffsetCommitResponse = await cluster.request(
+        OFFSET_COMMIT, request, to=Coordinator(name)
+    )
+    for topic, partitions in topics.items():
+        for partition in partitions:
+            partition_result(response.topics, topic, partition.partition)
+
+
+async def committed(
+    cluster: Cluster, name: str, partitions: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], CommittedPosition | None]:
+    """The positions committed last under `name`; None where there is none."""
+    wanted: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        wanted.setdefault(topic, []).append(partition)
+    request = OffsetFetchRequest(
+        group_id=name,
+        topics=[
+            OffsetFetchTopic(name=topic, partitions=numbers) for topic, numbers in wanted.items()
+        ],
+    )
+    response: OffsetFetchResponse = await cluster.request(
+        OFFSET_FETCH, request, to=Coordinator(name)
+    )
+    check_code(response.error_code)
+    found: dict[tuple[str, int], CommittedPosition | None] = {}
+    for topic, numbers in wanted.items():
+        for partition in numbers:
+            result = partition_result(response.topics, topic, partition)
+            found[topic, partition] = None
+            if result.committed_offset != -1:
+                found[topic, partition] = _position(topic, result, kafka=cluster.kafka)
+    return found
+
+
+def _position(topic: str, result: OffsetFetchPartitionResult, *, kafka: bool) -> CommittedPosition:
+    text = result.metadata or ""
+    if kafka:
+        timestamp_ms, text = _split(text)
+        return CommittedPosition(
+            topic, result.partition, result.committed_offset, timestamp_ms, None, text
+        )
+    return CommittedPosition(
+        topic,
+        result.partition,
+        result.committed_offset,
+        None if result.timestamp_ms == -1 else result.timestamp_ms,
+        result.commit_time_ms,
+        text,
+    )
+
+
+def _text(position: Position) -> str:
+    if position.timestamp_ms is None:
+        return position.metadata
+    return f"{_TIME}{position.timestamp_ms};{position.metadata}"
+
+
+def _split(text: str) -> tuple[int | None, str]:
+    """The time of the last message read, and the text behind it."""
+    number, end, rest = text.removeprefix(_TIME).partition(";")
+    if not text.startswith(_TIME) or not end or not number.isascii() or not number.isdigit():
+        return None, text
+    return int(number), rest

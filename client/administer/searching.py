@@ -1,0 +1,87 @@
+"""Offsets by time, for consumers and administration alike."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...protocol.api.log.list_offsets import (
+    BY_APPEND,
+    BY_TIMESTAMP,
+    LARGEST,
+    LATEST,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ...protocol.errors import UnsupportedVersion
+from ..cluster.cluster import Cluster
+from ..cluster.targets import Leader
+from ..responses import partition_result
+from ..results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
+
+By = Literal["timestamp", "append"]
+"""What a search goes by: messages' timestamps, or the times at which the broker appended them."""
+
+
+async def offsets_at(
+    cluster: Cluster, topic: str, partition: int, targets: Sequence[int], *, by: By = BY_TIMESTAMP
+) -> list[OffsetAt]:
+    """One answer for each target (epoch ms or a sentinel), served in this order.
+
+    Raises UnsupportedVersion for what a Kafka cluster does not know.
+    """
+    if by not in (BY_TIMESTAMP, BY_APPEND):
+        raise ValueError(f"a search goes by {BY_TIMESTAMP!r} or {BY_APPEND!r}, not {by!r}")
+    if cluster.kafka and by == BY_APPEND:
+        raise UnsupportedVersion(
+            "Kafka's protocol has no search by append time; on a topic with "
+            "message.timestamp.type=LogAppendTime the messages' own times are append times"
+        )
+    if cluster.kafka and LARGEST in targets:
+        raise UnsupportedVersion(
+            "the list-offsets requests of Kafka's protocol that are spoken here (versions 1 to "
+            f"{LIST_OFFSETS.max_version}) do not ask for the message with the largest time"
+        )
+    # A broker of an earlier version knows no `by`.
+    told_by = "" if by == BY_TIMESTAMP else by
+    bodies = [
+        ListOffsetsRequest(
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition=partition, timestamp=target, by=told_by)
+                    ],
+                )
+            ]
+        )
+        for target in targets
+    ]
+    answers = []
+    leader = Leader(topic, partition)
+    for response in await cluster.request_all(LIST_OFFSETS, bodies, to=leader):
+        result = partition_result(response.topics, topic, partition)
+        answers.append(OffsetAt(_known(result.offset), _known(result.timestamp)))
+    return answers
+
+
+def _known(number: int) -> int | None:
+    return None if number == -1 else number
+
+
+async def find_offset(
+    cluster: Cluster, topic: str, partition: int, target_ms: int, *, by: By = BY_TIMESTAMP
+) -> FindResult:
+    """The first message at or after a time, or why there is none.
+
+    The end is asked for before the search: a message appended between the two is then not
+    skipped by who reads on from the end.
+    """
+    any_time = LARGEST if by == BY_TIMESTAMP and not cluster.kafka else 0
+    targets = (LATEST, target_ms, any_time)
+    end, found, with_time = await offsets_at(cluster, topic, partition, targets, by=by)
+    if found.offset is not None and found.timestamp_ms is not None:
+        return Found(found.offset, found.timestamp_ms)
+    if with_time.offset is None:
+        return NoTimestamps()
+    return AfterEnd(end.offset or 0)

@@ -1,0 +1,1 @@
+"""The way to one broker, or to those of a Kafka cluster."""

@@ -1,0 +1,344 @@
+"""One TCP connection to a broker: requests out, responses matched to them by correlation id.
+
+Any number of requests may be under way. Every one of them ends: with its response, with the
+broker's error, with `RequestTimedOut`, or with `ConnectionFailed` when the connection dies.
+"""
+
+import asyncio
+import select
+import struct
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, cast
+
+from ...config.address import split_address
+from ...protocol.api.broker.api_versions import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.framing import FrameReader, ProtocolError
+from ...protocol.api.native import frames as native
+from ...protocol.api.registry import APIS
+from ...protocol.api.schema import Api
+from ...protocol.errors import (
+    NO_ERROR,
+    InvalidRequest,
+    RequestTimedOut,
+    UnsupportedVersion,
+    error_from_code,
+)
+from ...protocol.limits import MAX_CLIENT_RESPONSE_BYTES, SLAB_BYTES
+from ..errors import ConnectionFailed
+
+_CORRELATION_IDS: Final = 2**31
+_CLOSING_TIMEOUT_S: Final = 5
+"""How long `close` waits for what is still to be sent to a broker that does not read."""
+
+_UNUSED_S: Final = 1.0
+"""From here on a connection is looked at before it is used: a loop that was busy, or did not run,
+has not seen that the broker closed it."""
+
+_MAX_IDLE_S: Final = 540.0
+"""A connection that was not used for so long is replaced. Brokers close theirs after ten minutes
+(`connections.max.idle.ms`), perhaps while a request is on its way."""
+
+_CLOSED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Memory of a response that is kept for the next one: what a fetch brings at most by default."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request that is not answered yet."""
+
+    api: Api
+    version: int
+    answer: asyncio.Future[Any]
+    timer: asyncio.TimerHandle
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `connect`. Belongs to the event loop it was made in."""
+
+    def __init__(
+        self,
+        address: str,
+        client_id: str | None,
+        request_timeout_ms: int,
+        encoding: Encoding = native,
+    ) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._encoding = encoding
+        self._request_timeout_ms = request_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(
+            MAX_CLIENT_RESPONSE_BYTES,
+            limit_name="the client's limit for a response",
+            protocol=encoding.NAME,
+        )
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, _Pending] = {}
+        self._last_id = -1
+        self._used_at = self._loop.time()
+        self._versions: dict[int, int] = {API_VERSIONS.key: API_VERSIONS.min_version}
+        self._failure: str | None = None
+        self._writable = asyncio.Event()
+        self._lost = asyncio.Event()
+
+    @property
+    def failed(self) -> bool:
+        """True when the connection is of no more use."""
+        return self._failure is not None
+
+    @property
+    def ready(self) -> bool:
+        """True when a request can be sent without waiting."""
+        return self._failure is None and self._writable.is_set() and not self.stale
+
+    @property
+    def stale(self) -> bool:
+        """True when it was idle, and for so long that the broker closes it, or has closed it."""
+        if self._pending or self._transport is None or self._failure is not None:
+            return False
+        idle_s = self._loop.time() - self._used_at
+        return idle_s > _UNUSED_S and (idle_s > _MAX_IDLE_S or _is_closed(self._transport))
+
+    def version(self, api: Api) -> int:
+        """The highest version both sides have. Raises UnsupportedVersion when there is none."""
+        version = self._versions.get(api.key)
+        if version is None:
+            raise UnsupportedVersion(
+                f"{self.address} does not serve {api.name} in any version from "
+                f"{api.min_version} to {api.last_version(native=self._encoding.NATIVE)}"
+            )
+        return version
+
+    async def writable(self) -> None:
+        """Wait until the broker takes more. Raises ConnectionFailed, RequestTimedOut."""
+        if not self._writable.is_set():
+            try:
+                async with asyncio.timeout(self._request_timeout_ms / 1000):
+                    await self._writable.wait()
+            except TimeoutError:
+                raise RequestTimedOut(
+                    f"{self.address} took no more requests in {self._request_timeout_ms} ms"
+                ) from None
+        self._check()
+
+    def submit(self, api: Api, body: object, *, wait_ms: int = 0) -> asyncio.Future[Any]:
+        """Send a request now; the future gets the response message, or the error.
+
+        `wait_ms` is how long the broker has been asked to wait, on top of the request timeout.
+        Raises ConnectionFailed and UnsupportedVersion, and InvalidRequest for a number or a text
+        that has no form on the wire.
+        """
+        version = self.version(api)
+        correlation_id = self._take_id()
+        frame = self._encoded(api, version, correlation_id, body)
+        transport = self._check()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        timeout_ms = self._request_timeout_ms + wait_ms
+        timer = self._loop.call_later(timeout_ms / 1000, self._expire, answer, api, timeout_ms)
+        self._pending[correlation_id] = _Pending(api, version, answer, timer)
+        self._used_at = self._loop.time()
+        transport.write(frame)
+        return answer
+
+    def submit_unanswered(self, api: Api, body: object) -> None:
+        """Send a request that the broker does not answer (produce with `acks` 0)."""
+        version = self.version(api)
+        correlation_id = self._take_id()
+        frame = self._encoded(api, version, correlation_id, body)
+        self._check().write(frame)
+        self._used_at = self._loop.time()
+
+    def _encoded(self, api: Api, version: int, correlation_id: int, body: object) -> bytes:
+        try:
+            return self._encoding.encode_request(
+                api, version, correlation_id, self._client_id, body
+            )
+        except (OverflowError, UnicodeEncodeError, struct.error) as error:
+            raise InvalidRequest(
+                f"{api.name} has no room for a number, or no form for a text, that it was given: "
+                f"{error}"
+            ) from None
+
+    async def close(self) -> None:
+        """Send what is still to be sent, and close. Pending requests fail."""
+        if self._transport is None:
+            return
+        self._fail("the connection was closed")
+        self._transport.close()
+        try:
+            async with asyncio.timeout(_CLOSING_TIMEOUT_S):
+                await self._lost.wait()
+        except TimeoutError:
+            self._transport.abort()
+
+    def abort(self, cause: str = "the connection was given up") -> None:
+        """Close at once. Pending requests fail, for this cause."""
+        self._fail(cause)
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def learn_versions(self) -> None:
+        """Ask which requests the broker serves, and choose a version of each."""
+        response: ApiVersionsResponse = await self.submit(API_VERSIONS, ApiVersionsRequest())
+        if response.error_code != NO_ERROR:
+            raise error_from_code(response.error_code)
+        for served in response.api_keys:
+            api = APIS.get(served.api_key)
+            if api is not None:
+                newest = api.last_version(native=self._encoding.NATIVE)
+                version = min(newest, served.max_version)
+                if version >= max(api.min_version, served.min_version):
+                    self._versions[api.key] = version
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._failure is not None:
+            return
+        try:
+            for frame in self._reader.received(nbytes):
+                self._take_response(frame)
+                if isinstance(frame, bytearray) and SLAB_BYTES < len(frame) <= _KEPT_BYTES:
+                    self._reader.give_back(frame)
+            if self._reader.fault is not None:
+                raise self._reader.fault
+        except ProtocolError as error:
+            self._fail(f"the broker broke the protocol: {error}")
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the connection was lost: {exc}" if exc else "the broker closed the connection")
+        self._lost.set()
+
+    # The rest.
+
+    def _take_id(self) -> int:
+        self._last_id = (self._last_id + 1) % _CORRELATION_IDS
+        return self._last_id
+
+    def _check(self) -> asyncio.Transport:
+        if self._failure is not None or self._transport is None:
+            raise self._error(self._failure or "not connected")
+        return self._transport
+
+    def _error(self, cause: str) -> ConnectionFailed:
+        return ConnectionFailed(f"{self.address}: {cause}")
+
+    def _take_response(self, frame: bytes | bytearray) -> None:
+        head, raw = self._encoding.open_response(frame)
+        pending = self._pending.pop(head.correlation_id, None)
+        if pending is None:
+            raise ProtocolError(f"a response to no request ({head.correlation_id})")
+        pending.timer.cancel()
+        self._used_at = self._loop.time()
+        if pending.answer.done():
+            return
+        if head.error_code != NO_ERROR:
+            text = self._encoding.error_message(raw)
+            pending.answer.set_exception(error_from_code(head.error_code, text))
+            return
+        try:
+            message = self._encoding.decode_response(pending.api.response, pending.version, raw)
+        except ProtocolError as error:
+            pending.answer.set_exception(self._error(f"the broker broke the protocol: {error}"))
+            raise
+        pending.answer.set_result(message)
+
+    def _expire(self, answer: asyncio.Future[Any], api: Api, timeout_ms: int) -> None:
+        # The entry stays until the late response comes, which must find its request.
+        if not answer.done():
+            answer.set_exception(
+                RequestTimedOut(f"{self.address} did not answer {api.name} in {timeout_ms} ms")
+            )
+
+    def _fail(self, cause: str) -> None:
+        """End every request under way; the first cause is the one that counts."""
+        if self._failure is not None:
+            return
+        self._failure = cause
+        self._writable.set()
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            request.timer.cancel()
+            if not request.answer.done():
+                request.answer.set_exception(self._error(cause))
+
+
+def _is_closed(transport: asyncio.Transport) -> bool:
+    """Whether the other side has closed the connection, if the loop has not read that yet."""
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connected.fileno(), _CLOSED)
+    return bool(poll.poll(0))
+
+
+async def connect(
+    address: str,
+    *,
+    client_id: str | None = None,
+    request_timeout_ms: int = 30_000,
+    encoding: Encoding = native,
+) -> Connection:
+    """Connect to `HOST:PORT` (`[::1]:7070` for IPv6) and agree on versions.
+
+    Raises ValueError for an address that is none, ConnectionFailed when nobody answers there
+    within the timeout or who does speaks another protocol than that of `encoding`.
+    """
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    factory = partial(Connection, address, client_id, request_timeout_ms, encoding)
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(request_timeout_ms / 1000):
+            _, connection = await loop.create_connection(factory, host, port)
+            await connection.learn_versions()
+    except BaseException as error:
+        if connection is not None:
+            connection.abort()
+        if isinstance(error, ConnectionFailed):
+            # It takes connections, and ended this one before it answered anything.
+            raise ConnectionFailed(f"{error}; {_other_port(encoding)}") from None
+        if isinstance(error, TimeoutError | RequestTimedOut):
+            text = f"{address}: no answer within {request_timeout_ms} ms"
+            raise ConnectionFailed(text) from None
+        if isinstance(error, OSError | UnicodeError):  # the latter: a name that DNS cannot have
+            raise ConnectionFailed(f"cannot connect to {address}: {error}") from error
+        raise
+    return connection
+
+
+def _other_port(encoding: Encoding) -> str:
+    """What to look at where somebody listens who does not speak the protocol."""
+    if encoding.NATIVE:
+        return (
+            "is this the port of Horolog's own protocol? A port of Kafka's protocol is written "
+            "kafka://HOST:PORT"
+        )
+    return (
+        "is this a port of Kafka's protocol? The one of Horolog's own is written HOST:PORT, "
+        "without kafka://"
+    )

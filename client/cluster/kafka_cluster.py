@@ -1,0 +1,349 @@
+"""A Kafka cluster: requests go to the broker that is in charge, and follow it when that changes.
+
+What a broker refuses because it is not in charge any more has not been done. Such a request is
+sent again, where the cluster says then, with waits that grow, for as long as the request timeout.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ...protocol.api.groups.find_coordinator import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ...protocol.api.kafka import frames as kafka
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.schema import Api
+from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
+from ...protocol.api.topics.create_topics import CREATE_TOPICS
+from ...protocol.api.topics.delete_topics import DELETE_TOPICS
+from ...protocol.api.topics.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from ...protocol.cluster_errors import CoordinatorLoading, CoordinatorNotAvailable
+from ...protocol.errors import (
+    LeaderNotAvailable,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from ..errors import ClientClosed, ConnectionFailed
+from ..responses import check, topic_result
+from .backoff import Backoff
+from .cluster import Cluster
+from .connection import Connection
+from .kafka_map import KafkaMap
+from .link import Link
+from .moves import moved
+from .servers import KAFKA
+from .targets import Coordinator, Leader, Node, Some, Target
+
+T = TypeVar("T")
+
+_NOT_YET: Final = (LeaderNotAvailable, CoordinatorLoading, CoordinatorNotAvailable)
+"""What a cluster answers that has not chosen yet who is in charge."""
+
+_ONLY_ONCE: Final = frozenset(
+    api.key for api in (PRODUCE, CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS)
+)
+"""Requests that do something else when they come twice. A broken connection leaves open whether
+they came."""
+
+_CREATION_S: Final = 3.0
+"""How long a topic may take to appear that the cluster makes because it is asked for."""
+
+
+class KafkaCluster(Cluster):
+    """One connection for each broker that something is asked of, and one more for fetches."""
+
+    kafka = True
+
+    def __init__(
+        self, addresses: Sequence[str], *, client_id: str | None, request_timeout_ms: int
+    ) -> None:
+        self.address = KAFKA + ",".join(addresses)
+        self.map = KafkaMap()
+        self._bootstrap = tuple(addresses)
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._links: dict[tuple[str, bool], Link] = {}
+        self._finding = asyncio.Lock()
+        self._closed = False
+
+    async def open(self) -> None:
+        await self._ask_metadata([], create=False)
+
+    async def request(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await self._served(
+            api, to, lambda connection: connection.submit(api, body, wait_ms=wait_ms)
+        )
+
+    async def request_or_drop(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await self._served(
+            api, to, partial(_submit_or_drop, api=api, body=body, wait_ms=wait_ms)
+        )
+
+    async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
+        return await self._served(
+            api,
+            to,
+            lambda connection: connection.submit(api, body, wait_ms=wait_ms),
+            again=False,
+        )
+
+    async def request_all(
+        self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
+    ) -> list[Any]:
+        async def submit(connection: Connection) -> list[Any]:
+            answers = [connection.submit(api, body) for body in bodies]
+            return list(await asyncio.gather(*answers))
+
+        answers: list[Any] = await self._served(api, to, submit)
+        return answers
+
+    async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
+        async def submit(connection: Connection) -> None:
+            connection.submit_unanswered(api, body)
+
+        await self._served(api, to, submit)
+
+    def known_partition_count(self, topic: str) -> int | None:
+        return self.map.partition_count(topic)
+
+    async def partition_count(self, topic: str) -> int:
+        place = Leader(topic, 0, create=True)
+        end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
+        backoff = Backoff()
+        while (count := self.map.partition_count(topic)) is None:
+            try:
+                await self._find(place)
+            except LeaderNotAvailable:
+                if self.map.partition_count(topic) is None:
+                    await _wait(backoff, end)
+        return count
+
+    def forget(self, topic: str) -> None:
+        self.map.forget_topic(topic)
+
+    def beside(self) -> Cluster:
+        return self  # fetches have connections of their own
+
+    async def close(self) -> None:
+        self._closed = True
+        links, self._links = self._links, {}
+        await asyncio.gather(*(link.close() for link in links.values()))
+
+    async def node_ids(self) -> list[int]:
+        """The ids of all brokers that are up."""
+        await self._ask_metadata([], create=False)
+        return sorted(self.map.addresses)
+
+    async def topics(
+        self, names: Sequence[str] | None, *, at: Target = Some.ANY
+    ) -> MetadataResponse:
+        """What a broker knows of these topics, or of all. None is created."""
+        response: MetadataResponse = await self.request(METADATA, _about(names), to=at)
+        return response
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """The id of the broker that leads a partition. Raises LeaderNotAvailable,
+        UnknownTopicOrPartition, ConnectionFailed."""
+        return await self._find(Leader(topic, partition))
+
+    async def fetch_connection(self, node_id: int) -> Connection:
+        """The connection for fetches that wait, which keep nothing else waiting."""
+        address = self.map.addresses.get(node_id)
+        if address is None:
+            raise ConnectionFailed(f"broker {node_id} of {self.address} is not up")
+        return await self._link(address, fetches=True).connection()
+
+    async def _served(
+        self,
+        api: Api,
+        to: Target,
+        send: Callable[[Connection], Awaitable[T]],
+        *,
+        again: bool = True,
+    ) -> T:
+        """Send to the broker in charge until one serves it."""
+        if api.native:
+            raise UnsupportedVersion(
+                f"{api.name} is a request of Horolog's own protocol and not in Kafka's, so "
+                f"{self.address} cannot be asked that"
+            )
+        end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
+        backoff = Backoff()
+        while True:
+            try:
+                connection = await self._connection(to)
+            except (*_NOT_YET, _BrokerDown) as error:
+                await _wait(backoff, end, error)
+                continue
+            try:
+                answer = await send(connection)
+            except ConnectionFailed as error:
+                self._lost(to)
+                if api.key in _ONLY_ONCE or not again:
+                    raise
+                await _wait(backoff, end, error)
+                continue
+            except RequestTimedOut:
+                self._lost(to)
+                raise
+            failure = moved(answer, to)
+            if failure is None:
+                return answer
+            self.map.forget(to)
+            if not again:
+                return answer
+            await _wait(backoff, end, failure)
+
+    async def _connection(self, to: Target) -> Connection:
+        """Raises `_BrokerDown` when the cluster is there, and only this broker is not."""
+        if to is Some.ANY:
+            return await self._any_connection()
+        node_id = await self._find(to)
+        address = self.map.addresses[node_id]
+        try:
+            return await self._link(address).connection()
+        except ConnectionFailed as error:
+            self.map.forget_node(node_id)
+            raise _BrokerDown(
+                f"{error}; it is broker {node_id} of {self.address}, which says that it is at that "
+                "address (`advertised.listeners`)"
+            ) from error
+
+    async def _any_connection(self) -> Connection:
+        """A connection to whichever broker can be reached, one that is there already first."""
+        failures: list[str] = []
+        for address in self._by_hope():
+            try:
+                return await self._link(address).connection()
+            except ConnectionFailed as error:
+                failures.append(str(error))
+                cause = error.__cause__ or error
+        if len(failures) == 1:
+            raise ConnectionFailed(failures[0]) from cause
+        raise ConnectionFailed(
+            f"no broker of {self.address} can be reached: {'; '.join(failures)}"
+        ) from cause
+
+    def _by_hope(self) -> list[str]:
+        """Every address, those first where somebody answered last time."""
+
+        def doubt(address: str) -> int:
+            link = self._links.get((address, False))
+            return 1 if link is None else 0 if link.connected else 2 if link.failing else 1
+
+        return sorted(self.map.addresses_with(self._bootstrap), key=doubt)
+
+    def _link(self, address: str, *, fetches: bool = False) -> Link:
+        if self._closed:
+            raise ClientClosed(f"the client of {self.address} is closed")
+        link = self._links.get((address, fetches))
+        if link is None:
+            link = self._links[address, fetches] = Link(
+                address,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                encoding=kafka,
+            )
+        return link
+
+    async def _find(self, to: Target) -> int:
+        """The id of the broker in charge, asked for if it is not known."""
+        node_id = self.map.node_of(to)
+        if node_id is not None:
+            return node_id
+        async with self._finding:
+            node_id = self.map.node_of(to)  # somebody else has asked meanwhile
+            if node_id is None:
+                await self._ask(to)
+                node_id = self.map.node_of(to)
+        if node_id is None:
+            raise LeaderNotAvailable(f"{self.address} does not say which broker is for {to}")
+        return node_id
+
+    async def _ask(self, to: Target) -> None:
+        match to:
+            case Leader(topic):
+                response = await self._ask_metadata([topic], create=to.create)
+                topic_result(response.topics, topic)
+                self.map.node_of(to)  # it knows whether there is such a partition
+                self.map.check_leader(to)
+            case Coordinator(group):
+                found: FindCoordinatorResponse = await self._exchange(
+                    FIND_COORDINATOR, FindCoordinatorRequest(key=group)
+                )
+                check(found)
+                self.map.learn_coordinator(group, found)
+            case Node() | Some():
+                await self._ask_metadata([], create=False)
+
+    async def _ask_metadata(self, names: Sequence[str], *, create: bool) -> MetadataResponse:
+        """Ask a broker, and take over what it says. A topic that is being made is waited for."""
+        end = asyncio.get_running_loop().time() + _CREATION_S
+        backoff = Backoff()
+        while True:
+            response: MetadataResponse = await self._exchange(METADATA, _about(names, create))
+            self.map.learn(response)
+            codes = {topic.error_code for topic in response.topics}
+            if not create or UnknownTopicOrPartition.code not in codes:
+                return response
+            try:
+                await _wait(backoff, end)
+            except LeaderNotAvailable:
+                return response
+
+    async def _exchange(self, api: Api, body: object) -> Any:
+        """Ask any broker; the next one if it does not answer."""
+        failure: Exception | None = None
+        for _ in range(len(self._bootstrap) + len(self.map.addresses)):
+            connection = await self._any_connection()
+            try:
+                return await _submit_or_drop(connection, api=api, body=body, wait_ms=0)
+            except (ConnectionFailed, RequestTimedOut) as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _lost(self, to: Target) -> None:
+        """The broker in charge has gone, perhaps: it is asked again who is."""
+        node_id = self.map.node_of(to)
+        if node_id is not None:
+            self.map.forget_node(node_id)
+
+
+class _BrokerDown(ConnectionFailed):
+    """The broker in charge cannot be reached, and others can."""
+
+
+async def _submit_or_drop(connection: Connection, *, api: Api, body: object, wait_ms: int) -> Any:
+    try:
+        return await connection.submit(api, body, wait_ms=wait_ms)
+    except RequestTimedOut:
+        connection.abort("it had stopped answering")
+        raise
+
+
+async def _wait(backoff: Backoff, end: float, failure: Exception | None = None) -> None:
+    """Wait a little longer than last time. Raises the failure when that would be too late."""
+    wait_s = backoff.next_s()
+    if asyncio.get_running_loop().time() + wait_s > end:
+        raise failure or LeaderNotAvailable()
+    await asyncio.sleep(wait_s)
+
+
+def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest:
+    topics = None if names is None else [MetadataTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create)

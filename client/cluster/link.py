@@ -1,0 +1,136 @@
+"""The way to one broker: a connection when one is needed."""
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.native import frames as native
+from ...protocol.api.schema import Api
+from ...protocol.errors import RequestTimedOut
+from ..errors import ClientClosed, ConnectionFailed
+from .backoff import Backoff
+from .connection import Connection, connect
+
+_STOPPED: Final = "it had stopped answering"
+
+
+class Link:
+    """Keeps one connection; a broken one is replaced at the next request."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        encoding: Encoding = native,
+    ) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._encoding = encoding
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._backoff = Backoff()
+        self._failures = 0
+        self._failure: ConnectionFailed | None = None
+        """What the last attempt to connect ended with, when it failed."""
+        self._not_before = 0.0
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that works as far as is known."""
+        return self._connection is not None and not self._connection.failed
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to connect failed."""
+        return self._failure is not None
+
+    async def connection(self) -> Connection:
+        """A connection that works as far as is known, ready to be written to.
+
+        Callers get it in the order in which they asked. After a failure the next attempt to
+        connect waits a little, longer each time. Raises ConnectionFailed, ClientClosed.
+        """
+        failures_before = self._failures
+        async with self._connecting:
+            self._check_open()
+            connection = self._connection
+            if connection is not None and connection.stale:
+                connection.abort("it had been idle")
+            if connection is None or connection.failed:
+                if self._failure is not None and self._failures > failures_before:
+                    # An attempt has failed since this caller asked: that is its answer too.
+                    raise ConnectionFailed(*self._failure.args)
+                connection = self._connection = await self._connect()
+            try:
+                await connection.writable()
+            except RequestTimedOut:
+                connection.abort("it took no more requests")
+                raise
+            return connection
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        if self._not_before > loop.time():
+            await asyncio.sleep(self._not_before - loop.time())
+            self._check_open()
+        try:
+            connection = await connect(
+                self.address,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                encoding=self._encoding,
+            )
+        except ConnectionFailed as error:
+            self._failure = error
+            self._failures += 1
+            self._not_before = loop.time() + self._backoff.next_s()
+            raise
+        self._failure = None
+        self._backoff.reset()
+        if self._closed:
+            await connection.close()
+            self._check_open()
+        return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed(f"the client of {self.address} is closed")
+
+    async def request_or_drop(self, api: Api, body: object, *, wait_ms: int = 0) -> Any:
+        """Send one request and wait for its response.
+
+        A connection that does not answer in time is given up, with everything else under way on
+        it, because a new one may work.
+        """
+        connection = await self.connection()
+        try:
+            return await connection.submit(api, body, wait_ms=wait_ms)
+        except RequestTimedOut:
+            connection.abort(_STOPPED)
+            raise
+
+    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
+        """Send a request if the connection takes it now; what `request_or_drop` would wait for."""
+        connection = self._connection
+        if connection is None or not connection.ready or self._connecting.locked():
+            return None
+        answer = connection.submit(api, body)
+        answer.add_done_callback(partial(_drop_if_late, connection))
+        return answer
+
+    async def close(self) -> None:
+        """Close the connection. Requests under way fail."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:
+    if isinstance(answer.exception(), RequestTimedOut):
+        connection.abort(_STOPPED)

@@ -1,0 +1,72 @@
+"""Which answers say that another broker is in charge now."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ...protocol.cluster_errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    FencedLeaderEpoch,
+    NotController,
+    NotEnoughReplicas,
+    NotLeader,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+    UnknownLeaderEpoch,
+)
+from ...protocol.errors import (
+    CodedError,
+    LeaderNotAvailable,
+    NotCoordinator,
+    StorageError,
+    UnknownTopicOrPartition,
+    error_from_code,
+)
+from .targets import Coordinator, Leader, Some, Target
+
+MOVED: Final = (
+    LeaderNotAvailable,
+    NotLeader,
+    ReplicaNotAvailable,
+    StorageError,
+    FencedLeaderEpoch,
+    UnknownLeaderEpoch,
+    OffsetNotAvailable,
+)
+"""Errors of a partition after which its leader is looked for again."""
+
+_LEADER_CODES: Final = frozenset(
+    (UnknownTopicOrPartition.code, NotEnoughReplicas.code, *(error.code for error in MOVED))
+)
+_COORDINATOR_CODES: Final = frozenset(
+    (CoordinatorLoading.code, CoordinatorNotAvailable.code, NotCoordinator.code)
+)
+_CONTROLLER_CODES: Final = frozenset((NotController.code,))
+
+
+def moved(answer: Any, to: Target) -> CodedError | None:
+    """The error that says that the wrong broker was asked, or that it is not ready."""
+    match to:
+        case Leader():
+            wrong = _LEADER_CODES
+        case Coordinator():
+            wrong = _COORDINATOR_CODES
+        case Some.CONTROLLER:
+            wrong = _CONTROLLER_CODES
+        case _:
+            return None
+    for response in answer if isinstance(answer, list) else [answer]:
+        for code in _codes(response):
+            if code in wrong:
+                return error_from_code(code)
+    return None
+
+
+def _codes(response: Any) -> Iterator[int]:
+    """Every error code in a response."""
+    yield getattr(response, "error_code", 0)
+    for name in ("topics", "groups", "responses", "results"):
+        for item in getattr(response, name, ()):
+            yield getattr(item, "error_code", 0)
+            for partition in getattr(item, "partitions", ()):
+                yield partition.error_code

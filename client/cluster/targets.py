@@ -1,0 +1,39 @@
+"""Which broker of a cluster a request is for. A single broker is all of them."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The one that leads a partition."""
+
+    topic: str
+    partition: int
+    create: bool = False
+    """The topic is made if it does not exist and the cluster does that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The one that looks after a group, or after the positions of that name."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The one with this id."""
+
+    node_id: int
+
+
+class Some(Enum):
+    """Places without a name of their own."""
+
+    ANY = "any"
+    CONTROLLER = "controller"
+    """The one that makes and changes topics."""
+
+
+Target = Leader | Coordinator | Node | Some

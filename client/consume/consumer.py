@@ -1,0 +1,428 @@
+"""Reading messages."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeVar
+
+from ...clock import Clock, SystemClock
+from ...protocol.api.framing import ProtocolError
+from ...protocol.api.log.fetch import FetchPartitionResult
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.lag import Lag
+from ...protocol.records.columns import CONTENT, Content, check_content
+from ..administer.lagging import lags_at
+from ..administer.positions import Position, commit, committed
+from ..administer.searching import By, find_offset, offsets_at
+from ..client import DEFAULT_ADDRESS, Client
+from ..cluster.retry import retry
+from ..cluster.topic_metadata import partition_counts
+from ..instants import epoch_ms
+from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
+from .assigned import Assigned
+from .assignment import Assignment
+from .fetch_sources import fetches_of
+from .fetches import Results
+from .fetching import FetchOptions, TopicPartition, next_offset
+
+_MIB: Final = 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Consumer(Client):
+    """Reads the partitions assigned to it, from positions that it can move by offset or time.
+
+    A restart of the broker interrupts nothing: what fails for want of a connection is asked again
+    for `retry_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        name: str | None = None,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        partition_max_bytes: int = _MIB,
+        max_bytes: int = 16 * _MIB,
+        max_decompressed_bytes: int = 64 * _MIB,
+        client_id: str | None = "horolog",
+        request_timeout_ms: int = 30_000,
+        retry_timeout_ms: int = 120_000,
+        metadata_max_age_ms: int = 30_000,
+        check_units: bool = True,
+        append_times: bool = False,
+        read_committed: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
+        at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
+        than that comes anyway. While more is there, the next fetch is under way before this one
+        is read. A compressed message may hold `max_decompressed_bytes`.
+        `append_times` asks for when each message was appended. `read_committed` leaves out what
+        transactions wrote that were aborted, and waits for those that are not decided. `name` is
+        what `commit` stores positions under. Partitions that are added to a topic that is read
+        whole are found within `metadata_max_age_ms`.
+        """
+        super().__init__(
+            address,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            check_units=check_units,
+        )
+        # A broker answers in order, so a question must not stand behind a fetch that waits.
+        self._questions = self._cluster.beside()
+        self._name = name
+        self._max_wait_ms = max_wait_ms
+        self._retry_timeout_ms = retry_timeout_ms
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._metadata_asked: float | None = None
+        """When the partitions of whole topics were last asked for, on the monotonic clock."""
+        self._options = FetchOptions(
+            min_bytes,
+            partition_max_bytes,
+            max_bytes,
+            max_decompressed_bytes,
+            append_times,
+            read_committed,
+        )
+        self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
+        self._clock = clock or SystemClock()
+        self._assigned = Assignment()
+        self._ready: deque[ConsumerRecord] = deque()
+        self._filling = asyncio.Lock()
+        self._changed = asyncio.Event()
+        """Set when there may be more to read than before."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._fetches.stop()
+        await self._questions.close()
+        await super().close()
+
+    def assign(
+        self, topic: str, partition: int | None = None, *, offset: int | None = None
+    ) -> None:
+        """Read a topic too, or only this partition of it, from `offset` or from the first message
+        stored.
+
+        Without a partition it is every one that the topic has, and those that are added later,
+        which are read from their first message. `offset` is then one for each partition.
+        """
+        if offset is not None:
+            _check_offset(offset)
+        self._assigned.add(topic, partition, offset)
+        self._changed.set()
+
+    def unassign(self, topic: str, partition: int | None = None) -> None:
+        """Stop reading a partition, or every one of a topic."""
+        self._drop_ready(self._assigned.remove(topic, partition))
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read; those of a whole topic from the first call on that asks
+        the broker."""
+        return self._assigned.keys
+
+    def pause(self, topic: str, partition: int | None = None) -> None:
+        """Give out nothing of a partition, or of a topic, until `resume`; positions stay."""
+        self._drop_ready(self._assigned.pause(topic, partition, paused=True))
+
+    def resume(self, topic: str, partition: int | None = None) -> None:
+        """Read a paused partition, or every one of a topic, again."""
+        self._assigned.pause(topic, partition, paused=False)
+        self._changed.set()
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on from `offset`."""
+        _check_offset(offset)
+        self._move(self._assigned.find(topic, partition), offset)
+
+    async def seek_to_beginning(self) -> None:
+        """Go to the first message stored, in every partition."""
+        await self._seek_to(EARLIEST)
+
+    async def seek_to_end(self) -> None:
+        """Go behind the last message there is now, in every partition."""
+        await self._seek_to(LATEST)
+
+    async def seek_to_time(
+        self,
+        when: datetime | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        margin_ms: int = 0,
+        by: By = "timestamp",
+    ) -> dict[TopicPartition, FindResult]:
+        """Go to the first message at or after a time, in every partition; says what was found.
+
+        `margin_ms` earlier: on another broker, the largest latency of the messages there
+        (`horolog_max_latency_seconds`) makes sure that none is missed. Where every message is
+        older (`AfterEnd`), that is the end. A partition in which no message has a time
+        (`NoTimestamps`) stays where it is. `by="append"` goes by the times at which the broker
+        appended the messages.
+        """
+        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
+        if target_ms is None:
+            raise TypeError("seek_to_time needs a datetime or timestamp_ms")
+        if not isinstance(margin_ms, int) or margin_ms < 0:
+            raise ValueError(f"margin_ms is an integer from 0 on, not {margin_ms!r}")
+        target_ms = max(target_ms - margin_ms, 0)
+        await self._find_partitions()
+        results: dict[TopicPartition, FindResult] = {}
+        for assigned in self._all():
+            results[assigned.key] = await self._ask(
+                partial(find_offset, self._questions, *assigned.key, target_ms, by=by)
+            )
+        for key, found in results.items():
+            match found:
+                case Found(offset=offset) | AfterEnd(end_offset=offset):
+                    self._move_to(key, offset)
+        return results
+
+    async def commit(self, name: str | None = None) -> None:
+        """Store on the broker that everything given out so far is done with, under `name`, or that
+        of the consumer; durable on return."""
+        positions = [
+            Position(*assigned.key, assigned.position, assigned.timestamp_ms)
+            for assigned in self._all()
+            if assigned.position is not None
+        ]
+        if positions:
+            await self._ask(partial(commit, self._questions, self._named(name), positions))
+
+    async def seek_to_committed(
+        self, name: str | None = None
+    ) -> dict[TopicPartition, CommittedPosition | None]:
+        """Go to the positions stored under `name`; says which there were. A partition that has
+        none stays where it is."""
+        await self._find_partitions()
+        keys = [assigned.key for assigned in self._all()]
+        found = await self._ask(partial(committed, self._questions, self._named(name), keys))
+        for key, position in found.items():
+            if position is not None:
+                self._move_to(key, position.offset)
+        return found
+
+    def position(self, topic: str, partition: int | None = None) -> int | None:
+        """Offset of the next message to be given out; None until reading has begun. The partition
+        can be left out where only one of the topic is read."""
+        return self._assigned.position(topic, partition)
+
+    async def lag(self) -> dict[TopicPartition, Lag]:
+        """How far each position is behind the end of its partition, in messages and seconds.
+
+        `seconds` is how long ago the first message that was not given out yet was appended, by the
+        broker's clock. Where the broker does not know that, it goes by the message's own time,
+        and is marked as `estimated`. Raises what the broker reports of a partition.
+        """
+        await self._find_partitions()
+        await self._find_beginnings()
+        offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
+        lags: dict[TopicPartition, Lag] = {}
+        ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
+        for found in await self._ask(ask):
+            if found.error is not None or found.lag is None:
+                raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
+            key = (found.topic, found.partition)
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
+                lags[key] = replace(found.lag, catch_up_seconds=catch_up)
+        return lags
+
+    async def catch_up_s(self) -> float | None:
+        """In how many seconds all partitions are read to their ends, at the pace of the last
+        minute; None while it does not get less, or while the pace is not known yet."""
+        times = [lag.catch_up_seconds for lag in (await self.lag()).values()]
+        known = [time_s for time_s in times if time_s is not None]
+        return max(known, default=0.0) if len(known) == len(times) else None
+
+    async def fetch(self, *, max_wait_ms: int | None = None) -> list[ConsumerRecord]:
+        """The next messages there are, of any partition; empty when none came in time.
+
+        Raises what the broker reports of a partition (OffsetOutOfRange, ...), CorruptMessage for
+        a message that is damaged, MessageTooLarge; the positions stay then as they are.
+        """
+        if not self._ready:
+            await self.fill(max_wait_ms=max_wait_ms)
+        batch = list(self._ready)
+        self._ready.clear()
+        for record in batch:
+            self._given_out(record)
+        return batch
+
+    async def fetch_columns(
+        self, *, max_wait_ms: int | None = None, columns: Collection[Content] = CONTENT
+    ) -> list[ColumnBatch]:
+        """As `fetch`, with the messages in columns instead of one object for each: for reading
+        millions a second, or into a table. A compressed set is a batch of its own. Keys, values and
+        headers that are not among `columns` come as nulls, uncopied."""
+        check_content(columns)
+        async with self._filling:
+            self._ready.clear()  # they come again, in columns
+            found = await self._fetch_once(
+                self._max_wait_ms if max_wait_ms is None else max_wait_ms
+            )
+            batches: list[ColumnBatch] = []
+            for assigned, offset, result in found:
+                read = self._options.columns(assigned.topic, result, offset, columns)
+                if not read and result.records:
+                    assigned.position = next_offset(result, offset)
+                elif read:
+                    last_ms = int(read[-1].timestamps_ms[-1])
+                    assigned.position = read[-1].next_offset
+                    assigned.timestamp_ms = None if last_ms < 0 else last_ms
+                    batches += read
+            return batches
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next message; waits for it as long as it takes."""
+        while (record := self.take()) is None:
+            await self.fill()
+        return record
+
+    def take(self) -> ConsumerRecord | None:
+        """The next message, if one has been fetched already. Never waits."""
+        if not self._ready:
+            return None
+        record = self._ready.popleft()
+        self._given_out(record)
+        return record
+
+    async def fill(self, *, max_wait_ms: int | None = None) -> None:
+        """Fetch the next messages for `take`, unless there are some; none may come in time.
+
+        One at a time: a second caller gets its share of what the first one's fetch brings.
+        """
+        async with self._filling:
+            if self._ready:
+                return
+            wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
+            ready: list[ConsumerRecord] = []
+            for assigned, offset, result in await self._fetch_once(wait_ms):
+                read = self._options.records(assigned.topic, result, offset)
+                if not read and result.records:
+                    assigned.position = next_offset(result, offset)
+                ready += read
+            self._ready.extend(ready)
+
+    def _named(self, name: str | None) -> str:
+        chosen = self._name if name is None else name
+        if chosen is None:
+            raise ValueError("positions are stored under a name: give one, or Consumer(name=...)")
+        return chosen
+
+    def _given_out(self, record: ConsumerRecord) -> None:
+        assigned = self._assigned.get((record.topic, record.partition))
+        if assigned is not None:
+            assigned.given_out(record)
+
+    def _all(self) -> list[Assigned]:
+        if not self._assigned:
+            raise ValueError("nothing is assigned; call assign() first")
+        return list(self._assigned)
+
+    def _move_to(self, key: TopicPartition, offset: int) -> None:
+        """Move a partition, if it is still read."""
+        assigned = self._assigned.get(key)
+        if assigned is not None:
+            self._move(assigned, offset)
+
+    def _move(self, assigned: Assigned, offset: int) -> None:
+        assigned.move(offset)
+        self._drop_ready([assigned.key])
+
+    def _drop_ready(self, keys: Collection[TopicPartition]) -> None:
+        kept = [record for record in self._ready if (record.topic, record.partition) not in keys]
+        self._ready = deque(kept)
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        return await retry(question, timeout_ms=self._retry_timeout_ms, setting="retry_timeout_ms")
+
+    async def _seek_to(self, sentinel: int) -> None:
+        await self._find_partitions()
+        places: dict[TopicPartition, int] = {}
+        for assigned in self._all():
+            found = await self._ask(partial(offsets_at, self._questions, *assigned.key, [sentinel]))
+            places[assigned.key] = found[0].offset or 0
+        for key, offset in places.items():
+            self._move_to(key, offset)
+
+    async def _find_partitions(self, *, max_age_s: float = 0.0) -> None:
+        """Ask which partitions whole topics have, unless that was done so lately."""
+        topics = self._assigned.whole_topics
+        asked, now = self._metadata_asked, self._clock.monotonic()
+        lately = asked is not None and now - asked < max_age_s
+        if not topics or (lately and self._assigned.complete):
+            return
+        counts = await self._ask(partial(partition_counts, self._questions, topics))
+        self._metadata_asked = now
+        for topic in self._assigned.note_counts(counts):
+            self._questions.forget(topic)  # also which broker of a cluster leads which partition
+
+    async def _find_beginnings(self) -> None:
+        for assigned in self._all():
+            if assigned.position is None:
+                found = await self._ask(
+                    partial(offsets_at, self._questions, *assigned.key, [EARLIEST])
+                )
+                if assigned.position is None:
+                    assigned.position = found[0].offset or 0
+
+    async def _fetch_once(
+        self, max_wait_ms: int
+    ) -> list[tuple[Assigned, int, FetchPartitionResult]]:
+        """The answer to one fetch, for the partitions that are still where they were, and the
+        offset that was asked for."""
+        await self._find_partitions(max_age_s=self._metadata_max_age_s)
+        await self._find_beginnings()
+        self._changed.clear()
+        asked = self._assigned.wanted()
+        if not asked:
+            await self._wait_for_a_change(max_wait_ms)
+            return []
+        results = await self._ask(partial(self._fetches.fetch, asked, max_wait_ms))
+        found = []
+        for key, result in results.items():
+            offset, assigned = asked[key], self._assigned.get(key)
+            # What was moved or dropped meanwhile is read again from where it is now.
+            if assigned is not None and assigned.position == offset and not assigned.paused:
+                found.append((assigned, offset, result))
+        self._assigned.take_turns()
+        self._fetch_ahead(found)
+        return found
+
+    def _fetch_ahead(self, found: list[tuple[Assigned, int, FetchPartitionResult]]) -> None:
+        """Ask for what is behind these messages, if it is there already."""
+        nexts, more = self._assigned.wanted(), False
+        for assigned, offset, result in found:
+            behind = nexts[assigned.key] = next_offset(result, offset)
+            more = more or offset < behind < result.high_watermark
+        if more:
+            self._fetches.ahead(nexts)
+
+    def _note_ends(self, results: Results) -> None:
+        now = self._clock.monotonic()
+        for key, result in results.items():
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                assigned.note_end(now, result.high_watermark)
+
+    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max_wait_ms / 1000):
+                await self._changed.wait()
+
+
+def _check_offset(offset: int) -> None:
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError(f"an offset is an integer from 0 on, not {offset!r}")

@@ -1,0 +1,135 @@
+"""Columns given to `send_batch`: checked as a whole, and cut into batches for partitions."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, compress
+from operator import add
+
+from ...protocol.partitioner import partition_of
+from ...protocol.records.kernel.rows import only_bytes, only_times, row_ends
+from ...protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
+from ...times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
+from ..instants import epoch_ms
+from .encoding import Headers, checked_headers, headers_bytes, wrong_type
+
+RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
+"""Bytes of a stored message beside its key and value."""
+
+_TIMES = "timestamps_ms is milliseconds since 1970, an int or a sequence of ints"
+
+Times = int | Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Messages as columns of one length."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    times_ms: Sequence[int]
+    headers: Sequence[Headers] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def headers_by_row(self) -> dict[int, Headers] | None:
+        """Of the messages that have some; None when none has."""
+        return {row: one for row, one in enumerate(self.headers or ()) if one} or None
+
+
+def checked_columns(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    timestamps_ms: Times,
+    headers: Sequence[Headers | None] | None = None,
+    *,
+    missing_ms: int,
+    check_units: bool,
+) -> Columns:
+    """The columns, with `missing_ms` where no times are given. Raises TypeError, ValueError for
+    lengths that differ, and `TimeError`."""
+    _check_bytes("value", values)
+    if keys is not None:
+        _check_bytes("key", keys)
+        _check_length("keys", keys, len(values))
+    times_ms: Sequence[int]
+    if timestamps_ms is None:
+        times_ms = [missing_ms] * len(values)
+    elif isinstance(timestamps_ms, int):
+        epoch_ms(None, timestamps_ms, check_units=check_units)
+        times_ms = [timestamps_ms] * len(values)
+    else:
+        times_ms = timestamps_ms
+        _check_column(times_ms, _TIMES)
+        _check_length("timestamps_ms", times_ms, len(values))
+        _check_times(times_ms, check_units)
+    if headers is None:
+        return Columns(values, keys, times_ms)
+    _check_column(headers, "headers is a sequence with one of headers, or None, for each message")
+    _check_length("headers", headers, len(values))
+    return Columns(values, keys, times_ms, [checked_headers(one or ()) for one in headers])
+
+
+def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
+    if isinstance(column, bytes | str):
+        raise TypeError(f"{name}s is a sequence of bytes, not one {type(column).__name__}")
+    _check_column(column, f"{name}s is a sequence of bytes or None, such as a list")
+    if not only_bytes(column):
+        wrong = next(item for item in column if item is not None and type(item) is not bytes)
+        raise wrong_type(name, wrong)
+
+
+def _check_column(column: object, what_it_is: str) -> None:
+    """Its length is asked for, and parts of it: a generator has neither."""
+    if not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
+        raise TypeError(f"{what_it_is}, not {type(column).__name__}")
+
+
+def _check_length(name: str, column: Sequence[object], wanted: int) -> None:
+    if len(column) != wanted:
+        raise ValueError(f"{name} has {len(column)} items, and there are {wanted} values")
+
+
+def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
+    if only_times(times_ms, EPOCH_MS_MINIMUM, EPOCH_MS_MAXIMUM):
+        return
+    for time_ms in times_ms:
+        if not isinstance(time_ms, int):
+            raise TypeError(f"{_TIMES}, not {type(time_ms).__name__}")
+        epoch_ms(None, time_ms, check_units=check_units)
+
+
+def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Columns]:
+    """The rows for each of `count` partitions, as their keys choose; rows without a key go to the
+    partition `without_key`."""
+    if count == 1 or columns.keys is None:
+        return {without_key: columns}
+    chosen = [without_key if key is None else partition_of(key, count) for key in columns.keys]
+    parts = {}
+    for partition in sorted(set(chosen)):
+        mask = [number == partition for number in chosen]
+        parts[partition] = Columns(
+            list(compress(columns.values, mask)),
+            list(compress(columns.keys, mask)),
+            list(compress(columns.times_ms, mask)),
+            None if columns.headers is None else list(compress(columns.headers, mask)),
+        )
+    return parts
+
+
+def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
+    """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
+    they take."""
+    ends = row_ends(columns.values, columns.keys, RECORD_OVERHEAD)
+    if columns.headers is not None:
+        ends = list(map(add, ends, accumulate(map(headers_bytes, columns.headers))))
+    start = done_bytes = 0
+    while start < len(ends):
+        end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)
+        keys = None if columns.keys is None else columns.keys[start:end]
+        headers = None if columns.headers is None else columns.headers[start:end]
+        piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end], headers)
+        yield piece, ends[end - 1] - done_bytes
+        done_bytes = ends[end - 1]
+        start = end

@@ -1,0 +1,161 @@
+"""Taking one message set to the broker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from ...protocol.api.log.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from ...protocol.cluster_errors import NotEnoughReplicasAfterAppend
+from ...protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
+from ...protocol.records.layout import NO_TIMESTAMP, Buffer
+from ..cluster.cluster import Cluster
+from ..cluster.retry import RETRIABLE, retry
+from ..cluster.targets import Leader
+from ..responses import partition_result
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a set is in the log."""
+
+    base_offset: int
+    """-1 with `acks` 0."""
+    append_time_ms: int | None
+    """The time that the broker stamped on all of it; None when it stamped none."""
+
+
+_UNKNOWN: Final = Appended(-1, None)
+
+_APPENDED: Final = (RequestTimedOut, NotEnoughReplicasAfterAppend)
+"""Answers to a set that is in the log, only not yet as durable as was asked for."""
+
+
+class Delivery:
+    """The one way of messages to the broker."""
+
+    def __init__(self, cluster: Cluster, *, ack_timeout_ms: int, delivery_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._ack_timeout_ms = ack_timeout_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
+
+    async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> Appended:
+        """Send a set once. Raises what the broker reports of it."""
+        request = self._request(topic, partition, records, acks)
+        return self._appended(await self._exchange(request, repeat=False), request)
+
+    async def until_answered(
+        self,
+        topic: str,
+        partition: int,
+        records: Buffer,
+        acks: int,
+        *,
+        since: float,
+        recognised: bool = False,
+    ) -> Appended:
+        """Send a set again and again, until it is answered or `delivery_timeout_ms` after `since`,
+        a time of the loop's clock.
+
+        When an answer got lost the set is appended twice, unless the broker recognises it
+        (`recognised`). When its turn comes too late, it is not sent at all. Without a delivery
+        timeout (0) it is sent once.
+        """
+        until = since + self._delivery_timeout_ms / 1000 if self._delivery_timeout_ms else None
+        if until is not None and asyncio.get_running_loop().time() > until:
+            raise RequestTimedOut(
+                f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
+                "messages in front of it were answered"
+            )
+        request = self._request(topic, partition, records, acks)
+        if recognised:
+            return await retry(
+                partial(self._send_recognised, request),
+                timeout_ms=self._delivery_timeout_ms,
+                setting="delivery_timeout_ms",
+                until=until,
+                retriable=(*RETRIABLE, NotEnoughReplicasAfterAppend),
+            )
+        result = await retry(
+            partial(self._send_or_time_out, request),
+            timeout_ms=self._delivery_timeout_ms,
+            setting="delivery_timeout_ms",
+            until=until,
+            retriable=RETRIABLE,
+        )
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], *, since: float | None = None) -> T:
+        """Do something that has to be done before a set can be sent, as often as it takes, and no
+        longer than for a set of `since`."""
+        until = None
+        if since is not None and self._delivery_timeout_ms:
+            until = since + self._delivery_timeout_ms / 1000
+        return await retry(
+            attempt,
+            timeout_ms=self._delivery_timeout_ms,
+            setting="delivery_timeout_ms",
+            until=until,
+            retriable=RETRIABLE,
+        )
+
+    async def _send_or_time_out(self, request: ProduceRequest) -> Appended | Exception:
+        response = await self._exchange(request, repeat=True)
+        try:
+            return self._appended(response, request)
+        except _APPENDED as error:
+            # To send it again would double it.
+            return error
+
+    async def _send_recognised(self, request: ProduceRequest) -> Appended:
+        try:
+            return self._appended(await self._exchange(request, repeat=True), request)
+        except DuplicateSequenceNumber:
+            return _UNKNOWN  # it is in the log, and the broker does not remember where
+
+    def _request(self, topic: str, partition: int, records: Buffer, acks: int) -> ProduceRequest:
+        return ProduceRequest(
+            acks=acks,
+            timeout_ms=self._ack_timeout_ms,
+            topics=[
+                ProduceTopic(
+                    name=topic,
+                    partitions=[ProducePartition(partition=partition, records=records)],
+                )
+            ],
+        )
+
+    async def _exchange(self, request: ProduceRequest, *, repeat: bool) -> ProduceResponse | None:
+        """The response; None where there is none, with `acks` 0."""
+        (sent,) = request.topics
+        leader = Leader(sent.name, sent.partitions[0].partition, create=True)
+        if request.acks == 0:
+            await self._cluster.send_unanswered(PRODUCE, request, to=leader)
+            return None
+        send = self._cluster.request_or_drop if repeat else self._cluster.request_once
+        wait_ms = self._ack_timeout_ms if request.acks == -1 else 0
+        response: ProduceResponse = await send(PRODUCE, request, to=leader, wait_ms=wait_ms)
+        return response
+
+    def _appended(self, response: ProduceResponse | None, request: ProduceRequest) -> Appended:
+        if response is None:
+            return _UNKNOWN
+        (sent,) = request.topics
+        try:
+            result = partition_result(response.topics, sent.name, sent.partitions[0].partition)
+        except UnknownTopicOrPartition:
+            self._cluster.forget(sent.name)
+            raise
+        append_ms = result.log_append_time_ms
+        return Appended(result.base_offset, None if append_ms == NO_TIMESTAMP else append_ms)

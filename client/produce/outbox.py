@@ -1,0 +1,174 @@
+"""What waits for the broker, partition by partition.
+
+A partition's sets go one at a time: the next one is sent when the one before it has been answered,
+or given up. So a set that has to be sent again is never overtaken.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ...protocol.errors import InvalidRecord, InvalidTimestamp
+from ..errors import ClientClosed
+from ..results import SentRecord
+from .byte_budget import ByteBudget
+from .completions import Completions
+from .delivery import Appended
+from .encoding import Headers
+from .outbox_batch import Batch
+from .set_limits import TOO_LARGE
+
+REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
+"""Errors that may be the fault of a single message. Nothing of the set was appended."""
+
+Deliver = Callable[[str, int, Batch], Awaitable[Appended]]
+"""Sends a batch to a partition of a topic, and tries again where that may help."""
+
+
+class TooManyMessages(Exception):
+    """A batch was not sent: fewer messages may make a set that is not too large."""
+
+
+class Outbox:
+    """One partition's batches, the oldest first, and the task that sends them."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        budget: ByteBudget,
+        deliver: Deliver,
+        *,
+        cut_bytes: Callable[[], int],
+        linger_s: float,
+    ) -> None:
+        """`cut_bytes` says how large a batch may be, as far as is known."""
+        self.topic = topic
+        self.partition = partition
+        self._budget = budget
+        self._deliver = deliver
+        self._cut_bytes = cut_bytes
+        self._batch_bytes = cut_bytes()
+        self._linger_s = linger_s
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Batch] = deque()
+        self._open: Batch | None = None
+        """The last one in the queue, when more messages may go into it."""
+        self._hurry: asyncio.Future[None] | None = None
+        """What a batch waits for that is not full, to be sent before its time."""
+        self._sending: asyncio.Task[None] | None = None
+        self._completions = Completions(topic, partition)
+
+    def add(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        time_ms: int,
+        size_bytes: int,
+        headers: Headers = (),
+    ) -> "asyncio.Future[SentRecord]":
+        """Append a message; its room is taken already."""
+        batch = self._open
+        if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
+            batch = Batch(self._loop.time())
+            self._put(batch)
+            self._open = batch
+        if headers:
+            batch.headers = batch.headers or {}
+            batch.headers[len(batch.keys)] = headers
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.times_ms.append(time_ms)
+        batch.size_bytes += size_bytes
+        waiter: asyncio.Future[SentRecord] = self._loop.create_future()
+        batch.waiters.append(waiter)
+        return waiter
+
+    def add_batch(self, batch: Batch) -> None:
+        """Append a batch behind all messages; its room is taken already."""
+        self._put(batch)
+
+    def hurry(self) -> "asyncio.Task[None] | None":
+        """Send what there is without lingering. The task is one that still has to end; None once
+        all is answered, and everybody told."""
+        self._close_open()
+        return self._sending or self._completions.task
+
+    def end(self, error: Exception) -> None:
+        """Fail everything that has not been answered."""
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None  # a task that has not begun yet would not say so itself
+        self._open = None
+        self._completions.finish()
+        while self._queue:
+            self._finish(self._queue.popleft(), error)
+
+    def _put(self, batch: Batch) -> None:
+        self._close_open()
+        self._queue.append(batch)
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send_all())
+
+    def _close_open(self) -> None:
+        self._open = None
+        if self._hurry is not None and not self._hurry.done():
+            self._hurry.set_result(None)
+
+    async def _send_all(self) -> None:
+        try:
+            while self._queue:
+                batch = self._queue[0]
+                if batch is self._open:
+                    await self._linger(batch)
+                    if batch is self._open:
+                        self._open = None
+                self._queue.popleft()
+                await self._send(batch)
+        finally:
+            self._sending = None
+
+    async def _linger(self, batch: Batch) -> None:
+        wait_s = batch.born + self._linger_s - self._loop.time()
+        if wait_s <= 0:
+            return
+        self._hurry = self._loop.create_future()
+        try:
+            await asyncio.wait((self._hurry,), timeout=wait_s)
+        finally:
+            self._hurry = None
+
+    async def _send(self, batch: Batch) -> None:
+        if batch.group is not None and batch.group.error is not None:
+            self._finish(batch, batch.group.error)
+            return
+        try:
+            appended = await self._deliver(self.topic, self.partition, batch)
+        except asyncio.CancelledError:
+            self._finish(batch, ClientClosed("the producer was closed before this was answered"))
+            raise
+        except TooManyMessages:
+            self._divide(batch)
+        except REFUSALS as error:
+            if batch.divisible:
+                self._divide(batch)  # whoever is to blame shall not spoil it for the others
+            else:
+                self._finish(batch, error)
+        except Exception as error:
+            self._finish(batch, error)
+        else:
+            self._budget.give(batch.size_bytes)
+            self._completions.tell(batch, appended)
+        self._batch_bytes = self._cut_bytes()
+
+    def _divide(self, batch: Batch) -> None:
+        """Put two batches in its place."""
+        first, second = batch.halves()
+        if batch.group is not None:
+            batch.group.left += 1
+        self._queue.extendleft((second, first))
+
+    def _finish(self, batch: Batch, error: Exception) -> None:
+        self._budget.give(batch.size_bytes)
+        batch.fail(error)

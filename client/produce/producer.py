@@ -1,0 +1,389 @@
+"""Sending messages."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Final, Literal
+
+from ...clock import Clock, SystemClock
+from ...protocol.partitioner import partition_of
+from ...protocol.records.layout import NO_TIMESTAMP, Codec
+from ...protocol.records.messages.sets import NewRecord
+from ..client import DEFAULT_ADDRESS, Client
+from ..cluster.retry import RETRIABLE, retry
+from ..errors import ClientClosed
+from ..instants import epoch_ms
+from ..results import SentBatch, SentRecord
+from .batch_delivery import BatchDelivery
+from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
+from .byte_budget import ByteBudget
+from .delivery import Delivery
+from .encoding import Headers, checked_headers, headers_bytes, wrong_type
+from .group_sending import send_parts
+from .identities import Identities
+from .outbox import Outbox
+from .set_limits import SetLimits
+from .set_sending import send_in_turn, sent_records, set_of
+
+Acks = Literal["all", -1, 0, 1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
+_CODECS: Final = {codec.label: codec for codec in Codec}
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+
+class Producer(Client):
+    """Appends messages to topics.
+
+    Messages wait in a buffer of bounded size, and go to their partition in sets: one at a time, so
+    that they keep their order when a set has to be sent again. A set that the broker did not
+    answer is sent again until `delivery_timeout_ms` after its first message came; when only the
+    answer was lost, it is then in the log twice, unless the producer is idempotent. An error other
+    than ConnectionFailed, RequestTimedOut, NotEnoughReplicasAfterAppend and ClientClosed means that
+    the message was not appended.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        acks: Acks = "all",
+        compression: Compression = "none",
+        linger_ms: float = 0,
+        batch_bytes: int = 256 * _KIB,
+        buffer_bytes: int = 32 * _MIB,
+        delivery_timeout_ms: int = 120_000,
+        idempotent: bool | None = None,
+        client_id: str | None = "horolog",
+        request_timeout_ms: int = 30_000,
+        check_units: bool = True,
+        stamp_missing: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
+        what the broker refuses is then lost unseen.
+
+        A set of up to `batch_bytes` (before compression) waits `linger_ms` for more messages, and
+        for the set before it. `buffer_bytes` of messages are taken before the first of them is
+        answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
+        once. `stamp_missing=False` sends a message that is
+        given no time without one. `idempotent` marks the sets, so that the broker recognises one
+        that comes twice; when not given, that is done with `acks="all"` at a Kafka cluster.
+        """
+        super().__init__(
+            address,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            check_units=check_units,
+        )
+        if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
+            raise ValueError(
+                "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
+                f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
+            )
+        self._acks = _acks(acks)
+        self._codec = _codec(compression)
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
+        """The time of a message that is given none."""
+        self._budget = ByteBudget(buffer_bytes)
+        if idempotent and self._acks != _ACKS["all"]:
+            raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
+        if idempotent is None:
+            idempotent = self._cluster.kafka and self._acks == _ACKS["all"]
+        self._delivery = BatchDelivery(
+            Delivery(
+                self._cluster,
+                ack_timeout_ms=request_timeout_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+            ),
+            acks=self._acks,
+            codec=self._codec,
+            identities=Identities(self._cluster) if idempotent else None,
+            limits=SetLimits(self._cluster),
+            batches=self._cluster.kafka or idempotent,
+        )
+        self._outboxes: dict[tuple[str, int], Outbox] = {}
+        self._turn = -1
+        self._closing = False
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Who was cancelled or interrupted does not want to wait.
+        await self.close(flush=exc is None or isinstance(exc, Exception))
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> SentRecord:
+        """Append one message and say where it is. Its time is that of the call when none is given.
+
+        Without a partition, the key chooses it; messages without a key take turns. Sends that are
+        made at the same time share sets; one that is refused fails alone. Cancelling the wait does
+        not take the message back.
+        """
+        if timestamp_ms is None and timestamp is None:
+            time_ms = self._missing_ms()
+        else:
+            time_ms = self._given_ms(timestamp, timestamp_ms)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
+        if waiter is None:
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
+        return await waiter
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> "asyncio.Future[SentRecord]":
+        """As `send`, but returns as soon as the message is in the buffer; the future gets its
+        place, or the error."""
+        if timestamp_ms is None and timestamp is None:
+            time_ms = self._missing_ms()
+        else:
+            time_ms = self._given_ms(timestamp, timestamp_ms)
+        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
+        if waiter is None:
+            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
+        return waiter
+
+    async def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        timestamps_ms: Times = None,
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+        headers: Sequence[Headers | None] | None = None,
+    ) -> SentBatch:
+        """Append many messages, given as columns; the fastest way. One result tells of all.
+
+        `timestamps_ms` is a time for each, one for all, or None for the time of the call.
+        `headers` are those of each message, None or empty where it has none. Without a partition,
+        keys choose it for each message, and a batch without keys goes to one partition. When a
+        message is refused or time is up, those behind it in its partition are not sent: raises
+        the error when nothing was appended, else `PartlySent`.
+        """
+        columns = checked_columns(
+            values,
+            keys,
+            timestamps_ms,
+            headers,
+            missing_ms=self._missing_ms(),
+            check_units=self._check_units,
+        )
+        if self._closing:
+            raise self._closed_error()
+        if not len(columns):
+            return SentBatch(topic, ())
+        parts: dict[int, Columns]
+        if partition is None:
+            unkeyed = await self.partition_for(topic, None)
+            count = await self._cluster.partition_count(topic)
+            parts = by_partition(columns, count, unkeyed)
+        else:
+            parts = {partition: columns}
+        outboxes = {number: self._outbox(topic, number) for number in parts}
+        return await send_parts(
+            topic,
+            [(outboxes[number], part) for number, part in parts.items()],
+            budget=self._budget,
+            batch_bytes=await self.set_bytes_for(topic),
+            codec=self._codec,
+            batches=self._delivery.batches,
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Sequence[NewRecord],
+        *,
+        partition: int = 0,
+        compression: Compression | None = None,
+        acks: Acks | None = None,
+    ) -> list[SentRecord]:
+        """Append messages to one partition as one set: all of them or none.
+
+        The set does not pass through the buffer. It is sent at once and only once:
+        ConnectionFailed and RequestTimedOut leave open whether it was appended. An idempotent
+        producer (unless `acks` is another one here) sends it again as other sets, until
+        `delivery_timeout_ms` is over, and behind what went to the partition before. A record
+        without a timestamp gets the time of now.
+        """
+        if not records:
+            return []
+        codec = self._codec if compression is None else _codec(compression)
+        acks_wanted = self._acks if acks is None else _acks(acks)
+        batch = set_of(records, missing_ms=self._missing_ms(), check_units=self._check_units)
+        if self._delivery.idempotent and acks_wanted == self._acks:
+            if self._closing:
+                raise self._closed_error()
+            batch.encoded = self._delivery.encoded(batch, codec)
+            born = asyncio.get_running_loop().time()
+            appended = await send_in_turn(self._outbox(topic, partition), batch, born)
+        else:
+            appended = await self._delivery.once(topic, partition, batch, codec, acks_wanted)
+        return sent_records(topic, partition, batch.times_ms, appended)
+
+    async def partition_for(self, topic: str, key: bytes | None) -> int:
+        """The partition that `send` would choose."""
+        count = self._cluster.known_partition_count(topic)
+        if count is None:
+            count = await retry(
+                partial(self._cluster.partition_count, topic),
+                timeout_ms=self._delivery_timeout_ms,
+                setting="delivery_timeout_ms",
+                retriable=RETRIABLE,
+            )
+        return self._choose(key, count)
+
+    async def set_bytes_for(self, topic: str) -> int:
+        """How large a set of several messages to `topic` may be: `batch_bytes`, or what the limits
+        of the topic allow (`max.message.bytes`, `segment.bytes`), whichever is less.
+
+        A message counts with its key, its value, its headers and 34 bytes.
+        """
+        return await self._delivery.known_cut_bytes(topic, self._batch_bytes)
+
+    async def flush(self) -> None:
+        """Send what is in the buffer without lingering, and wait until all of it is answered.
+
+        Raises nothing: each message's own future tells what became of it.
+        """
+        while sending := [task for outbox in self._outboxes.values() if (task := outbox.hurry())]:
+            await asyncio.wait(sending)
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Flush and close. With `flush=False`, what is not answered yet fails with ClientClosed."""
+        self._closing = True
+        self._budget.end(self._closed_error())
+        if flush:
+            await self.flush()
+        for outbox in self._outboxes.values():
+            outbox.end(self._closed_error())
+        await super().close()
+
+    def _closed_error(self) -> ClientClosed:
+        return ClientClosed(f"the client of {self._cluster.address} is closed")
+
+    def _enqueue_now(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        time_ms: int,
+        partition: int | None,
+        headers: Headers,
+    ) -> "asyncio.Future[SentRecord] | None":
+        """Put a message into the buffer; None when that has to wait for something.
+
+        One function without awaits: for small messages, what is in here is what a send costs.
+        """
+        size_bytes = RECORD_OVERHEAD
+        if value is not None:
+            if type(value) is not bytes:
+                raise wrong_type("value", value)
+            size_bytes += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                raise wrong_type("key", key)
+            size_bytes += len(key)
+        if headers:
+            headers = checked_headers(headers)
+            size_bytes += headers_bytes(headers)
+        if self._closing:
+            raise self._closed_error()
+        if partition is None:
+            count = self._cluster.known_partition_count(topic)
+            if count is None:
+                return None
+            if not self._budget.take(size_bytes):
+                return None
+            partition = 0 if count == 1 else self._choose(key, count)
+        elif not self._budget.take(size_bytes):
+            return None
+        outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
+        return outbox.add(key, value, time_ms, size_bytes, headers)
+
+    async def _enqueue_later(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        time_ms: int,
+        partition: int | None,
+        headers: Headers,
+    ) -> "asyncio.Future[SentRecord]":
+        if partition is None:
+            partition = await self.partition_for(topic, key)
+        headers = checked_headers(headers)
+        size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + headers_bytes(headers)
+        if not self._budget.take(size_bytes):
+            await self._budget.wait(size_bytes)
+        if self._closing:
+            self._budget.give(size_bytes)
+            raise self._closed_error()
+        return self._outbox(topic, partition).add(key, value, time_ms, size_bytes, headers)
+
+    def _choose(self, key: bytes | None, count: int) -> int:
+        if key is not None:
+            return partition_of(key, count) if count > 1 else 0
+        self._turn += 1
+        return self._turn % count
+
+    def _given_ms(self, timestamp: datetime | None, timestamp_ms: int | None) -> int:
+        given_ms = epoch_ms(timestamp, timestamp_ms, check_units=self._check_units)
+        return self._missing_ms() if given_ms is None else given_ms
+
+    def _outbox(self, topic: str, partition: int) -> Outbox:
+        outbox = self._outboxes.get((topic, partition))
+        if outbox is None:
+            outbox = self._outboxes[topic, partition] = Outbox(
+                topic,
+                partition,
+                self._budget,
+                self._delivery.deliver,
+                cut_bytes=partial(self._delivery.cut_bytes, topic, self._batch_bytes),
+                linger_s=self._linger_s,
+            )
+        return outbox
+
+
+def _no_time() -> int:
+    return NO_TIMESTAMP
+
+
+def _acks(acks: Acks) -> int:
+    if acks not in _ACKS:
+        raise ValueError(f"acks is 'all', 0 or 1, not {acks!r}")
+    return _ACKS[acks]
+
+
+def _codec(compression: str) -> Codec:
+    if compression not in _CODECS:
+        raise ValueError(f"compression is one of {', '.join(_CODECS)}, not {compression!r}")
+    return _CODECS[compression]

@@ -1,0 +1,1 @@
+"""Requests about the broker itself."""

@@ -1,0 +1,53 @@
+"""describe-broker: what a broker knows of itself and of its machine.
+
+Kafka has no such request.
+"""
+
+from typing import Final
+
+from ..schema import Api, boolean, int32, int64, message, string
+
+
+@message
+class DescribeBrokerRequest:
+    """Nothing to say."""
+
+
+@message
+class DescribeBrokerResponse:
+    broker_version: str = string(doc="Version of the program.")
+    kernel: str = string(doc="How messages are scanned: `compiled` or `interpreted`.")
+    now_ms: int = int64(doc="The broker's wall clock.")
+    clock_caution: str = string(
+        default="", doc="Why retention does not go by that clock; empty when it does."
+    )
+    data_dir: str = string(doc="The data directory, on the broker's machine.")
+    disk_bytes: int = int64(default=-1, doc="Size of its file system; -1 when not known.")
+    disk_free_bytes: int = int64(default=-1, doc="Room in it; -1 when not known.")
+    files_limit: int = int32(doc="How many files the process may open.")
+    files_wanted: int = int32(
+        doc="How many `max.connections`, `max.open.files`, the HTTP port and a reserve take in all."
+    )
+    damaged_segments: int = int32(doc="Segments found to be damaged since the start.")
+    failed_partitions: int = int32(
+        doc="Partitions that stopped taking messages since the start, because a write failed."
+    )
+    kafka_listen: str = string(
+        default="", doc="Address of the port for Kafka's clients; empty when there is to be none."
+    )
+    kafka_open: bool = boolean(default=False, doc="Whether that port is open.")
+    kafka_advertised: str = string(
+        default="", doc="Where Kafka's clients are told to find it; empty: where they reached it."
+    )
+
+
+DESCRIBE_BROKER: Final = Api(
+    key=1001,
+    name="describe-broker",
+    min_version=0,
+    max_version=0,
+    request=DescribeBrokerRequest,
+    response=DescribeBrokerResponse,
+    doc="What a broker knows of itself and of its machine.",
+    native=True,
+)

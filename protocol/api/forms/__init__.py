@@ -1,0 +1,1 @@
+"""Requests that repeat one before them."""

@@ -1,0 +1,35 @@
+"""delete-groups: forget consumer groups and their positions."""
+
+from typing import Final
+
+from ...limits import MAX_GROUPS
+from ..schema import Api, Text, array, int16, int32, message, string
+
+
+@message
+class DeleteGroupsRequest:
+    groups_names: list[str] = array(Text(), max_items=MAX_GROUPS, doc="Names of groups.")
+
+
+@message
+class DeletableGroupResult:
+    group_id: str = string(doc="Name of the group.")
+    error_code: int = int16(default=0, doc="68 while it has members; 69 when there is none.")
+
+
+@message
+class DeleteGroupsResponse:
+    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    results: list[DeletableGroupResult] = array(DeletableGroupResult, max_items=MAX_GROUPS)
+
+
+DELETE_GROUPS: Final = Api(
+    key=42,
+    name="delete-groups",
+    min_version=0,
+    max_version=1,
+    native_max_version=-1,
+    request=DeleteGroupsRequest,
+    response=DeleteGroupsResponse,
+    doc="Forget groups without members, with their positions.",
+)

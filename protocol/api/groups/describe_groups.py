@@ -1,0 +1,54 @@
+"""describe-groups: the state and the members of consumer groups."""
+
+from typing import Final
+
+from ...limits import MAX_GROUPS, MAX_MEMBERS
+from ..schema import Api, Text, array, data, int16, int32, message, string
+
+
+@message
+class DescribeGroupsRequest:
+    groups: list[str] = array(Text(), max_items=MAX_GROUPS, doc="Names of groups.")
+
+
+@message
+class DescribedGroupMember:
+    member_id: str = string(doc="Member.")
+    client_id: str = string(doc="What its client calls itself.")
+    client_host: str = string(doc="Where its client is.")
+    member_metadata: bytes = data(default=b"", doc="What it sent with the chosen protocol.")
+    member_assignment: bytes = data(default=b"", doc="Its share of the work.")
+
+
+@message
+class DescribedGroup:
+    error_code: int = int16(default=0, doc="0, also for a group that does not exist.")
+    group_id: str = string(doc="Name of the group.")
+    group_state: str = string(
+        default="",
+        doc="`Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable`; `Dead` when there is "
+        "no such group.",
+    )
+    protocol_type: str = string(default="", doc="What kind of group it is.")
+    protocol_data: str = string(default="", doc="The protocol that was chosen, in `Stable`.")
+    members: list[DescribedGroupMember] = array(
+        DescribedGroupMember, max_items=MAX_MEMBERS, default=(), doc="Its members."
+    )
+
+
+@message
+class DescribeGroupsResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    groups: list[DescribedGroup] = array(DescribedGroup, max_items=MAX_GROUPS)
+
+
+DESCRIBE_GROUPS: Final = Api(
+    key=15,
+    name="describe-groups",
+    min_version=0,
+    max_version=2,
+    native_max_version=-1,
+    request=DescribeGroupsRequest,
+    response=DescribeGroupsResponse,
+    doc="State and members of groups.",
+)

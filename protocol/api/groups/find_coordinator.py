@@ -1,0 +1,39 @@
+"""find-coordinator: which broker looks after a group."""
+
+from typing import Final
+
+from ..schema import Api, error_text, int8, int16, int32, message, string
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+
+@message
+class FindCoordinatorRequest:
+    key: str = string(doc="Name of the group.")
+    key_type: int = int8(since=1, default=GROUP, doc="0: a group; 1: a transactional id.")
+
+
+@message
+class FindCoordinatorResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    error_code: int = int16(default=0, doc="0 when there is one.")
+    error_message: str | None = error_text(since=1, default=None)
+    node_id: int = int32(default=-1, doc="The broker's id; -1 when there is none.")
+    host: str = string(default="", doc="Where it is.")
+    port: int = int32(default=-1, doc="Where it is.")
+
+
+FIND_COORDINATOR: Final = Api(
+    key=10,
+    name="find-coordinator",
+    min_version=0,
+    max_version=2,
+    native_max_version=-1,
+    # A coordinator of transactions is asked for from version 1 on. Where that is not offered,
+    # producers with a transactional id end at once, and say that the broker does not support it.
+    offered_max_version=0,
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+    doc="Ask which broker looks after a group: this one.",
+)

@@ -1,0 +1,30 @@
+"""heartbeat: a member says that it lives, and learns of rebalances."""
+
+from typing import Final
+
+from ..schema import Api, int16, int32, message, string
+
+
+@message
+class HeartbeatRequest:
+    group_id: str = string(doc="Name of the group.")
+    generation_id: int = int32(doc="The member's generation.")
+    member_id: str = string(doc="This member.")
+
+
+@message
+class HeartbeatResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    error_code: int = int16(default=0, doc="27 when the member has to join again.")
+
+
+HEARTBEAT: Final = Api(
+    key=12,
+    name="heartbeat",
+    min_version=0,
+    max_version=2,
+    native_max_version=-1,
+    request=HeartbeatRequest,
+    response=HeartbeatResponse,
+    doc="Stay a member of a group.",
+)

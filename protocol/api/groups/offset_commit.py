@@ -1,0 +1,75 @@
+"""offset-commit: remember named positions."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..schema import Api, array, error_text, int16, int32, int64, message, nullable_string, string
+
+
+@message
+class OffsetCommitPartition:
+    partition: int = int32(doc="Partition.")
+    committed_offset: int = int64(doc="Next offset to read.")
+    committed_leader_epoch: int = int32(since=6, default=-1, doc="Kept by nobody.")
+    commit_timestamp: int = int64(
+        since=1, until=1, default=-1, doc="When it was committed, says the client."
+    )
+    committed_metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
+    timestamp_ms: int = int64(
+        native=True, default=-1, doc="Timestamp of the last message read; -1 when none."
+    )
+
+
+@message
+class OffsetCommitTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetCommitPartition] = array(OffsetCommitPartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class OffsetCommitRequest:
+    group_id: str = string(doc="Name of the position, or of the group.")
+    generation_id: int = int32(
+        since=1, default=-1, doc="The member's generation; -1 for who is no member of a group."
+    )
+    member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
+    retention_time_ms: int = int64(
+        since=2,
+        until=4,
+        default=-1,
+        doc="How long the positions are kept; -1: as `offsets.retention.minutes` says.",
+    )
+    topics: list[OffsetCommitTopic] = array(OffsetCommitTopic, max_items=MAX_TOPICS)
+
+
+@message
+class OffsetCommitPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when the position is durable.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class OffsetCommitTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetCommitPartitionResult] = array(
+        OffsetCommitPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class OffsetCommitResponse:
+    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
+    topics: list[OffsetCommitTopicResult] = array(OffsetCommitTopicResult, max_items=MAX_TOPICS)
+
+
+OFFSET_COMMIT: Final = Api(
+    key=8,
+    name="offset-commit",
+    min_version=0,
+    max_version=6,
+    native_max_version=0,
+    request=OffsetCommitRequest,
+    response=OffsetCommitResponse,
+    doc="Store a reader's positions under a name; durable when answered.",
+)

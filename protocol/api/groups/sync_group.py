@@ -1,0 +1,41 @@
+"""sync-group: get one's share of the work; the leader brings everybody's."""
+
+from typing import Final
+
+from ...limits import MAX_MEMBERS
+from ..schema import Api, array, data, int16, int32, message, string
+
+
+@message
+class SyncGroupAssignment:
+    member_id: str = string(doc="Member.")
+    assignment: bytes = data(doc="Its share; only clients know what it means.")
+
+
+@message
+class SyncGroupRequest:
+    group_id: str = string(doc="Name of the group.")
+    generation_id: int = int32(doc="As the answer to join-group said.")
+    member_id: str = string(doc="This member.")
+    assignments: list[SyncGroupAssignment] = array(
+        SyncGroupAssignment, max_items=MAX_MEMBERS, doc="From the leader; from others empty."
+    )
+
+
+@message
+class SyncGroupResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    error_code: int = int16(default=0, doc="0 when there is an assignment.")
+    assignment: bytes = data(default=b"", doc="This member's share.")
+
+
+SYNC_GROUP: Final = Api(
+    key=14,
+    name="sync-group",
+    min_version=0,
+    max_version=2,
+    native_max_version=-1,
+    request=SyncGroupRequest,
+    response=SyncGroupResponse,
+    doc="Get this member's share of the work; answered once the leader has brought it.",
+)

@@ -1,0 +1,191 @@
+"""Kafka's encoding: its headers, then the fields of a message one after the other.
+
+    request    api key int16, version int16, correlation id int32, client id nullable string, body
+    response   correlation id int32, body
+
+Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message classes declare
+them, without names; native ones are not there. These are the versions before Kafka's compact ones.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception
+from typing import Any, Final, TypeVar
+
+from ...errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
+from ...limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
+from ..framing import ProtocolError
+from ..joining import joined, joined_if_in_memory
+from ..log.fetch import FETCH
+from ..log.produce import PRODUCE
+from ..native.frames import Frame, PackedBody, RequestHead, ResponseHead
+from ..native.values import Elsewhere, Part
+from ..schema import Api
+from .decoding import BROKEN, decoder
+from .encoding import NULL_LENGTH, encoder, text
+from .faults import find_fault
+from .refusals import refusal
+
+T = TypeVar("T")
+
+NAME: Final = "Kafka's protocol"
+NATIVE: Final = False
+"""Which versions of requests it has."""
+
+_REQUEST_HEAD: Final = Struct(">hhih")
+_RESPONSE_HEAD: Final = Struct(">i")
+
+_NATIVE_START: Final = 0x95
+"""The array that a native request is, where a Kafka request has the high byte of its api key."""
+
+NOT_LEADER: Final = 6
+
+_STORAGE_ERROR: Final = {StorageError.code: NOT_LEADER}
+"""By either code clients look for the leader again."""
+_INVALID_RECORD: Final = {InvalidRecord.code: CorruptMessage.code}
+
+_REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
+    **{(PRODUCE.key, version): _STORAGE_ERROR | _INVALID_RECORD for version in range(4)},
+    **{(PRODUCE.key, version): _INVALID_RECORD for version in range(4, 8)},
+    **{(FETCH.key, version): _STORAGE_ERROR for version in range(6)},
+}
+"""By api and version: codes that are younger than it, and what is sent in their place."""
+
+
+def likely_api_key(frame: Frame) -> int | None:
+    """The api key of a request; `None` for what is none."""
+    return frame[1] if len(frame) > 1 and frame[0] == 0 else None
+
+
+def open_request(frame: Frame) -> tuple[RequestHead, PackedBody]:
+    """Take the head off a request.
+
+    Raises ProtocolError when the frame is no request at all. A client id is cut to what log lines
+    are to hold.
+    """
+    try:
+        api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
+    except StructError:
+        raise ProtocolError(
+            f"a frame of {len(frame)} bytes is too short for a request of Kafka's protocol"
+        ) from None
+    if frame[0] == _NATIVE_START:
+        raise ProtocolError(
+            "a client of Horolog's own protocol, which has another port (the setting `listen`)"
+        )
+    begin = _REQUEST_HEAD.size
+    end = begin + max(size, 0)
+    if size < NULL_LENGTH or end > len(frame):
+        raise ProtocolError(
+            f"a request's client id says that it has {size} bytes, and {len(frame) - begin} are "
+            "left"
+        )
+    client_id = None
+    if size >= 0:
+        shown = frame[begin : min(end, begin + MAX_CLIENT_ID_BYTES)]
+        client_id = str(shown, "utf-8", "replace")
+    return RequestHead(api_key, version, correlation_id, client_id), PackedBody(frame, end)
+
+
+def decode_body(struct: type[T], version: int, raw: PackedBody) -> T:
+    """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
+
+    Record sets are views of the frame: whoever keeps one keeps the frame.
+    """
+    found, end = _decoded(struct, version, raw, MAX_REQUEST_VALUES)
+    if found is None or end != len(raw.frame):
+        raise InvalidRequest(_fault(struct, version, raw, MAX_REQUEST_VALUES))
+    return found
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+) -> bytes:
+    """A request's frame, with its length in front."""
+    head = _REQUEST_HEAD.pack(api.key, version, correlation_id, 0)[:-2]
+    parts: list[Part] = [head, text(client_id)]
+    encoder(api.request, version)(body, parts)
+    return joined(parts)
+
+
+def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
+    """A response's frame, with its length in front."""
+    return joined(_response(correlation_id, api, version, body))
+
+
+def encode_answer(
+    correlation_id: int, api: Api, version: int, body: object
+) -> bytes | list[bytes | Elsewhere]:
+    """As `encode_response`; in parts when there are record sets that are not in memory."""
+    return joined_if_in_memory(_response(correlation_id, api, version, body))
+
+
+def encode_refusal(
+    head: RequestHead, api: Api | None, request: object, code: int, message: str
+) -> bytes:
+    """The frame of a response that refuses a request as a whole, with its length in front.
+
+    Raises ProtocolError where no field of the response could say so.
+    """
+    refused = None if api is None else refusal(api.response, request, code, message)
+    if api is None or refused is None:
+        name = f"request {head.api_key}" if api is None else api.name
+        raise ProtocolError(f"{name} version {head.version} was refused: {message}")
+    return encode_response(head.correlation_id, api, head.version, refused)
+
+
+def open_response(frame: Frame) -> tuple[ResponseHead, PackedBody]:
+    """Take the head off a response. Raises ProtocolError when the frame is no response."""
+    try:
+        (correlation_id,) = _RESPONSE_HEAD.unpack_from(frame)
+    except StructError:
+        raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a response") from None
+    return ResponseHead(correlation_id, 0), PackedBody(frame, _RESPONSE_HEAD.size)
+
+
+def decode_response(struct: type[T], version: int, raw: PackedBody) -> T:
+    """Make a response's message object. Raises ProtocolError naming the field that is wrong.
+
+    Bytes behind its last field are skipped. Record sets are views of the frame.
+    """
+    found, _ = _decoded(struct, version, raw, MAX_RESPONSE_VALUES)
+    if found is None:
+        fault = _fault(struct, version, raw, MAX_RESPONSE_VALUES)
+        raise ProtocolError(f"in a response, {fault}")
+    return found
+
+
+def error_message(raw: PackedBody) -> None:
+    """There is no sentence beside the error of a whole response, and no such error."""
+
+
+def _decoded(
+    struct: type[T], version: int, raw: PackedBody, max_values: int
+) -> tuple[T | None, int]:
+    try:
+        return decoder(struct, version)(raw.frame, raw.start, [max_values])
+    except BROKEN:
+        return None, 0
+
+
+def _fault(struct: type[Any], version: int, raw: PackedBody, max_values: int) -> str:
+    fault = find_fault(struct, version, raw.frame, raw.start, max_values)
+    assert fault is not None
+    return fault
+
+
+def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
+    replaced = _REPLACED.get((api.key, version))
+    if replaced:
+        body = _with_known_codes(body, replaced)
+    parts: list[Part] = [_RESPONSE_HEAD.pack(correlation_id)]
+    encoder(api.response, version)(body, parts)
+    return parts
+
+
+def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:
+    """The response with codes that clients of its version know."""
+    for topic in body.topics:
+        for result in topic.partitions:
+            result.error_code = replaced.get(result.error_code, result.error_code)
+    return body

@@ -1,0 +1,1 @@
+"""Requests that append to logs, read them and describe them."""

@@ -1,0 +1,156 @@
+"""fetch: read message sets from partitions, waiting for data when asked to."""
+
+from typing import Final
+
+from ...limits import MAX_ABORTED_TRANSACTIONS, MAX_APPEND_TIMES, MAX_PARTITIONS, MAX_TOPICS
+from ..schema import (
+    INT32,
+    Api,
+    array,
+    boolean,
+    error_text,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+)
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""The values of `isolation_level`."""
+
+WHOLE_EPOCHS: Final = (-1, 0)
+"""The values of `session_epoch` of a fetch that names all it asks for. Others change a session."""
+
+
+@message
+class FetchPartition:
+    partition: int = int32(doc="Partition to read.")
+    current_leader_epoch: int = int32(since=9, default=-1, doc="Not looked at.")
+    fetch_offset: int = int64(doc="First offset wanted.")
+    log_start_offset: int = int64(since=5, default=-1, doc="Of a follower; not looked at.")
+    partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
+
+
+@message
+class FetchTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[FetchPartition] = array(FetchPartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class ForgottenTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@message
+class FetchRequest:
+    replica_id: int = int32(default=-1, doc="-1 for a consumer.")
+    max_wait_ms: int = int32(default=0, doc="How long to wait for `min_bytes`.")
+    min_bytes: int = int32(default=0, doc="Answer as soon as this much is readable.")
+    max_bytes: int = int32(since=3, default=0x7FFF_FFFF, doc="Most bytes of the response.")
+    isolation_level: int = int8(
+        since=4, default=READ_UNCOMMITTED, doc="0 everything, 1 only what is committed."
+    )
+    session_id: int = int32(
+        since=7, default=0, doc="Session of fetches; there are none, so any number will do."
+    )
+    session_epoch: int = int32(
+        since=7,
+        default=-1,
+        doc="-1 or 0: the request names all that it asks for. Others change a session, and are "
+        "refused.",
+    )
+    topics: list[FetchTopic] = array(
+        FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
+    )
+    forgotten_topics: list[ForgottenTopic] = array(
+        ForgottenTopic,
+        max_items=MAX_TOPICS,
+        since=7,
+        default=(),
+        doc="To be left out of a session from now on; there are none.",
+    )
+    include_append_times: bool = boolean(
+        native=True,
+        default=False,
+        doc="Say when the messages were appended. The response has the messages of fewer than "
+        f"{MAX_APPEND_TIMES:,} sets then.",
+    )
+
+
+@message
+class AppendTime:
+    offset: int = int64(doc="It holds from this offset on, up to that of the next item.")
+    append_time_ms: int = int64(doc="When these messages were appended; -1 when not known.")
+
+
+@message
+class AbortedTransaction:
+    producer_id: int = int64(doc="Producer of the transaction.")
+    first_offset: int = int64(doc="Its first offset. It ends with the producer's next marker.")
+
+
+@message
+class FetchPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when it could be read.")
+    high_watermark: int = int64(default=-1, doc="First offset not yet readable; -1 on error.")
+    last_stable_offset: int = int64(
+        since=4, default=-1, doc="First offset that may belong to an open transaction."
+    )
+    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
+    aborted_transactions: list[AbortedTransaction] | None = array(
+        AbortedTransaction,
+        max_items=MAX_ABORTED_TRANSACTIONS,
+        nullable=True,
+        since=4,
+        default=None,
+        doc="With `isolation_level` 1, those whose messages are to be skipped.",
+    )
+    records: bytes | None = records(
+        default=b"",
+        doc="Messages. May begin below `fetch_offset` (compressed sets) and end in the "
+        "middle of a message; the reader drops both.",
+    )
+    error_message: str | None = error_text(native=True, default=None)
+    append_times: list[AppendTime] = array(
+        AppendTime,
+        max_items=MAX_APPEND_TIMES,
+        native=True,
+        default=(),
+        doc="In order of their offsets. The first is at or below the first message; the last may "
+        "be above the last message. Empty unless asked for.",
+    )
+
+
+@message
+class FetchTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[FetchPartitionResult] = array(FetchPartitionResult, max_items=MAX_PARTITIONS)
+
+
+@message
+class FetchResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    error_code: int = int16(since=7, default=0, doc="0 unless a session was to be changed.")
+    session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
+    topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
+
+
+FETCH: Final = Api(
+    key=1,
+    name="fetch",
+    min_version=0,
+    max_version=10,
+    native_max_version=4,
+    request=FetchRequest,
+    response=FetchResponse,
+    doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "
+    "v1; 2 and 3 give what is stored, one format in an answer. In version 3 the first "
+    "non-empty partition gives its first message whole, however large.",
+)

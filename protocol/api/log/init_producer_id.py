@@ -1,0 +1,35 @@
+"""init-producer-id: an identity for a producer, by which repeated batches are recognised."""
+
+from typing import Final
+
+from ..schema import Api, error_text, int16, int32, int64, message, nullable_string
+
+NO_PRODUCER_ID: Final = -1
+
+
+@message
+class InitProducerIdRequest:
+    transactional_id: str | None = nullable_string(
+        default=None, doc="Null: there are no transactions, so a name is refused."
+    )
+    transaction_timeout_ms: int = int32(default=60_000, doc="Of no meaning here.")
+
+
+@message
+class InitProducerIdResponse:
+    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    error_code: int = int16(default=0, doc="0 when there is an id.")
+    producer_id: int = int64(default=NO_PRODUCER_ID, doc="An id that no other producer gets.")
+    producer_epoch: int = int16(default=-1, doc="0 with a new id.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+INIT_PRODUCER_ID: Final = Api(
+    key=22,
+    name="init-producer-id",
+    min_version=0,
+    max_version=1,
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    doc="Hand out a producer id.",
+)

@@ -1,0 +1,98 @@
+"""list-offsets: which offset was it at a time."""
+
+from typing import Final
+
+from ...limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
+from ..schema import INT64, Api, array, error_text, int8, int16, int32, int64, message, string
+
+LATEST: Final = -1
+"""Target that asks for the end: the offset that the next message will get."""
+
+EARLIEST: Final = -2
+"""Target that asks for the first offset still stored."""
+
+LARGEST: Final = -3
+"""Target that asks for the first message among those with the largest timestamp."""
+
+BY_TIMESTAMP: Final = "timestamp"
+BY_APPEND: Final = "append"
+"""What a search goes by."""
+
+
+@message
+class ListOffsetsPartition:
+    partition: int = int32(doc="Partition to search.")
+    current_leader_epoch: int = int32(since=4, default=-1, doc="Not looked at.")
+    timestamp: int = int64(
+        doc="Target in ms since the epoch; or -1 the end, -2 the start, -3 the message with the "
+        "largest timestamp."
+    )
+    max_num_offsets: int = int32(until=0, default=1, doc="Most offsets to list.")
+    by: str = string(
+        native=True,
+        default="",
+        doc="`append` searches the first message appended at or after the target, by the append "
+        "times that are known, from version 1 on; `timestamp`, or nothing, goes by timestamps.",
+    )
+
+
+@message
+class ListOffsetsTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class ListOffsetsRequest:
+    replica_id: int = int32(default=-1, doc="-1 for a consumer.")
+    isolation_level: int = int8(
+        since=2, default=0, doc="0 everything, 1: the end is that of what is committed."
+    )
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, max_items=MAX_TOPICS)
+
+
+@message
+class ListOffsetsPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when it could be searched.")
+    old_style_offsets: list[int] = array(
+        INT64,
+        max_items=MAX_OLD_STYLE_OFFSETS,
+        until=0,
+        default=(),
+        doc="Descending: the offset found, then older segments' first offsets.",
+    )
+    timestamp: int = int64(
+        since=1,
+        default=-1,
+        doc="Its timestamp, or with `by` = `append` its append time; -1 when none or not asked.",
+    )
+    offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
+    leader_epoch: int = int32(since=4, default=-1, doc="Always -1.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class ListOffsetsTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[ListOffsetsPartitionResult] = array(
+        ListOffsetsPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class ListOffsetsResponse:
+    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
+    topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
+
+
+LIST_OFFSETS: Final = Api(
+    key=2,
+    name="list-offsets",
+    min_version=0,
+    max_version=4,
+    native_max_version=1,
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    doc="Find the first message, in offset order, whose timestamp is at or after the target.",
+)

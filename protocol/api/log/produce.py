@@ -1,0 +1,83 @@
+"""produce: append message sets to partitions.
+
+`acks` 0: no response at all; when a partition fails, the connection is closed instead.
+1: answered when the set is in the log. -1 ("all"): answered when it is as durable as the topic
+asks for.
+"""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ...records.layout import Buffer
+from ..schema import (
+    Api,
+    array,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable_string,
+    records,
+    string,
+)
+
+
+@message
+class ProducePartition:
+    partition: int = int32(doc="Partition to append to.")
+    records: Buffer | None = records(doc="A message set; its offsets are assigned by the broker.")
+
+
+@message
+class ProduceTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[ProducePartition] = array(ProducePartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class ProduceRequest:
+    transactional_id: str | None = nullable_string(
+        since=3, default=None, doc="Transaction of the producer; refused, there are none."
+    )
+    acks: int = int16(doc="0 none, 1 in the log, -1 as durable as the topic asks for.")
+    timeout_ms: int = int32(default=30_000, doc="How long to wait for `acks` -1.")
+    topics: list[ProduceTopic] = array(ProduceTopic, max_items=MAX_TOPICS)
+
+
+@message
+class ProducePartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when the set was appended.")
+    base_offset: int = int64(default=-1, doc="Offset of the first message; -1 when none.")
+    log_append_time_ms: int = int64(
+        since=2, default=-1, doc="Time stamped on a LogAppendTime topic, else -1."
+    )
+    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class ProduceTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[ProducePartitionResult] = array(
+        ProducePartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class ProduceResponse:
+    topics: list[ProduceTopicResult] = array(ProduceTopicResult, max_items=MAX_TOPICS)
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+
+
+PRODUCE: Final = Api(
+    key=0,
+    name="produce",
+    min_version=0,
+    max_version=7,
+    native_max_version=3,
+    request=ProduceRequest,
+    response=ProduceResponse,
+    doc="Append message sets. A set is appended whole or not at all; partitions are independent.",
+)

@@ -1,0 +1,69 @@
+"""delete-records: drop the oldest messages of partitions."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..schema import Api, array, error_text, int16, int32, int64, message, string
+
+ALL_READABLE: Final = -1
+"""Offset that stands for the high watermark: every message that can be read now."""
+
+
+@message
+class DeleteRecordsPartition:
+    partition: int = int32(doc="Partition.")
+    offset: int = int64(
+        doc="The first offset to keep; -1 for the high watermark, which keeps no message."
+    )
+
+
+@message
+class DeleteRecordsTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[DeleteRecordsPartition] = array(
+        DeleteRecordsPartition, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class DeleteRecordsRequest:
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, max_items=MAX_TOPICS)
+    timeout_ms: int = int32(default=30_000, doc="How long to wait.")
+
+
+@message
+class DeleteRecordsPartitionResult:
+    partition: int = int32(doc="Partition.")
+    low_watermark: int = int64(default=-1, doc="The first offset there is now; -1 on error.")
+    error_code: int = int16(
+        default=0,
+        doc="0 when no message below the offset can be read any more; 1 when the "
+        "offset is above the high watermark.",
+    )
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class DeleteRecordsTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[DeleteRecordsPartitionResult] = array(
+        DeleteRecordsPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class DeleteRecordsResponse:
+    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, max_items=MAX_TOPICS)
+
+
+DELETE_RECORDS: Final = Api(
+    key=21,
+    name="delete-records",
+    min_version=0,
+    max_version=1,
+    request=DeleteRecordsRequest,
+    response=DeleteRecordsResponse,
+    doc="Drop every message below an offset, for good when it is answered. Bytes leave the disk "
+    "by whole segments.",
+)

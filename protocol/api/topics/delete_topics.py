@@ -1,0 +1,36 @@
+"""delete-topics: remove topics and their data."""
+
+from typing import Final
+
+from ...limits import MAX_TOPICS
+from ..schema import Api, Text, array, error_text, int16, int32, message, string
+
+
+@message
+class DeleteTopicsRequest:
+    topic_names: list[str] = array(Text(), max_items=MAX_TOPICS, doc="Topics to delete.")
+    timeout_ms: int = int32(default=30_000, doc="How long to wait.")
+
+
+@message
+class DeletableTopicResult:
+    name: str = string(doc="Topic.")
+    error_code: int = int16(default=0, doc="0 when it was deleted.")
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class DeleteTopicsResponse:
+    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    responses: list[DeletableTopicResult] = array(DeletableTopicResult, max_items=MAX_TOPICS)
+
+
+DELETE_TOPICS: Final = Api(
+    key=20,
+    name="delete-topics",
+    min_version=0,
+    max_version=3,
+    request=DeleteTopicsRequest,
+    response=DeleteTopicsResponse,
+    doc="Delete topics; each succeeds or fails by itself.",
+)

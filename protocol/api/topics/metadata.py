@@ -1,0 +1,101 @@
+"""metadata: the broker's address, and topics with their partitions."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..schema import (
+    INT32,
+    Api,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    message,
+    nullable_string,
+    string,
+)
+
+
+@message
+class MetadataTopic:
+    name: str = string(doc="Topic asked about.")
+
+
+@message
+class MetadataRequest:
+    topics: list[MetadataTopic] | None = array(
+        MetadataTopic,
+        max_items=MAX_TOPICS,
+        nullable=True,
+        default=(),
+        doc="In version 0 empty for all topics; later ones have nil for that, and empty for none.",
+    )
+    allow_auto_topic_creation: bool = boolean(
+        since=4,
+        native_since=0,
+        default=True,
+        doc="False: a topic that does not exist is not created.",
+    )
+
+
+@message
+class MetadataBroker:
+    node_id: int = int32(doc="Id of the broker.")
+    host: str = string(doc="Host to connect to.")
+    port: int = int32(doc="Port to connect to.")
+    rack: str | None = nullable_string(since=1, default=None, doc="Always nil.")
+
+
+@message
+class MetadataPartition:
+    error_code: int = int16(default=0, doc="0 when the partition can be served.")
+    partition: int = int32(doc="Partition.")
+    leader_id: int = int32(default=-1, doc="Id of the broker that serves it.")
+    leader_epoch: int = int32(since=7, default=-1, doc="Always -1.")
+    replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
+    isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
+    offline_replicas: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, since=5, default=(), doc="Always empty."
+    )
+    error_message: str | None = error_text(native=True, default=None)
+
+
+@message
+class MetadataTopicResult:
+    error_code: int = int16(default=0, doc="0 when the topic exists.")
+    name: str = string(doc="Topic.")
+    is_internal: bool = boolean(since=1, default=False, doc="Always false.")
+    partitions: list[MetadataPartition] = array(
+        MetadataPartition, max_items=MAX_PARTITIONS, default=()
+    )
+    error_message: str | None = error_text(native=True, default=None)
+    topic_id: str = string(
+        native=True,
+        default="",
+        doc="22 characters, another one when the topic is deleted and made again; empty: not told.",
+    )
+
+
+@message
+class MetadataResponse:
+    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
+    brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
+    cluster_id: str | None = nullable_string(
+        since=2, native_since=0, default=None, doc="Id of the broker's data directory."
+    )
+    controller_id: int = int32(since=1, default=-1, doc="Broker that creates topics.")
+    topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
+
+
+METADATA: Final = Api(
+    key=3,
+    name="metadata",
+    min_version=0,
+    max_version=7,
+    native_max_version=0,
+    request=MetadataRequest,
+    response=MetadataResponse,
+    doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
+    "`auto.create.topics.enable` is on and the request does not forbid it.",
+)

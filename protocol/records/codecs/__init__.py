@@ -1,0 +1,1 @@
+"""Compression: gzip, snappy, lz4 and zstd in the forms that Kafka uses."""

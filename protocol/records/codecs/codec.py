@@ -1,0 +1,66 @@
+"""The value of a wrapper and the records of a batch, compressed and decompressed.
+
+What loads a library is imported when the first data in its form comes: a broker starts without.
+"""
+
+from typing import Final
+
+from ..layout import Buffer, Codec
+from . import gzip_stream
+
+LOADED_LATE: Final = tuple(
+    f"{__package__}.{name}" for name in ("lz4_frame", "xerial", "zstd_frames")
+)
+"""Modules that may be imported beforehand, so that the first data does not wait for them."""
+
+
+def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
+    """`data` as the value of a wrapper of that magic, or as the records of a batch (2).
+
+    `ValueError` for `Codec.NONE`, and for zstd in a wrapper, where no reader expects it.
+    """
+    match codec:
+        case Codec.GZIP:
+            return gzip_stream.compress(data)
+        case Codec.SNAPPY:
+            from . import xerial
+
+            return xerial.compress(data)
+        case Codec.LZ4:
+            from . import lz4_frame
+
+            return lz4_frame.compress(data, magic)
+        case Codec.ZSTD if magic == 2:
+            from . import zstd_frames
+
+            return zstd_frames.compress(data)
+    raise _unfit(codec, magic)
+
+
+def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> bytes:
+    """The message set in the value of a wrapper of that magic, or the records of a batch (2).
+
+    Raises `CorruptMessage` for whatever is broken, a truncated stream and bytes after its end
+    included; `MessageTooLarge` as soon as the content would have more than `max_bytes`;
+    `ValueError` as `compress`.
+    """
+    match codec:
+        case Codec.GZIP:
+            return gzip_stream.decompress(data, max_bytes)
+        case Codec.SNAPPY:
+            from . import xerial
+
+            return xerial.decompress(data, max_bytes)
+        case Codec.LZ4:
+            from . import lz4_frame
+
+            return lz4_frame.decompress(data, magic, max_bytes)
+        case Codec.ZSTD if magic == 2:
+            from . import zstd_frames
+
+            return zstd_frames.decompress(data, max_bytes)
+    raise _unfit(codec, magic)
+
+
+def _unfit(codec: Codec, magic: int) -> ValueError:
+    return ValueError(f"codec {codec.label} compresses nothing in format v{magic}")

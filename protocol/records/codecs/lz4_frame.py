@@ -1,0 +1,172 @@
+"""LZ4 frames, the part of them that Kafka's formats use.
+
+    04 22 4d 18 | FLG | BD | content size uint64, if FLG says so | HC | blocks | 00 00 00 00 | ...
+    block:  length uint32, high bit set when stored as it is | data | checksum, if FLG says so
+
+Integers are little-endian. FLG: version 01 in the two high bits, independent blocks, block
+checksums, content size, content checksum, two reserved bits. BD: block size id 4 to 7 (64 KiB,
+256 KiB, 1 MiB, 4 MiB) in bits 4-6, the rest reserved.
+
+HC is the second byte of xxh32 over FLG up to itself. Kafka's first implementation hashed the four
+magic bytes too, and its readers expect that byte in messages of magic 0; so whoever changes the
+magic of a message has to write the frame anew.
+"""
+
+from struct import Struct
+from typing import Final
+
+import lz4.block
+
+from ....values import value_class
+from ...errors import CorruptMessage
+from ..layout import Buffer
+from ..problems import check_blocks, decompressed_too_large
+from .xxh32 import xxh32
+
+_MAGIC: Final = b"\x04\x22\x4d\x18"
+_END_MARK: Final = bytes(4)
+_STORED_BIT: Final = 0x80000000
+_LENGTH: Final = Struct("<I")
+_CONTENT_SIZE: Final = Struct("<Q")
+_CHECKSUM_BYTES: Final = 4
+
+_VERSION_MASK: Final = 0xC0
+_VERSION_1: Final = 0x40
+_INDEPENDENT: Final = 0x20
+_BLOCK_CHECKSUMS: Final = 0x10
+_HAS_CONTENT_SIZE: Final = 0x08
+_CONTENT_CHECKSUM: Final = 0x04
+_FLG_RESERVED: Final = 0x03
+_BD_RESERVED: Final = 0x8F
+_SMALLEST_BLOCK_ID: Final = 4
+
+_WRITTEN_DESCRIPTOR: Final = bytes((_VERSION_1 | _INDEPENDENT, _SMALLEST_BLOCK_ID << 4))
+BLOCK_BYTES: Final = 64 * 1024
+"""Content per block that is written."""
+
+_LARGEST_RATIO: Final = 256
+"""No block holds more content than this for each of its bytes: the format's bound is 255."""
+
+
+def header_checksum(descriptor: bytes, magic: int) -> int:
+    """HC for a descriptor (FLG, BD, content size), as a message of that magic has it."""
+    return xxh32(descriptor if magic else _MAGIC + descriptor) >> 8 & 0xFF
+
+
+def compress(data: Buffer, magic: int) -> bytes:
+    """One frame of independent 64 KiB blocks without checksums."""
+    view = memoryview(data)
+    checksum = header_checksum(_WRITTEN_DESCRIPTOR, magic)
+    parts: list[Buffer] = [_MAGIC, _WRITTEN_DESCRIPTOR, bytes((checksum,))]
+    for start in range(0, len(view), BLOCK_BYTES):
+        content = view[start : start + BLOCK_BYTES]
+        block = _compress_block(content)
+        if len(block) < len(content):
+            parts += (_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LENGTH.pack(len(content) | _STORED_BIT), content)
+    parts.append(_END_MARK)
+    return b"".join(parts)
+
+
+def decompress(data: Buffer, magic: int, max_bytes: int) -> bytes:
+    """The content of the one frame that `data` is.
+
+    Checksums of blocks and content are skipped: the message's CRC covers the same bytes. The
+    header checksum is checked for magic 1 only. Raises `CorruptMessage`, and `MessageTooLarge` for
+    more than `max_bytes` of content.
+    """
+    view = memoryview(data)
+    frame = _read_header(view, magic)
+    parts: list[bytes] = []
+    position, produced = frame.header_bytes, 0
+    while True:
+        if len(view) - position < _LENGTH.size:
+            raise CorruptMessage(f"lz4: the frame ends early, after {produced} bytes of content")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += _LENGTH.size
+        if length == 0:
+            break
+        stored = bool(length & _STORED_BIT)
+        length &= ~_STORED_BIT
+        left_bytes = len(view) - position
+        if length > min(frame.block_bytes, left_bytes):
+            raise CorruptMessage(
+                f"lz4: a block has {length} bytes; {left_bytes} are left"
+                f" and the frame's blocks have at most {frame.block_bytes}"
+            )
+        block = view[position : position + length]
+        part = bytes(block) if stored else _decompress_block(block, frame.block_bytes)
+        parts.append(part)
+        produced += len(part)
+        if produced > max_bytes:
+            raise decompressed_too_large(max_bytes)
+        check_blocks(len(parts), produced, "lz4")
+        position += length + frame.block_checksum_bytes
+    position += frame.content_checksum_bytes
+    if position != len(view):
+        raise CorruptMessage(f"lz4: the frame has {position} bytes, the message {len(view)}")
+    if frame.content_bytes not in (None, produced):
+        raise CorruptMessage(f"lz4: {produced} bytes of content, {frame.content_bytes} announced")
+    return b"".join(parts)
+
+
+@value_class
+class _Frame:
+    header_bytes: int
+    block_bytes: int
+    """The largest content of a block."""
+    block_checksum_bytes: int
+    content_checksum_bytes: int
+    content_bytes: int | None
+
+
+def _read_header(view: memoryview, magic: int) -> _Frame:
+    descriptor_at = len(_MAGIC)
+    if bytes(view[:descriptor_at]) != _MAGIC:
+        raise CorruptMessage(f"lz4: no frame, it begins with {bytes(view[:descriptor_at]).hex()}")
+    header = bytes(view[: descriptor_at + 2 + _CONTENT_SIZE.size + 1])
+    flags = header[descriptor_at] if len(header) > descriptor_at else 0
+    sized = bool(flags & _HAS_CONTENT_SIZE)
+    checksum_at = descriptor_at + 2 + (_CONTENT_SIZE.size if sized else 0)
+    if len(header) <= checksum_at:
+        raise CorruptMessage(f"lz4: the frame ends early, in its header of {len(header)} bytes")
+    block_descriptor = header[descriptor_at + 1]
+    block_id = block_descriptor >> 4 & 0x07
+    if (
+        flags & _VERSION_MASK != _VERSION_1
+        or not flags & _INDEPENDENT
+        or flags & _FLG_RESERVED
+        or block_descriptor & _BD_RESERVED
+        or block_id < _SMALLEST_BLOCK_ID
+    ):
+        raise CorruptMessage(
+            f"lz4: FLG {flags:02x}, BD {block_descriptor:02x}; read are frames of version 1 with"
+            " independent blocks, block size id 4 to 7 and no reserved bit"
+        )
+    expected = header_checksum(header[descriptor_at:checksum_at], magic)
+    if magic > 0 and header[checksum_at] != expected:
+        raise CorruptMessage(
+            f"lz4: the header checksum is {header[checksum_at]:02x}, not {expected:02x}"
+        )
+    return _Frame(
+        header_bytes=checksum_at + 1,
+        block_bytes=1 << 8 + 2 * block_id,
+        block_checksum_bytes=_CHECKSUM_BYTES if flags & _BLOCK_CHECKSUMS else 0,
+        content_checksum_bytes=_CHECKSUM_BYTES if flags & _CONTENT_CHECKSUM else 0,
+        content_bytes=_CONTENT_SIZE.unpack_from(header, descriptor_at + 2)[0] if sized else None,
+    )
+
+
+def _compress_block(content: memoryview) -> bytes:
+    block: bytes = lz4.block.compress(content, store_size=False)
+    return block
+
+
+def _decompress_block(block: memoryview, max_bytes: int) -> bytes:
+    room_bytes = min(max_bytes, len(block) * _LARGEST_RATIO)
+    try:
+        content: bytes = lz4.block.decompress(block, uncompressed_size=room_bytes)
+    except lz4.block.LZ4BlockError as error:
+        raise CorruptMessage(f"lz4: {error}") from error
+    return content

@@ -1,0 +1,1 @@
+"""Messages of the formats v0 and v1, plain and in wrappers."""

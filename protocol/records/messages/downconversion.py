@@ -1,0 +1,214 @@
+"""Stored messages for a reader that does not know their format.
+
+A slice of a log can hold much, so the work comes in bounded `steps`. Those for record batches are
+in `batch_downconversion`.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from struct import Struct
+from typing import Final
+
+from ...errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
+from ..batches.downconversion import downconvert_batches
+from ..codecs.codec import decompress
+from ..kernel.walk import Problem, Walk, walk
+from ..layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
+from ..problems import problem_error, unsupported_magic
+from .conversion import convert_entries, runs
+from .conversion_steps import PIECE_BYTES as PIECE_BYTES
+from .conversion_steps import Call as Call
+from .conversion_steps import DamagedSlice as DamagedSlice
+from .conversion_steps import Downconverted as Downconverted
+from .conversion_steps import Steps as Steps
+from .conversion_steps import run as run
+from .message import Entry, entries
+from .sets import build_wrapper
+
+_HEAD: Final = Struct(">qi")
+
+
+def downconversion(
+    data: Buffer, *, max_bytes: int, max_content_bytes: int, magic: int = 0
+) -> Steps[Downconverted]:
+    """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record
+    batches in format v1.
+
+    A slice that ends before it tells its format is given as it is. Of batches each becomes what
+    `batch_downconversion` says. Of messages this is true:
+    When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
+    result ends early, after a whole entry, where plain messages would take more than `max_bytes`
+    or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
+    bytes are wrong. When that is the first one it raises `DamagedSlice`, `CorruptMessage` when the
+    entry is a wrapper around something wrong, `MessageTooLarge` when around more than
+    `max_content_bytes`, `UnsupportedForMessageFormat` when it has a later format.
+    """
+    if len(data) <= MAGIC_AT:
+        return Downconverted(data, 0, len(data))
+    if data[MAGIC_AT] == 2:
+        return (yield from downconvert_batches(data, max_bytes, max_content_bytes, magic))
+    if magic > 0:
+        raise _not_a_batch(data[MAGIC_AT])
+    result = _Result(max_bytes, max_content_bytes)
+    try:
+        for piece_start, piece in _stored_pieces(data):
+            for start, end, codec in runs(data, piece_start, piece.end):
+                if codec is None:
+                    raise _Full  # what is stored behind the messages is for the next read
+                if not start:
+                    result.choose(codec)
+                if codec is Codec.NONE:
+                    whole = end - start == piece.end - piece_start
+                    result.take_plain(data, start, end, piece if whole else None)
+                else:
+                    (wrapper,) = entries(data, start, end, verify_crc=False)
+                    yield from _take_wrapper(result, wrapper)
+                result.used_bytes = end
+            yield None
+    except _Full:
+        pass
+    except (DamagedSlice, CorruptMessage, UnsupportedForMessageFormat):
+        if not result.messages:
+            raise
+    if not result.messages:
+        return Downconverted(data, 0, len(data))
+    return Downconverted((yield from result.finished()), result.messages, result.used_bytes)
+
+
+def _not_a_batch(magic: int) -> Exception:
+    """What is wrong with the first entry of a slice of batches that has another magic than 2."""
+    if magic > 2:
+        return unsupported_magic(magic, "the entry at byte 0")
+    return DamagedSlice(f"its magic is {magic}; that of record batches is 2")
+
+
+class _Full(Exception):
+    """The next entry has no room in the result."""
+
+
+class _Result:
+    """What was converted so far."""
+
+    def __init__(self, max_bytes: int, max_content_bytes: int) -> None:
+        self._room_bytes = max_bytes
+        self._max_content_bytes = max_content_bytes
+        self._codec = Codec.NONE
+        self._content = bytearray()
+        self._last_offset = -1
+        self.messages = 0
+        self.used_bytes = 0
+
+    def choose(self, codec: Codec) -> None:
+        """Decide by the first entry what all become."""
+        self._codec = codec
+        if codec is not Codec.NONE:
+            self._room_bytes = self._max_content_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """How much content there is room for. The first entry may be larger when it is plain."""
+        return max(self._room_bytes, 0)
+
+    def take_plain(self, data: Buffer, start: int, end: int, found: Walk | None) -> None:
+        """Add plain entries; `found` is the walk over them, if there was one. Raises `_Full`."""
+        if self.messages and end - start > self.room_bytes:
+            raise _Full
+        if found is None:
+            found = walk(data, start, end, check_crc=False)
+        self._room_bytes -= end - start
+        self.add(data, start, found)
+
+    def take_content(self, size_bytes: int) -> None:
+        """Use up room for the content of a wrapper, which `add` adds."""
+        self._room_bytes -= size_bytes
+
+    def add(self, data: Buffer, start: int, found: Walk, offset_shift: int = 0) -> None:
+        """Add the entries from `start` that `found` is the walk over."""
+        convert_entries(self._content, data, start, found.end, magic=0, offset_shift=offset_shift)
+        self.messages += found.count
+        self._last_offset = found.last_offset + offset_shift
+
+    def finished(self) -> Steps[Buffer]:
+        """The bytes for the reader."""
+        if self._codec is Codec.NONE:
+            return self._content
+        wrapper = yield partial(
+            build_wrapper,
+            self._content,
+            offset=self._last_offset,
+            timestamp_ms=NO_TIMESTAMP,
+            magic=0,
+            codec=self._codec,
+        )
+        assert wrapper is not None
+        return wrapper
+
+
+def _take_wrapper(result: _Result, wrapper: Entry) -> Steps[None]:
+    """Add what a wrapper holds: all of it or nothing.
+
+    Raises `_Full`, `CorruptMessage`, and `MessageTooLarge` when it is the first entry.
+    """
+    where = f"the compressed message with offset {wrapper.offset}"
+    if wrapper.value is None:
+        raise CorruptMessage(f"{where} has a null value")
+    try:
+        content = yield partial(
+            decompress,
+            wrapper.codec,
+            wrapper.value,
+            magic=wrapper.magic,
+            max_bytes=result.room_bytes,
+        )
+    except MessageTooLarge:
+        if result.messages:
+            raise _Full from None
+        raise
+    assert content is not None
+    pieces = []
+    try:
+        for start, piece in _pieces(content):
+            if piece.last_codec:
+                raise CorruptMessage("a message is compressed again")
+            pieces.append((start, piece))
+            yield None
+    except CorruptMessage as error:
+        raise CorruptMessage(f"in {where}, decompressed: {error.message}") from error
+    if not pieces:
+        raise CorruptMessage(f"{where} holds no message")
+    # In v1 only the last message's offset is known, the wrapper's, and the distances to it.
+    shift = wrapper.offset - pieces[-1][1].last_offset if wrapper.magic else 0
+    result.take_content(len(content))
+    for start, piece in pieces:
+        result.add(content, start, piece, shift)
+        yield None
+
+
+def _stored_pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
+    """As `_pieces`, of a slice. Raises `DamagedSlice`, `UnsupportedForMessageFormat`."""
+    try:
+        yield from _pieces(data)
+    except CorruptMessage as error:
+        raise DamagedSlice(error.message) from error
+
+
+def _pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
+    """Walks over `data`, one after the other, and where each begins; an incomplete end is left out.
+
+    Raises what is wrong with the first bad entry after the walk over those before it.
+    """
+    start = 0
+    while start < len(data):
+        stop = start + PIECE_BYTES
+        if start + ENTRY_OVERHEAD <= len(data):
+            size: int = _HEAD.unpack_from(data, start)[1]
+            stop = max(stop, start + ENTRY_OVERHEAD + size)
+        stop = min(stop, len(data))
+        found = walk(data, start, stop)
+        if found.count:
+            yield start, found
+        if found.problem not in (Problem.NONE, Problem.PARTIAL):
+            raise problem_error(data, found, stop)
+        if not found.count:
+            return
+        start = found.end

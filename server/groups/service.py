@@ -1,0 +1,216 @@
+"""The groups of a running broker: requests that wait for their answers, and deadlines that fire."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Final
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...protocol.errors import NotCoordinator
+from ...storage.events import Observer
+from ..metrics.figures import count
+from .coordinator import Coordinator, CoordinatorLimits
+from .figures import GroupFigures, count_states
+from .group import Group, GroupLimits
+from .member import Joining, Member, Outcome, Refused
+from .states import State
+
+LATE_SECONDS: Final = 0.1
+"""When the loop looks at a deadline so much too late, it looks once more after this time: what
+members said meanwhile lies in their sockets, and a loop calls its timers before it reads."""
+
+LOOK_SECONDS: Final = 0.01
+"""Shortest time between two looks, for a clock that stands still at a deadline."""
+
+MAX_CLIENT_ID_IN_MEMBER_ID: Final = 100
+"""Characters. Member ids are in every request and in log lines."""
+
+Answer = asyncio.Future[Outcome | None]
+"""What a request that waits gets. Its connection may set `None` when it ends: nobody waits."""
+
+
+class GroupService:
+    """Passes requests to the coordinator, answers those that wait, and tells it the time.
+
+    Deadlines are on the broker's clock. `look` is called when one of them should be reached, and by
+    whoever moves the clock.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: BrokerSettings,
+        clock: Clock,
+        observe: Observer,
+        emptied: Callable[[str], None],
+    ) -> None:
+        """`emptied` is told of a group whose last member has gone."""
+        self._loop = loop
+        self._clock = clock
+        self._observe = observe
+        self._emptied = emptied
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_at = inf
+        """When the timer is to fire, on the broker's clock."""
+        self._waiting: set[Answer] = set()
+        self.rebalances = 0
+        """How many were begun."""
+        self.members_gone: dict[str, int] = {}
+        """How many members are none any more, by reason."""
+        self.coordinator = Coordinator(
+            limits_of(settings), new_member_id, on_change=self._changed, on_lost=self._lost
+        )
+
+    def join(self, name: str, member_id: str, joining: Joining) -> Answer:
+        """As `Coordinator.join`; the future's result is the answer. Who cancels it does not wait
+        for it any more."""
+        return self._ask(
+            lambda token: self.coordinator.join(self._now(), token, name, member_id, joining)
+        )
+
+    def sync(
+        self, name: str, member_id: str, generation: int, assignments: Mapping[str, bytes]
+    ) -> Answer:
+        """As `Coordinator.sync`; the future's result is the answer."""
+        return self._ask(
+            lambda token: self.coordinator.sync(
+                self._now(), token, name, member_id, generation, assignments
+            )
+        )
+
+    def heartbeat(self, name: str, member_id: str, generation: int) -> None:
+        """As `Coordinator.heartbeat`."""
+        self._check_running()
+        self.coordinator.heartbeat(self._now(), name, member_id, generation)
+
+    def leave(self, name: str, member_id: str) -> None:
+        """As `Coordinator.leave`."""
+        self._check_running()
+        self.coordinator.leave(self._now(), name, member_id)
+        self._arrange()
+
+    def check_commit(self, name: str, member_id: str, generation: int) -> None:
+        """As `Coordinator.check_commit`."""
+        self.coordinator.check_commit(self._now(), name, member_id, generation)
+
+    def look(self) -> None:
+        """Do what is due by the broker's clock, which may have been moved."""
+        self.coordinator.time_passed(self._now())
+        self._due_at = inf
+        self._arrange()
+
+    def figures(self) -> GroupFigures:
+        """How the groups are now."""
+        groups = self.coordinator.groups.values()
+        return GroupFigures(
+            states=count_states(groups),
+            members=sum(len(group.members) for group in groups),
+            size_bytes=self.coordinator.size_bytes,
+            rebalances=self.rebalances,
+            members_gone=self.members_gone,
+        )
+
+    def stop(self) -> None:
+        """Take no more requests, and send those who wait to look for another coordinator."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for answer in list(self._waiting):
+            if not answer.done():
+                answer.set_result(Refused(NotCoordinator, "the broker stops"))
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise NotCoordinator("the broker stops")
+
+    def _ask(self, ask: Callable[[Answer], None]) -> Answer:
+        self._check_running()
+        answer: Answer = self._loop.create_future()
+        ask(answer)
+        self._waiting.add(answer)
+        answer.add_done_callback(self._is_over)
+        self._arrange()
+        return answer
+
+    def _is_over(self, answer: Answer) -> None:
+        self._waiting.discard(answer)
+        if not self._stopped and (answer.cancelled() or answer.result() is None):
+            self.coordinator.gone(self._now(), answer)
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Answer what can be answered, and wait for the next deadline."""
+        for token, outcome in self.coordinator.take_replies():
+            assert isinstance(token, asyncio.Future)
+            if not token.done():
+                token.set_result(outcome)
+        due_at = self.coordinator.next_deadline()
+        if self._stopped or due_at >= self._due_at:
+            return  # A timer that fires too early finds nothing to do.
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_at = due_at
+        delay = max(due_at - self._now(), LOOK_SECONDS)
+        self._timer = self._loop.call_later(delay, self._fires, self._loop.time() + delay)
+
+    def _fires(self, planned: float) -> None:
+        if self._loop.time() - planned > LATE_SECONDS:
+            self._timer = self._loop.call_later(LATE_SECONDS, self._has_fired)
+        else:
+            self._has_fired()
+
+    def _has_fired(self) -> None:
+        self._timer = None
+        self.look()
+
+    def _changed(self, group: Group, before: State) -> None:
+        if group.state is State.PREPARING:
+            self.rebalances += 1
+        elif group.state is State.STABLE:
+            self._observe(
+                "group_stable",
+                group=group.name,
+                generation=group.generation,
+                members=len(group.members),
+                protocol=group.protocol,
+            )
+        elif group.state is State.EMPTY:
+            self._observe("group_empty", group=group.name, generation=group.generation)
+            self._emptied(group.name)
+
+    def _lost(self, group: Group, member: Member, why: str) -> None:
+        count(self.members_gone, why)
+        self._observe(
+            "group_member_gone",
+            group=group.name,
+            member=member.member_id,
+            host=member.joining.client_host,
+            reason=why,
+        )
+
+
+def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
+    """What the settings say about groups."""
+    return CoordinatorLimits(
+        group=GroupLimits(
+            members_max=settings.group_max_size,
+            bytes_max=settings.group_max_bytes,
+            initial_delay_ms=settings.group_initial_rebalance_delay_ms,
+        ),
+        groups_max=settings.max_groups,
+        bytes_max=settings.max_groups_bytes,
+        session_timeout_min_ms=settings.group_min_session_timeout_ms,
+        session_timeout_max_ms=settings.group_max_session_timeout_ms,
+    )
+
+
+def new_member_id(joining: Joining) -> str:
+    """An id that nobody had before: no member of an earlier broker is taken for this one."""
+    from uuid import uuid4  # brokers without groups start without it
+
+    return f"{joining.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]}-{uuid4()}"

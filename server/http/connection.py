@@ -1,0 +1,177 @@
+"""One connection of the HTTP port, and which requests are answered at all.
+
+aiohttp reads requests and writes answers; it has no time limit for the head of a request, and
+writes a traceback for each one that is none. Both are done here instead.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import MappingProxyType
+from typing import Final, cast
+
+from aiohttp import hdrs, web
+
+from ..network.deadline import Deadline
+from .hosts import is_known_host
+from .port import HttpPort, shown
+
+HEADERS: Final = MappingProxyType(
+    {
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+)
+"""What an answer to a request that is refused says to a browser."""
+
+MAX_HEADERS: Final = 50
+"""Lines of a head, each of at most 8 KiB: browsers send about twenty."""
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class HttpConnection(web.RequestHandler):
+    """Closes itself when a request, or the next one, does not come in time.
+
+    waiting   for the head of a request: so long in all from its first byte on
+    idle      an answer was made; the next request has not begun
+    at work   a request is being answered: there is no limit here
+    """
+
+    def __init__(
+        self, server: web.Server, port: HttpPort, address: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        limits = port.limits
+        super().__init__(
+            server,
+            loop=loop,
+            logger=port.logger,
+            access_log=None,  # type: ignore[arg-type]
+            lingering_time=limits.head_seconds,
+            max_headers=MAX_HEADERS,
+        )
+        self.port = port
+        self.address = address
+        self._head_deadline = Deadline(loop, limits.head_seconds, self._head_is_late)
+        self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
+        self._wire: asyncio.Transport | None = None
+        self._at_work = False
+        self._unsent_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # aiohttp lets go of it before the answer is sent to its end.
+        self._wire = cast(asyncio.Transport, transport)
+        self._head_deadline.start()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._at_work:
+            self._idle_deadline.stop()
+            self._head_deadline.start()
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_deadline.stop()
+        self._idle_deadline.stop()
+        self._wire = None
+        self.port.gone(self.address)
+        super().connection_lost(exc)
+
+    def request_begins(self) -> None:
+        """The head of a request is complete."""
+        self._at_work = True
+        self._head_deadline.stop()
+        self._idle_deadline.stop()
+
+    def request_ends(self) -> None:
+        """The answer is made; it has not been sent."""
+        self._at_work = False
+        self._unsent_bytes = 0
+        if self._wire is not None:
+            self._idle_deadline.start()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no request, or what met a bug."""
+        if status >= 500:
+            self.port.request_failed(exc)
+            text = "the broker met something unexpected"
+        else:
+            text = shown(message or str(exc))
+            self.port.request_refused(self.address, "malformed", text)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a part of the answer is sent already")
+        return _closing(status, text)
+
+    def _head_is_late(self) -> None:
+        seconds = self.port.limits.head_seconds
+        cause = f"the head of a request was not complete after {seconds:g} s"
+        self.port.dropped(self.address, "http_head", cause)
+        self._abort()
+
+    def _was_idle(self) -> None:
+        unsent = self._wire.get_write_buffer_size() if self._wire is not None else 0
+        if unsent and unsent != self._unsent_bytes:
+            self._unsent_bytes = unsent
+            self._idle_deadline.stop()
+            self._idle_deadline.start()
+            return
+        self.port.was_idle(self.address)
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._wire is not None:
+            self._wire.abort()
+
+
+def _closing(status: int, text: str) -> web.Response:
+    """An answer that ends the connection."""
+    answer = web.Response(status=status, text=f"{text}\n", headers=HEADERS)
+    answer.force_close()
+    return answer
+
+
+def guarded(answer: Handler) -> Handler:
+    """`answer`, for requests that may be answered; the others are refused."""
+
+    async def checked(request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        connection.request_begins()
+        try:
+            refused = _refusal(request, connection.port)
+            if refused is not None:
+                status, reason, text = refused
+                connection.port.request_refused(connection.address, reason, text)
+                return _closing(status, text)
+            return await answer(request)
+        finally:
+            connection.request_ends()
+
+    return checked
+
+
+def _refusal(request: web.BaseRequest, port: HttpPort) -> tuple[int, str, str] | None:
+    """The status, the reason and the text for a request that is not answered."""
+    if not request.raw_path.startswith("/"):
+        text = "the target must be a path: this is no proxy, and one in front sends paths"
+        return 400, "malformed", text
+    hosts = request.headers.getall(hdrs.HOST, [])
+    if len(hosts) != 1 and (hosts or request.version >= (1, 1)):
+        return 400, "malformed", f"there must be one Host header, not {len(hosts)}"
+    if hosts and not is_known_host(hosts[0], port.names):
+        text = (
+            f"The HTTP port does not answer under the name '{shown(hosts[0][:100])}', which "
+            "somebody else could own. Use an address or localhost, add the name to the setting "
+            "http.hosts, or have a proxy send one of these as Host."
+        )
+        return 403, "host", text
+    expected = request.headers.get(hdrs.EXPECT, "100-continue")
+    if expected.lower() != "100-continue":
+        return 417, "expectation", "Expect may only be 100-continue"
+    return None

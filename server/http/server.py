@@ -1,0 +1,126 @@
+"""The HTTP port: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever starts and stops
+the broker, `/` for people.
+
+aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ...clock import SystemClock
+from ..network.listener import Listener
+from .port import HttpPort
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from .connection import HttpConnection
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+CACHE_FACTOR = 50
+CACHE_SECONDS = 1.0
+"""Making the text takes a good part of a second with a thousand topics, in turns with everything
+else. It is kept for fifty times as long as that took, so that scrapes take little of the loop, but
+never longer than this."""
+
+
+class State(StrEnum):
+    """What `/healthz` and `/readyz` say."""
+
+    STOPPED = "not serving"
+    OPENING = "serving, and still opening logs"
+    """Requests are answered; some may wait for the recovery of their log."""
+    READY = "ok"
+
+
+class HttpServer:
+    """Serves until `stop`.
+
+    `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
+    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more.
+    """
+
+    def __init__(
+        self,
+        port: HttpPort,
+        render: Callable[[], Awaitable[bytes]],
+        state: Callable[[], State],
+        add_page: "Callable[[web.Application], None]" = lambda application: None,
+    ) -> None:
+        self._port = port
+        self._render = render
+        self._state = state
+        self._add_page = add_page
+        # How long the text took to make is real time, whatever clock the broker is given.
+        self._stopwatch = SystemClock()
+        self._rendering = asyncio.Lock()
+        self._text = b""
+        self._good_until = -1.0
+        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
+
+    async def start(self, listening: socket.socket) -> None:
+        """Serve on `listening`, which listens already, and which this object closes in the end."""
+        from aiohttp import web
+
+        from .connection import HttpConnection, guarded
+
+        application = web.Application(client_max_size=1024)
+        application.router.add_get("/metrics", self._metrics)
+        application.router.add_get("/healthz", self._health)
+        application.router.add_get("/readyz", self._ready)
+        self._add_page(application)
+        self._runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = guarded(server.request_handler)
+        loop = asyncio.get_running_loop()
+
+        def admit(address: str) -> "HttpConnection | None":
+            if not self._port.admits(address):
+                return None
+            return HttpConnection(server, self._port, address, loop)
+
+        self._listener = Listener(
+            loop, listening, admit=admit, failed=self._failed, refused=self._port.refused
+        )
+        self._listener.start()
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _failed(self, connection: asyncio.BaseProtocol) -> None:
+        """A connection never came to be."""
+        self._port.gone(connection.address)  # type: ignore[attr-defined]
+
+    async def _metrics(self, _: "web.Request") -> "web.Response":
+        from aiohttp import web
+
+        async with self._rendering:
+            now = self._stopwatch.monotonic()
+            if now > self._good_until:
+                self._text = await self._render()
+                made_at = self._stopwatch.monotonic()
+                self._good_until = made_at + min(CACHE_FACTOR * (made_at - now), CACHE_SECONDS)
+            return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _health(self, _: "web.Request") -> "web.Response":
+        state = self._state()
+        return _answer(State.READY if state is State.OPENING else state)
+
+    async def _ready(self, _: "web.Request") -> "web.Response":
+        return _answer(self._state())
+
+
+def _answer(state: State) -> "web.Response":
+    from aiohttp import web
+
+    return web.Response(status=200 if state is State.READY else 503, text=f"{state}\n")

@@ -1,0 +1,388 @@
+"""The names under which Prometheus sees the broker's figures.
+
+Topic is the only label that grows, and it goes when the topic does; only the end offset and the
+lag of named positions have a line for each partition.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.lag import Lag
+from ...protocol.records.latency import LATENCY_BUCKETS_MS
+from .exposition import Family, Labels, Sample, text_lines
+from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
+
+if TYPE_CHECKING:
+    from ...storage.log.log import Log
+    from ..groups.figures import GroupFigures
+
+LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
+
+
+class Gauges(Protocol):
+    """What is not counted but looked up when the metrics are asked for."""
+
+    def logs(self) -> Iterable["Log"]:
+        """The open logs."""
+        ...
+
+    def retention_now_ms(self) -> int:
+        """The time that retention goes by."""
+        ...
+
+    def clock_ahead_seconds(self) -> float: ...
+
+    def connections(self) -> int: ...
+
+    def held_bytes(self) -> int: ...
+
+    def parked(self) -> Mapping[str, int]:
+        """Waiting requests by api."""
+        ...
+
+    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
+        """By name, topic and partition of the positions that are followed."""
+        ...
+
+    def lags_left_out(self) -> int: ...
+
+    def groups(self) -> "GroupFigures": ...
+
+    def positions_bytes(self) -> int: ...
+
+    def producer_states_bytes(self) -> int: ...
+
+
+def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
+    """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
+    the later pieces. Those of the process come last."""
+    yield from text_lines(families(figures, gauges))
+    # It takes a tenth of a second to import, which the start of a broker need not wait for.
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    yield generate_latest(registry).decode()
+
+
+def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    """Every metric but those of the process."""
+    yield from _requests(figures, gauges)
+    yield from _connections(figures, gauges)
+    yield from _topics(figures)
+    yield from _latency(figures)
+    yield from _logs(gauges)
+    yield from _lags(gauges)
+    yield from _groups(gauges.groups())
+    yield from _remembered(gauges)
+    yield from _background(figures, gauges)
+
+
+def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    yield Family(
+        "horolog_requests_total",
+        "counter",
+        "Requests by api and by the first error in the answer.",
+        ("api", "error"),
+        [
+            Sample((("api", api), ("error", error)), number)
+            for (api, error), number in figures.requests.items()
+        ],
+    )
+    yield Family(
+        "horolog_request_seconds",
+        "histogram",
+        "Time from taking a request up to making its answer: for a produce the wait for its sync "
+        "included, for a fetch the wait for messages.",
+        ("api",),
+        [
+            sample
+            for api, times in figures.request_times.items()
+            for sample in _histogram((("api", api),), times.bounds, times.counts, times.sum_seconds)
+        ],
+    )
+    yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
+    yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
+    yield Family(
+        "horolog_parked_requests",
+        "gauge",
+        "Requests that wait for data or a sync.",
+        ("api",),
+        [Sample((("api", api),), number) for api, number in gauges.parked().items()],
+    )
+    yield _counter(
+        "horolog_parked_refused",
+        "Requests answered early because too many were waiting.",
+        figures.parked_refused,
+    )
+
+
+def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    yield _gauge("horolog_connections", "Open connections.", gauges.connections())
+    yield _gauge(
+        "horolog_buffered_bytes",
+        "Unread answers and large unfinished requests of all connections, as last looked at.",
+        gauges.held_bytes(),
+    )
+    yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)
+    yield _by_label(
+        "horolog_connections_refused",
+        "Connections closed at once.",
+        "reason",
+        figures.connections_refused,
+    )
+    yield _by_label(
+        "horolog_connections_dropped",
+        "Connections closed by the broker because of what the client did, or did not (idle, "
+        "http_idle: it had been idle).",
+        "reason",
+        figures.connections_dropped,
+    )
+    yield _gauge(
+        "horolog_http_connections", "Open connections of the HTTP port.", figures.http_connections
+    )
+    yield _by_label(
+        "horolog_http_requests_refused",
+        "Requests to the HTTP port that were malformed, or had a Host or Expect that is not "
+        "answered.",
+        "reason",
+        figures.http_requests_refused,
+    )
+
+
+def _topics(figures: Figures) -> Iterator[Family]:
+    for name, text, value in TOPIC_COUNTERS:
+        samples = _by_topic(figures, value)
+        yield Family(f"{name}_total", "counter", text, ("topic",), samples)
+    for name, text, label, values in TOPIC_COUNTERS_BY:
+        split = _by_topic_and(label, figures, values)
+        yield Family(f"{name}_total", "counter", text, ("topic", label), split)
+
+
+def _by_topic(figures: Figures, value: Callable[[TopicFigures], float]) -> Iterator[Sample]:
+    # A copy, because topics come and go while the text is made.
+    for topic, counted in list(figures.topics.items()):
+        yield Sample(_of(topic), value(counted))
+
+
+def _by_topic_and(
+    label: str, figures: Figures, values: Callable[[TopicFigures], Mapping[str, float]]
+) -> Iterator[Sample]:
+    for topic, counted in list(figures.topics.items()):
+        for key, number in list(values(counted).items()):
+            yield Sample((*_of(topic), (label, key)), number)
+
+
+def _latency(figures: Figures) -> Iterator[Family]:
+    yield Family(
+        "horolog_latency_seconds",
+        "histogram",
+        "Append time minus create time of appended messages; below 0 counts as 0.",
+        ("topic",),
+        (
+            sample
+            for topic, counted in list(figures.topics.items())
+            for sample in _histogram(
+                _of(topic),
+                LATENCY_BUCKETS_SECONDS,
+                counted.latency_counts,
+                counted.latency_sum_ms / 1000,
+            )
+        ),
+    )
+    window_seconds = figures.latency_window_ms / 1000
+    yield Family(
+        "horolog_max_latency_seconds",
+        "gauge",
+        f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
+        ("topic",),
+        _by_topic(figures, lambda counted: _seconds(counted.largest_latency.largest())),
+    )
+
+
+def _logs(gauges: Gauges) -> Iterator[Family]:
+    sizes: dict[str, int] = {}
+    segments: dict[str, int] = {}
+    unflushed: dict[str, int] = {}
+    pinned: dict[str, int] = {}
+
+    def ends() -> Iterator[Sample]:
+        now_ms = gauges.retention_now_ms()
+        for log in list(gauges.logs()):
+            topic = log.topic
+            for values, number in (
+                (sizes, log.size_bytes),
+                (segments, log.segment_count),
+                (unflushed, log.unflushed_messages),
+                (pinned, log.pinned_segments(now_ms)),
+            ):
+                values[topic] = values.get(topic, 0) + number
+            yield Sample((*_of(topic), ("partition", str(log.partition))), log.log_end_offset)
+
+    yield Family(
+        "horolog_log_end_offset",
+        "gauge",
+        "Offset that the next message of the partition gets.",
+        ("topic", "partition"),
+        ends(),
+    )
+    for name, text, values in (
+        ("horolog_log_size_bytes", "Bytes of messages on disk.", sizes),
+        ("horolog_log_segments", "Segments.", segments),
+        ("horolog_log_unflushed_messages", "Messages not known to be synced.", unflushed),
+        (
+            "horolog_pinned_segments",
+            "Segments that retention.ms cannot delete yet because a message in them, or in an "
+            "older one, has a time more than a minute in the future.",
+            pinned,
+        ),
+    ):
+        yield Family(name, "gauge", text, ("topic",), _values(values))
+
+
+def _values(values: Mapping[str, int]) -> Iterator[Sample]:
+    """Of each topic; looked at when the lines before them are made, which fill them."""
+    for topic, number in values.items():
+        yield Sample(_of(topic), number)
+
+
+def _lags(gauges: Gauges) -> Iterator[Family]:
+    labels = ("name", "topic", "partition")
+    lags = [
+        ((("name", name), ("topic", topic), ("partition", str(partition))), lag)
+        for (name, topic, partition), lag in gauges.lags().items()
+    ]
+    yield Family(
+        "horolog_consumer_lag",
+        "gauge",
+        "Messages from a named position to the end of its partition.",
+        labels,
+        [Sample(values, lag.messages) for values, lag in lags],
+    )
+    yield Family(
+        "horolog_consumer_lag_seconds",
+        "gauge",
+        "How long ago the first message behind a named position was appended, or created where "
+        "its append time is not known; 0 at the end, absent when no time is known.",
+        labels,
+        [Sample(values, lag.seconds) for values, lag in lags if lag.seconds is not None],
+    )
+    yield _gauge(
+        "horolog_consumer_lag_left_out",
+        "Named positions without these two: there are more than can be followed, and others "
+        "were committed later.",
+        gauges.lags_left_out(),
+    )
+
+
+def _groups(groups: "GroupFigures") -> Iterator[Family]:
+    yield Family(
+        "horolog_groups",
+        "gauge",
+        "Consumer groups that have, or had, members since the broker started.",
+        ("state",),
+        [Sample((("state", state),), number) for state, number in groups.states.items()],
+    )
+    yield _gauge("horolog_group_members", "Members of all groups.", groups.members)
+    yield _gauge(
+        "horolog_group_bytes", "Memory that the members of all groups take.", groups.size_bytes
+    )
+    yield _counter(
+        "horolog_group_rebalances", "Rebalances of groups that were begun.", groups.rebalances
+    )
+    yield _by_label(
+        "horolog_group_members_removed",
+        "Members that a group has no more.",
+        "reason",
+        groups.members_gone,
+    )
+
+
+def _remembered(gauges: Gauges) -> Iterator[Family]:
+    yield _gauge(
+        "horolog_positions_bytes",
+        "Memory that named positions take, of max.positions.bytes.",
+        gauges.positions_bytes(),
+    )
+    yield _gauge(
+        "horolog_producer_states_bytes",
+        "Memory that idempotent producers take, of max.producer.states.bytes.",
+        gauges.producer_states_bytes(),
+    )
+
+
+def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
+    fsync, lag = figures.fsync, figures.loop_lag
+    yield Family(
+        "horolog_fsync_seconds",
+        "histogram",
+        "Time of one sync of a log's files.",
+        (),
+        list(_histogram((), FSYNC_BUCKETS_SECONDS, fsync.counts, fsync.sum_seconds)),
+    )
+    yield Family(
+        "horolog_loop_lag_seconds",
+        "histogram",
+        "How late the event loop is, looked at twice a second: so long every client waits.",
+        (),
+        list(_histogram((), FSYNC_BUCKETS_SECONDS, lag.counts, lag.sum_seconds)),
+    )
+    yield _by_label(
+        "horolog_clock_steps",
+        "Times the wall clock moved otherwise than the monotonic one by more than "
+        "clock.step.max.ms; forward_while_stopped may be the time that the broker was stopped.",
+        "direction",
+        figures.clock_steps,
+    )
+    yield _gauge(
+        "horolog_clock_ahead_seconds",
+        "How far the wall clock is ahead of the time that retention trusts.",
+        gauges.clock_ahead_seconds(),
+    )
+    yield _by_label(
+        "horolog_failed_task_passes",
+        "Passes of background tasks that failed and are tried again.",
+        "task",
+        figures.failed_passes,
+    )
+    yield _by_label(
+        "horolog_suppressed_log_lines",
+        "Log lines not written because there were too many like them.",
+        "event",
+        figures.suppressed_lines,
+    )
+
+
+def _of(topic: str) -> Labels:
+    return (("topic", topic),)
+
+
+def _seconds(ms: int | None) -> float:
+    return float("nan") if ms is None else ms / 1000
+
+
+def _counter(name: str, text: str, value: int) -> Family:
+    return Family(f"{name}_total", "counter", text, (), [Sample((), value)])
+
+
+def _gauge(name: str, text: str, value: float) -> Family:
+    return Family(name, "gauge", text, (), [Sample((), value)])
+
+
+def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> Family:
+    samples = [Sample(((label, key),), number) for key, number in counts.items()]
+    return Family(f"{name}_total", "counter", text, (label,), samples)
+
+
+def _histogram(
+    labels: Labels, bounds: Sequence[float], counts: Sequence[int], total: float
+) -> Iterator[Sample]:
+    """Prometheus' buckets: each counts everything at or below its bound."""
+    running = list(accumulate(counts))
+    for bound, number in zip(bounds, running, strict=False):
+        yield Sample((*labels, ("le", str(float(bound)))), number, "_bucket")
+    yield Sample((*labels, ("le", "+Inf")), running[-1], "_bucket")
+    yield Sample(labels, running[-1], "_count")
+    yield Sample(labels, total, "_sum")

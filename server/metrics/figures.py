@@ -1,0 +1,160 @@
+"""What the broker counts: plain numbers, cheap enough for every request.
+
+`metrics` gives them names and help texts when they are asked for.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...clock import Clock
+from ...protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
+from .max_window import MaxWindow
+
+FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+REQUEST_BUCKETS_SECONDS = (0.0001, 0.00025, *FSYNC_BUCKETS_SECONDS, 30.0)
+
+_ADDED_TOGETHER: Final = 16
+"""Many rows of counts are added up in less time than one after the other."""
+
+
+@dataclass(slots=True)
+class Spread:
+    """Counts of seconds by upper bound; the last one has none."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    sum_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.sum_seconds += seconds * times
+
+
+@dataclass(slots=True)
+class TopicFigures:
+    """What is counted for one topic since the broker started."""
+
+    largest_latency: MaxWindow
+    messages: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    latency_sum_ms: int = 0
+    skewed: int = 0
+    untimed: int = 0
+    clock_behind: int = 0
+    """Appends whose stamp is the one before them, because the clock was behind it."""
+    rejected: dict[str, int] = field(default_factory=dict)
+    rolls: dict[str, int] = field(default_factory=dict)
+    deleted_segments: int = 0
+    index_rebuilds: int = 0
+    torn_tails: int = 0
+    torn_bytes: int = 0
+    segments_set_aside: int = 0
+    damaged_segments: int = 0
+    failures: int = 0
+    """Partitions that refuse appends since a write or a sync failed."""
+    converted_messages: dict[str, int] = field(default_factory=dict)
+    converted_bytes: dict[str, int] = field(default_factory=dict)
+    conversion_seconds: dict[str, float] = field(default_factory=dict)
+    """By direction: `append_up` (to a later format), `append_down`, `fetch_down`."""
+    dropped_headers: int = 0
+    """Headers of messages that were converted to a format that has no place for them."""
+    repeated_messages: int = 0
+    """Messages that a producer sent again, and that were stored before."""
+    _latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS_MS) + 1))
+    _to_add: list[list[int]] = field(default_factory=list)
+
+    @property
+    def latency_counts(self) -> list[int]:
+        """Messages by the bucket of their latency."""
+        self._add_counts()
+        return self._latency_counts
+
+    def _add_counts(self) -> None:
+        self._latency_counts = list(map(sum, zip(self._latency_counts, *self._to_add, strict=True)))
+        self._to_add.clear()
+
+    def appended(self, messages: int, size_bytes: int, latency: LatencyCounts | None) -> None:
+        """Count one appended set."""
+        self.messages += messages
+        self.bytes_in += size_bytes
+        if latency is None:
+            return
+        self.skewed += latency.skewed
+        self.untimed += latency.untimed
+        if messages > latency.untimed:
+            self._to_add.append(latency.counts)
+            if len(self._to_add) >= _ADDED_TOGETHER:
+                self._add_counts()
+            self.latency_sum_ms += latency.sum_ms
+            self.largest_latency.record(latency.max_ms)
+
+    def converted(self, direction: str, messages: int, size_bytes: int, seconds: float) -> None:
+        """Count messages that changed their format, and what that took."""
+        count(self.converted_messages, direction, messages)
+        count(self.converted_bytes, direction, size_bytes)
+        took = self.conversion_seconds.get(direction, 0.0)
+        self.conversion_seconds[direction] = took + seconds
+
+
+class Figures:
+    """What is counted for the whole broker, and the figures of each topic."""
+
+    def __init__(self, clock: Clock, latency_window_ms: int) -> None:
+        self._clock = clock
+        self.latency_window_ms = latency_window_ms
+        self.topics: dict[str, TopicFigures] = {}
+        self.requests: dict[tuple[str, str], int] = {}
+        self.request_times: dict[str, Spread] = {}
+        """By api: from taking a request up to making its answer."""
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.connections_opened = 0
+        self.connections_refused: dict[str, int] = {}
+        self.connections_dropped: dict[str, int] = {}
+        self.http_connections = 0
+        """Those that are open."""
+        self.http_requests_refused: dict[str, int] = {}
+        self.clock_steps: dict[str, int] = {}
+        """By direction: `forward`, `back`, and each `_while_stopped`."""
+        self.failed_passes: dict[str, int] = {}
+        self.parked_refused = 0
+        self.suppressed_lines: dict[str, int] = {}
+        """Log lines that were not written because there were too many like them."""
+        self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
+        self.loop_lag = Spread(FSYNC_BUCKETS_SECONDS)
+        """How much later than it asked for a timer of the event loop was called."""
+
+    def request_time(self, api: str) -> Spread:
+        """How long requests of one kind took."""
+        spread = self.request_times.get(api)
+        if spread is None:
+            spread = self.request_times[api] = Spread(REQUEST_BUCKETS_SECONDS)
+        return spread
+
+    def topic(self, name: str) -> TopicFigures:
+        """The figures of a topic that exists: callers never name one that a client made up."""
+        figures = self.topics.get(name)
+        if figures is None:
+            window = MaxWindow(self._clock, self.latency_window_ms)
+            figures = self.topics[name] = TopicFigures(window)
+        return figures
+
+    def answered(self, api: str, result: str, seconds: float, requests: int = 1) -> None:
+        """Count requests of one kind that had the same result; each took `seconds`."""
+        key = api, result
+        self.requests[key] = self.requests.get(key, 0) + requests
+        self.request_time(api).add(seconds, requests)
+
+    def forget(self, name: str) -> None:
+        """Drop the figures of a topic that is deleted."""
+        self.topics.pop(name, None)
+
+
+def count(counts: dict[str, int], key: str, amount: int = 1) -> None:
+    """Add `amount` to `counts[key]`, which may not be there yet."""
+    counts[key] = counts.get(key, 0) + amount

@@ -1,0 +1,1 @@
+"""Ports, connections, and requests and answers on them."""

@@ -1,0 +1,447 @@
+"""One client's connection: bytes in, frames handled, answers out in order.
+
+Everything happens in the transport's callbacks. What a client may make the broker hold is bounded:
+requests without an answer, bytes of answers it does not read, and the time that a half-sent
+request or an unread answer may take.
+
+    reading    frames are handled as they come
+    stuck      too much is unanswered or unread, or a request has to be answered before others are
+               handled: no byte is read, no frame handled
+    finishing  no byte is read any more; closed when the last answer is out
+    broken     the same, after something that is no request: it is closed for that
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from ...config.address import join_address
+from ...protocol.api.framing import FrameReader, ProtocolError
+from ...protocol.limits import REQUESTS_IN_A_TURN
+from ..metrics.figures import count
+from ..outcomes import CloseConnection
+from .deadline import Deadline, IdleLimit
+from .endpoint import Caller, Endpoint
+from .file_sending import FileChanged, FileSender
+from .host import Host
+from .ready_connections import Gathering
+from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
+
+BURST_BYTES = 32 * 1024
+"""From so many bytes on that came at once they are looked at where they lie: a copy of less costs
+nothing."""
+
+JOINED_BYTES = 64 * 1024
+"""Answers are joined up to this size: above it the copy costs more than a second write."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of one connection, which came in by `endpoint`."""
+
+    def __init__(
+        self, host: Host, endpoint: Endpoint, gathering: Gathering, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`gathering` has the connection go on when requests came."""
+        self._host = host
+        self._endpoint = endpoint
+        self._gathering = gathering
+        self._loop = loop
+        self._limits = host.limits
+        self._reader = FrameReader(
+            host.limits.max_frame_bytes,
+            limit_name="max.frame.bytes",
+            protocol=endpoint.protocol,
+            slab=host.slab,
+        )
+        self._answers = AnswerQueue(self._work)
+        self._frames: deque[bytes | bytearray] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._caller = Caller(("", 0), "")
+        self._reading = True
+        self._unread = False
+        self._finishing = False
+        self._broken: tuple[str, str] | None = None
+        self._sender: FileSender | None = None
+        self._working = False
+        seconds = host.limits.deadline_seconds
+        self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
+        self._unread_deadline = Deadline(loop, seconds, self._reader_is_late)
+        self._idle_limit = IdleLimit(
+            loop, host.limits.idle_seconds, self._idle_since, self._was_idle
+        )
+        self._close_deadline: asyncio.TimerHandle | None = None
+        self.peer = ""
+        self.held_since = loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none of asyncio's by class, only by what they can do.
+        transport = self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")[:2]
+        self._caller = self._endpoint.caller(local, peer[0] if peer else "")
+        self.peer = join_address(*peer[:2]) if peer else "unknown"
+        high = self._limits.buffer_bytes
+        transport.set_write_buffer_limits(high=high, low=high // 2)
+        self._host.figures.connections_opened += 1
+        self._idle_limit.start()
+        if self._finishing:
+            self._close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._host.figures.received_bytes += nbytes
+        held_nothing = not self._reader.unfinished
+        try:
+            taken = self._answer_burst(nbytes)
+            frames = self._reader.received(nbytes, taken)
+        except MemoryError:
+            self._reader.let_go()
+            self._drop("memory", "there was no memory for the request")
+            return
+        if held_nothing or frames or taken:
+            self.held_since = self._loop.time()
+        if self._reader.fault is not None:
+            self._broken = "protocol", self._reader.fault.cause
+        if frames or taken:
+            self._frame_deadline.stop()
+        if not frames:
+            if not (taken and self._is_done):
+                self._work()
+            return
+        if len(frames) == 1 and self._is_done and self._answered_at_once(frames[0]):
+            return
+        self._frames.extend(frames)
+        self._gathering.heard(self, sum(map(len, frames)))
+
+    def _answer_burst(self, nbytes: int) -> int:
+        """Answer requests out of what has come where it lies, if they are of the same kind and all
+        before them is answered; how many bytes they take."""
+        if nbytes < BURST_BYTES or not self._is_idle:
+            return 0
+        most = min(self._limits.max_requests_in_flight, REQUESTS_IN_A_TURN)
+        with self._reader.arrived(nbytes) as arrived:
+            taken, answers = self._endpoint.answerer.answer_burst(arrived, most)
+        if len(answers) == 1 and isinstance(answers[0], bytes):
+            self._send(answers[0])
+        else:
+            for answer in answers:
+                self._answers.add(answer)
+        return taken
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether nothing has come but what is looked at, and all before it is done."""
+        return self._is_idle and not self._reader.unfinished
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether all before what has come now is answered, and all answers are read."""
+        return not (
+            self._frames
+            or self._answers
+            or self._sender
+            or self._unread
+            or self._ending
+            or self._host.held_memory.is_short
+            or self._transport is None
+            or self._transport.get_write_buffer_size()
+            or self._transport.is_closing()
+        )
+
+    def _answered_at_once(self, frame: bytes | bytearray) -> bool:
+        """Answer the only request there is, if that takes next to nothing."""
+        answer = self._endpoint.answerer.answer_at_once(frame)
+        if answer is None:
+            return False
+        if isinstance(answer, bytes):
+            self._send(answer)
+        else:
+            self._answers.add(answer)
+            self._work()
+        return True
+
+    def _send(self, answer: bytes) -> None:
+        """Send the answer to all there was to be answered."""
+        assert self._transport is not None
+        self._host.figures.sent_bytes += len(answer)
+        self._transport.write(answer)
+        if self._transport.get_write_buffer_size():
+            self._host.held_memory.note(self)
+
+    def eof_received(self) -> bool:
+        """The client sends no more, and is probably gone; what it asked for is still answered."""
+        self.finish()
+        return True
+
+    def pause_writing(self) -> None:
+        self._unread = True
+        self._unread_deadline.start()
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._unread_deadline.stop()
+        self._work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._reader.let_go()
+        self._host.held_memory.forget(self)
+        self._frames.clear()
+        self._answers.cancel()
+        if self._sender is not None:
+            self._sender.close()
+        self._frame_deadline.stop()
+        self._unread_deadline.stop()
+        self._idle_limit.stop()
+        if self._close_deadline is not None:
+            self._close_deadline.cancel()
+        self._host.closed(self)
+
+    def finish(self) -> None:
+        """Answer what was received without waiting for more data, read nothing more, then close."""
+        self._finishing = True
+        self._work()
+
+    def abort(self) -> None:
+        """Close now, whatever is unanswered or unread."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def held_bytes(self) -> int:
+        """What the client makes the broker hold: unread answers, requests that wait, a large
+        unfinished request."""
+        if self._transport is None:
+            return 0
+        answers = self._answers.held_bytes - self._answers.in_files_bytes
+        if self._sender is not None:
+            answers += self._sender.memory_bytes
+        requests = sum(map(len, self._frames)) + self._reader.held_bytes
+        return self._transport.get_write_buffer_size() + answers + requests
+
+    def give_up(self, total_bytes: int) -> None:
+        """Close now: all clients together hold too much, and this one for the longest time."""
+        self._drop(
+            "memory",
+            f"clients left {total_bytes} bytes of answers unread or of requests unfinished, more "
+            "than max.buffered.bytes, and this one for the longest time",
+        )
+        self.abort()
+
+    def to_be_answered(self) -> tuple[deque[bytes | bytearray], int]:
+        """The frames that wait, and how many of them may be taken now."""
+        if not self._may_work() or self._stuck:
+            return self._frames, 0
+        most = self._limits.max_requests_in_flight - self._answers.waiting
+        return self._frames, min(most, REQUESTS_IN_A_TURN)
+
+    def go_on(self, answers: Sequence[Answer]) -> None:
+        """Take the answers to the first frames, and go on with the others."""
+        queue = self._answers
+        for answer in answers:
+            queue.add(answer)
+        nothing_to_do = (
+            not self._frames
+            and not queue.has_come
+            and queue.waiting < self._limits.max_requests_in_flight
+            and not self._reader.unfinished
+            and not self._ending
+            and not queue.alone
+        )
+        if not nothing_to_do:
+            self._work(len(answers))
+
+    def failed(self, error: Exception) -> None:
+        """A bug. Half-handled requests leave no connection to go on with."""
+        self._host.observe("connection_failed", peer=self.peer, error=error)
+        self._drop("failed", "the broker met something unexpected")
+
+    def _may_work(self) -> bool:
+        if self._working or self._transport is None or self._transport.is_closing():
+            return False
+        return self._host.held_memory.has_room(self._work)
+
+    def _work(self, taken: int = 0) -> None:
+        """Handle frames and write answers as far as the limits allow.
+
+        So many requests were `taken` in this turn already.
+        """
+        if not self._may_work():
+            return
+        self._working = True
+        try:
+            if self._answers or self._sender:
+                self._write()
+            if self._frames:
+                left = max(len(self._frames) - (REQUESTS_IN_A_TURN - taken), 0)
+                while len(self._frames) > left and not self._stuck:
+                    self._handle_frames(left)
+                    self._write()
+                if self._frames and not self._stuck:
+                    self._loop.call_soon(self._work)
+        except ProtocolError as error:
+            # A late answer to a request that cannot be refused in any other way.
+            self._drop("protocol", error.cause)
+        except CloseConnection as error:
+            self._drop("acks_0", str(error))
+        except (FileChanged, OSError) as error:
+            self._drop("file", f"an answer could not be sent to its end: {error}")
+        except Exception as error:
+            self.failed(error)
+        else:
+            self._after_work()
+        finally:
+            self._working = False
+        self._host.held_memory.note(self)
+
+    def _handle_frames(self, left: int) -> None:
+        """Handle frames until there is enough to write, one breaks the connection, or only `left`
+        of them are left for the next turn."""
+        try:
+            while len(self._frames) > left and not self._stuck:
+                most = min(
+                    self._limits.max_requests_in_flight - self._answers.waiting,
+                    len(self._frames) - left,
+                )
+                for answer in self._endpoint.answerer.answer(self._frames, most, self._caller):
+                    self._answers.add(answer)
+        except ProtocolError as error:
+            self._broken = "protocol", error.cause
+            self._frames.clear()
+        except CloseConnection as error:
+            self._broken = "acks_0", str(error)
+            self._frames.clear()
+
+    @property
+    def _stuck(self) -> bool:
+        limits, answers = self._limits, self._answers
+        return (
+            self._unread
+            or bool(self._sender)
+            or answers.waiting >= limits.max_requests_in_flight
+            or answers.held_bytes >= limits.buffer_bytes
+            or answers.in_parts >= MAX_IN_PARTS
+            or answers.alone > 0
+        )
+
+    def _write(self) -> None:
+        """Hand the transport all answers whose turn has come, until it has enough."""
+        assert self._transport is not None
+        while not self._unread:
+            if self._sender:
+                self._sender.send()
+                if self._sender:
+                    return
+            if not self._answers.has_come:
+                return
+            answers = self._answers.take(self._limits.buffer_bytes)
+            if not answers:
+                return
+            if not self._transport.get_write_buffer_size():
+                self.held_since = self._loop.time()
+            size = sum(map(len, answers))
+            self._host.figures.sent_bytes += size
+            if AnswerInParts in map(type, answers):
+                self._send_from_files(answers)
+            elif size <= JOINED_BYTES:
+                self._transport.write(b"".join(answers))  # type: ignore[arg-type]
+            else:
+                # `writelines` would do, but in some releases of Python it knows no flow control.
+                for answer in answers:
+                    self._transport.write(answer)  # type: ignore[arg-type]
+
+    def _send_from_files(self, answers: list[Made]) -> None:
+        assert self._transport is not None
+        if self._sender is None:
+            self._sender = FileSender(self._transport, self._host.in_thread, self._work)
+        for answer in answers:
+            self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
+
+    @property
+    def _ending(self) -> bool:
+        return self._finishing or self._broken is not None
+
+    def _after_work(self) -> None:
+        assert self._transport is not None
+        ending = self._ending
+        if ending:
+            self._answers.hurry()
+            if not self._frames and not self._answers and not self._sender:
+                if self._broken is not None:
+                    self._drop(*self._broken)
+                else:
+                    self._close()
+                return
+        self._set_reading(not (ending or self._frames or self._stuck))
+        if self._reading and self._reader.unfinished:
+            # Further bytes of the request that has begun do not prolong its time.
+            self._frame_deadline.start()
+
+    def _set_reading(self, reading: bool) -> None:
+        if reading == self._reading:
+            return
+        assert self._transport is not None
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            # While the broker does not read, the client cannot be late.
+            self._frame_deadline.stop()
+
+    def _request_is_late(self) -> None:
+        self._drop(
+            "half_sent",
+            f"a request was not complete after {self._limits.deadline_seconds:g} s "
+            "(request.deadline.ms)",
+        )
+
+    def _reader_is_late(self) -> None:
+        if self._sender:
+            self._drop(
+                "slow_reader",
+                "nothing was taken of an answer in "
+                f"{self._limits.deadline_seconds:g} s (request.deadline.ms)",
+            )
+            return
+        self._drop(
+            "slow_reader",
+            f"of more than {self._limits.buffer_bytes} bytes of answers (connection.buffer.bytes) "
+            f"not half were read in {self._limits.deadline_seconds:g} s (request.deadline.ms)",
+        )
+
+    def _idle_since(self) -> float | None:
+        """When the last request came or was answered; `None` while there is anything to do."""
+        return self.held_since if self._is_done else None
+
+    def _was_idle(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        count(self._host.figures.connections_dropped, "idle")
+        idle_seconds = round(self._loop.time() - self.held_since)
+        self._host.observe("connection_idle", peer=self.peer, idle_seconds=idle_seconds)
+        self._close()
+
+    def _drop(self, reason: str, cause: str) -> None:
+        """Close because of what the client did. Answers on their way to it may still arrive."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        count(self._host.figures.connections_dropped, reason)
+        self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
+        self._frames.clear()
+        self._answers.cancel()
+        if self._sender is not None:
+            self._sender.close()
+        if self._unread:
+            self._transport.abort()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """Close once the client has taken what was written, or when the deadline is over."""
+        assert self._transport is not None
+        self._frame_deadline.stop()
+        self._transport.close()
+        self._close_deadline = self._loop.call_later(self._limits.deadline_seconds, self.abort)

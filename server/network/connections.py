@@ -1,0 +1,104 @@
+"""All connections of the broker: how many there may be, and how they end."""
+
+import asyncio
+
+from ...protocol.limits import SHARED_SLAB_BYTES
+from ...storage.events import Observer
+from ..metrics.figures import Figures, count
+from .connection import Connection
+from .endpoint import Endpoint
+from .file_sending import InThread
+from .held_memory import HeldMemory
+from .host import ConnectionLimits
+from .places import Places
+from .ready_connections import Gathering
+
+
+class Connections:
+    """The open connections, as many as `places` has room for."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        places: Places,
+        limits: ConnectionLimits,
+        max_buffered_bytes: int,
+        figures: Figures,
+        observe: Observer,
+        in_thread: InThread,
+    ) -> None:
+        self._loop = loop
+        self._places = places
+        self._observe = observe
+        self._gatherings: dict[Endpoint, Gathering] = {}
+        self._open: dict[Connection, str] = {}
+        """The address that each comes from."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.limits = limits
+        self.figures = figures
+        self.in_thread = in_thread
+        self.slab = bytearray(SHARED_SLAB_BYTES)
+        self.held_memory = HeldMemory(max_buffered_bytes, loop.call_soon)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, endpoint: Endpoint, address: str) -> Connection | None:
+        """A protocol for a new connection by `endpoint`, or `None` when there are enough, or enough
+        from this address."""
+        reason = self._places.refusal(address)
+        if reason is not None:
+            self.refused(reason, address=address)
+            return None
+        gathering = self._gatherings.get(endpoint)
+        if gathering is None:
+            gathering = Gathering(self._loop.call_soon, endpoint.answerer.answer_together)
+            self._gatherings[endpoint] = gathering
+        connection = Connection(self, endpoint, gathering, self._loop)
+        self._open[connection] = address
+        self._places.take(address)
+        self._empty.clear()
+        return connection
+
+    def refused(self, reason: str, **fields: object) -> None:
+        """Take note of a connection that was closed at once."""
+        count(self.figures.connections_refused, reason)
+        self._observe(
+            "connection_refused",
+            reason=reason,
+            connections=len(self._open),
+            max_connections=self._places.capacity,
+            max_connections_per_ip=self._places.per_address,
+            **fields,
+        )
+
+    def observe(self, event: str, /, **fields: object) -> None:
+        self._observe(event, **fields)
+
+    def closed(self, connection: asyncio.BaseProtocol) -> None:
+        """Forget a connection that is gone, or that never came to be."""
+        address = self._open.pop(connection, None)  # type: ignore[call-overload]
+        if address is not None:
+            self._places.give_back(address)
+        if not self._open:
+            self._empty.set()
+
+    async def finish(self, seconds: float) -> None:
+        """Answer what was received and close everything, by force after `seconds`."""
+        for connection in list(self._open):
+            connection.finish()
+        if not await self._all_gone(seconds):
+            for connection in list(self._open):
+                connection.abort()
+            # Transports tell their protocols in the next turn of the loop.
+            await self._all_gone(seconds)
+
+    async def _all_gone(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True

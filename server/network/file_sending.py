@@ -1,0 +1,177 @@
+"""Sending answers whose record sets are in files, without their bytes passing through Python.
+
+The system copies from the file into the socket (`sendfile`), past the transport; so that happens
+only while the transport has nothing to send itself. When the socket takes no more, the next few
+bytes go through the transport after all: it tells when the socket has taken them.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from ...protocol.api.native.values import Elsewhere
+from ...storage.files import File
+from ...storage.read.file_range import FileRange
+
+InThread = Callable[[Callable[[], None]], asyncio.Future[None]]
+
+TURN_BYTES: Final = 1 << 20
+"""Bytes sent, or looked for in memory, before the loop serves others."""
+
+PILOT_BYTES: Final = 16 << 10
+"""Bytes that go through the transport when the socket is full."""
+
+
+class FileChanged(Exception):
+    """What was promised is not in the file any more: the rest of an answer cannot be sent."""
+
+
+class FileSender:
+    """Sends the parts of one connection's answers in order, as the socket takes them."""
+
+    def __init__(
+        self, transport: asyncio.Transport, in_thread: InThread, go_on: Callable[[], None]
+    ) -> None:
+        """`go_on` is called when `send` can go on with what it had to leave, but for a transport
+        that was full: that says so itself."""
+        self._transport = transport
+        self._in_thread = in_thread
+        self._go_on = go_on
+        self._limits = transport.get_write_buffer_limits()
+        self._parts: deque[bytes | Elsewhere] = deque()
+        self._sent = 0  # of the stretch in front
+        self._in_memory = 0  # of the stretch in front, as far as is known
+        self._waiting = False  # for a thread or for the loop
+        self._socket: socket.socket | None = None
+
+    def __bool__(self) -> bool:
+        """Whether something is left to send."""
+        return bool(self._parts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is left and takes memory."""
+        return sum(len(part) for part in self._parts if isinstance(part, bytes))
+
+    def add(self, parts: Iterable[bytes | Elsewhere]) -> None:
+        """Have more sent, behind what is left."""
+        self._parts.extend(parts)
+
+    def close(self) -> None:
+        """Forget what is left; the connection is gone."""
+        self._parts.clear()
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
+
+    def send(self) -> None:
+        """Send as much as the socket takes.
+
+        Raises `FileChanged`, or `OSError` when a file cannot be read.
+        """
+        transport = self._transport
+        # The transport has to say when it has sent all, and not only most of it.
+        transport.set_write_buffer_limits(high=0)
+        budget = TURN_BYTES
+        while self._parts and not self._waiting and not transport.is_closing():
+            if transport.get_write_buffer_size():
+                return
+            part = self._parts[0]
+            if not isinstance(part, FileRange):
+                assert isinstance(part, bytes)
+                self._parts.popleft()
+                self._send_bytes(part)
+            elif budget <= 0:
+                self._rest()
+                return
+            elif self._is_in_memory(part):
+                budget -= self._send_stretch(part)
+        if not self._parts:
+            low, high = self._limits
+            transport.set_write_buffer_limits(high=high, low=low)
+
+    def _send_bytes(self, data: bytes) -> None:
+        """Send bytes, in one packet with those of a file when these come next."""
+        if self._parts:
+            try:
+                sent = self._raw_socket().send(data, socket.MSG_MORE | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                sent = 0
+            except ConnectionError:
+                self._transport.abort()
+                return
+            data = data[sent:]
+        if data:
+            self._transport.write(data)
+
+    def _raw_socket(self) -> socket.socket:
+        """The transport's socket as one that can be sent to; the transport keeps owning it."""
+        if self._socket is None:
+            shown = self._transport.get_extra_info("socket")
+            fd = shown.fileno()
+            self._socket = socket.socket(shown.family, shown.type, shown.proto, fileno=fd)
+        return self._socket
+
+    def _send_stretch(self, stretch: FileRange) -> int:
+        """Send what the socket takes of it; returns how many bytes that were."""
+        if not stretch.intact:
+            raise FileChanged("the end of a log was cut off while it was being sent")
+        position = stretch.position + self._sent
+        size = self._in_memory - self._sent
+        target = self._raw_socket().fileno()
+        try:
+            sent = os.sendfile(target, stretch.file.fileno(), position, size)
+        except BlockingIOError:
+            pilot = stretch.file.pread(min(size, PILOT_BYTES), position)
+            self._transport.write(pilot)
+            sent = len(pilot)
+        except ConnectionError:
+            self._transport.abort()
+            return 0
+        if not sent:
+            raise FileChanged("a log file is shorter than it was")
+        self._sent += sent
+        if self._sent == len(stretch):
+            self._parts.popleft()
+            self._sent = self._in_memory = 0
+        return sent
+
+    def _is_in_memory(self, stretch: FileRange) -> bool:
+        """Whether the next bytes of it are in memory. If not, a thread is set to read them."""
+        if self._sent < self._in_memory:
+            return True
+        size = min(len(stretch) - self._sent, TURN_BYTES)
+        position = stretch.position + self._sent
+        if stretch.file.in_memory(size, position):
+            self._in_memory = self._sent + size
+            return True
+        self._waiting = True
+        loading = self._in_thread(partial(_load, stretch.file, size, position))
+        loading.add_done_callback(partial(self._loaded, self._sent + size))
+        return False
+
+    def _loaded(self, in_memory: int, loading: asyncio.Future[Any]) -> None:
+        self._waiting = False
+        if not loading.cancelled():
+            loading.exception()  # sending meets the same error
+        if self._parts:
+            self._in_memory = in_memory
+            self._go_on()
+
+    def _rest(self) -> None:
+        """Let the loop serve others before going on."""
+        self._waiting = True
+
+        def go_on() -> None:
+            self._waiting = False
+            self._go_on()
+
+        asyncio.get_running_loop().call_soon(go_on)
+
+
+def _load(file: File, size: int, position: int) -> None:
+    file.load(size, position)

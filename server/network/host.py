@@ -1,0 +1,48 @@
+"""What connections need of the broker that they belong to."""
+
+import asyncio
+from typing import Protocol
+
+from ...values import value_class
+from ..metrics.figures import Figures
+from .file_sending import InThread
+from .held_memory import HeldMemory
+
+
+@value_class
+class ConnectionLimits:
+    """What one connection may cost."""
+
+    max_frame_bytes: int
+    max_requests_in_flight: int
+    buffer_bytes: int
+    deadline_seconds: float
+    idle_seconds: float | None = None
+    """How long it may be idle; `None` for ever."""
+
+
+class Host(Protocol):
+    """What a connection needs of the broker."""
+
+    @property
+    def limits(self) -> ConnectionLimits: ...
+
+    @property
+    def figures(self) -> Figures: ...
+
+    @property
+    def held_memory(self) -> HeldMemory: ...
+
+    @property
+    def in_thread(self) -> InThread: ...
+
+    @property
+    def slab(self) -> bytearray:
+        """Where bytes are received: they are taken out before another connection reads."""
+        ...
+
+    def observe(self, event: str, /, **fields: object) -> None: ...
+
+    def closed(self, connection: asyncio.BaseProtocol) -> None:
+        """The connection is gone."""
+        ...

@@ -1,0 +1,224 @@
+"""Answers of one connection, sent in the order of its requests though some have to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.api.native.values import Elsewhere
+
+
+class SharedWait:
+    """What answers of several connections wait for. All are told at once when it is over."""
+
+    __slots__ = ("_callbacks", "_over")
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[SharedWait], None]] = []
+        self._over = False
+
+    def add_done_callback(self, callback: Callable[[SharedWait], None]) -> None:
+        self._callbacks.append(callback)
+
+    def done(self) -> bool:
+        return self._over
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        """One of them is not waited for any more. The others are."""
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._over = True
+        for callback in self._callbacks:
+            callback(self)
+
+
+@dataclass(slots=True)
+class Deferred:
+    """An answer that is made when `ready` is done and its turn has come, not before.
+
+    A hundred parked fetches that are woken by one append therefore cost a hundred small objects
+    until the client has taken the answers before them.
+    """
+
+    ready: asyncio.Future[Any] | SharedWait
+    make: Callable[[], Answer]
+    may_hurry: bool = False
+    """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
+    alone: bool = False
+    """Whether requests behind it have to wait until it is made: they could overtake it."""
+    held_bytes: int = 0
+    """What its request makes the broker hold until it is made."""
+
+
+class AnswerInParts:
+    """An answer of which a part is in files. Its length is that of all parts."""
+
+    __slots__ = ("_size_bytes", "memory_bytes", "parts")
+
+    def __init__(self, parts: Sequence[bytes | Elsewhere]) -> None:
+        self.parts = parts
+        self.memory_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+        self._size_bytes = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+
+Made = bytes | AnswerInParts
+"""An answer that can be sent."""
+
+Answer = Made | Deferred | None
+"""What a request gets: an answer at once, one later, or none ever (`None`)."""
+
+MAX_IN_PARTS = 4
+"""Answers of which parts are in files, of one connection: each has file handles of its own."""
+
+
+class AnswerQueue:
+    """Collects the answers of a connection and hands them over in order.
+
+    `turn_came` is called when the answer at the head, which others wait for, can be made. `add`
+    never calls it: the connection handles every frame of a read, then takes all answers at once.
+    """
+
+    __slots__ = (
+        "_ready",
+        "_turn_came",
+        "_waiting",
+        "alone",
+        "held_bytes",
+        "in_files_bytes",
+        "in_parts",
+    )
+
+    def __init__(self, turn_came: Callable[[], None]) -> None:
+        self._turn_came = turn_came
+        self._ready: list[Made] = []
+        self._waiting: deque[Answer] = deque()
+        self.held_bytes = 0
+        """Bytes of the answers that are made and not taken yet, and what requests hold whose
+        answers are not made."""
+        self.in_files_bytes = 0
+        """How many of these are in files."""
+        self.in_parts = 0
+        """How many of these answers are in parts."""
+        self.alone = 0
+        """How many of those that are not made have to be before another request is handled."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose answer is not made, or stands behind one that is not made."""
+        return len(self._waiting)
+
+    def __bool__(self) -> bool:
+        return bool(self._ready or self._waiting)
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the first answer may be written."""
+        if self._ready:
+            return True
+        if not self._waiting:
+            return False
+        head = self._waiting[0]
+        return not isinstance(head, Deferred) or head.ready.done()
+
+    def add(self, answer: Answer) -> None:
+        """Queue the answer of the next request."""
+        if isinstance(answer, Deferred):
+            self._waiting.append(answer)
+            self._waits(answer)
+            answer.ready.add_done_callback(self._done)
+            return
+        if answer is not None:
+            self.held_bytes += len(answer)
+            if isinstance(answer, AnswerInParts):
+                self.in_parts += 1
+                self.in_files_bytes += len(answer) - answer.memory_bytes
+        if self._waiting:
+            self._waiting.append(answer)
+        elif answer is not None:
+            self._ready.append(answer)
+
+    def take(self, limit_bytes: int) -> list[Made]:
+        """The answers that may be written now, in order; they leave the queue.
+
+        Deferred answers are made only until there are `limit_bytes`, so one answer more than fits,
+        or enough answers in parts. One may turn out to be deferred again.
+        """
+        waiting = self._waiting
+        taken = self._ready
+        self._ready = []
+        if not waiting:
+            self.held_bytes = self.in_files_bytes = self.in_parts = 0
+            return taken
+        taken_bytes = sum(map(len, taken))
+        taken_in_parts = 0
+        for each in taken:
+            self._leaves(each)
+        while waiting:
+            answer = waiting[0]
+            if isinstance(answer, Deferred):
+                if taken_bytes >= limit_bytes or taken_in_parts >= MAX_IN_PARTS:
+                    break
+                if not answer.ready.done():
+                    break
+                made = None if answer.ready.cancelled() else answer.make()
+                self.alone -= answer.alone
+                self.held_bytes -= answer.held_bytes
+                if isinstance(made, Deferred):
+                    waiting[0] = made
+                    self._waits(made)
+                    made.ready.add_done_callback(self._done)
+                    continue
+            else:
+                made = answer
+                if made is not None:
+                    self._leaves(made)
+            waiting.popleft()
+            if made is not None:
+                taken.append(made)
+                taken_bytes += len(made)
+                taken_in_parts += isinstance(made, AnswerInParts)
+        return taken
+
+    def _waits(self, answer: Deferred) -> None:
+        self.alone += answer.alone
+        self.held_bytes += answer.held_bytes
+
+    def _leaves(self, made: Made) -> None:
+        self.held_bytes -= len(made)
+        if isinstance(made, AnswerInParts):
+            self.in_parts -= 1
+            self.in_files_bytes -= len(made) - made.memory_bytes
+
+    def hurry(self) -> None:
+        """Have the answers that could still wait made now."""
+        for answer in list(self._waiting):
+            if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
+                assert not isinstance(answer.ready, SharedWait)
+                answer.ready.set_result(None)
+
+    def cancel(self) -> None:
+        """Forget everything and cancel what is being waited for."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._ready.clear()
+        self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = 0
+        for answer in waiting:
+            if isinstance(answer, Deferred):
+                answer.ready.cancel()
+
+    def _done(self, ready: asyncio.Future[Any] | SharedWait) -> None:
+        if not isinstance(ready, SharedWait) and not ready.cancelled():
+            ready.exception()  # marks it as seen, should the client be gone before it is made
+        head = self._waiting[0] if self._waiting else None
+        if isinstance(head, Deferred) and head.ready.done():
+            self._turn_came()

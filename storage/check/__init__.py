@@ -1,0 +1,1 @@
+"""Checking stored files: verify, repair, salvage, dump."""

@@ -1,0 +1,207 @@
+"""What is in a segment's files, for people: the lines of `horolog dump FILE`.
+
+Works on the file alone, offline, and only reads. Bytes that make no sense become a `Remark` at
+their position, never an error.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from ...protocol.errors import HorologError
+from ...protocol.records.batches.batch import BatchHeader
+from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
+from ...protocol.records.messages.message import Entry, Record, records
+from ...values import value_class
+from ..files import File, Files
+from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
+from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
+from ..names import parse_segment_file
+from ..producers.producer_scan import ABORT, COMMIT, control_mark
+from .log_reader import Stop, StoredEntry, read_log_file
+
+MAX_DECOMPRESSED_BYTES: Final = 256 << 20
+"""Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
+taking all memory."""
+
+
+@value_class
+class DumpedMessage:
+    """One message as a consumer sees it, and where it is stored."""
+
+    position: int
+    """Byte position of its entry; messages of one compressed entry share it."""
+    offset: int
+    timestamp_ms: int
+    """-1 when it has none."""
+    timestamp_type: TimestampType | None
+    magic: int
+    codec: str
+    size_bytes: int
+    """Of its entry, header included."""
+    crc_ok: bool
+    key: bytes | None
+    value: bytes | None
+    """Still compressed when `codec` is not `none` and `crc_ok` is false; all that is in a batch
+    then."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@value_class
+class DumpedOffsetEntry:
+    """One entry of an offset index: `offset` is found from byte `log_position` of the log on."""
+
+    position: int
+    offset: int
+    log_position: int
+
+
+@value_class
+class DumpedTimeEntry:
+    """One entry of a time index: times above `timestamp_ms` are found from `offset` on."""
+
+    position: int
+    timestamp_ms: int
+    offset: int
+
+
+@value_class
+class DumpedAppendTime:
+    """One entry of an append-time file: the messages from `offset` on were appended then."""
+
+    position: int
+    offset: int
+    append_time_ms: int
+    """-1 when it is not known."""
+
+
+@value_class
+class Remark:
+    """Bytes that are no entry."""
+
+    position: int
+    text: str
+    error: bool
+    """Whether something is wrong, or only worth knowing."""
+
+
+Dumped = DumpedMessage | DumpedOffsetEntry | DumpedTimeEntry | DumpedAppendTime | Remark
+
+_ENTRIES: Final = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "appendtime": APPEND_TIME_ENTRY}
+
+
+def dump(
+    files: Files, path: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Dumped]:
+    """The content of a `.log`, `.index`, `.timeindex` or `.appendtime` file, deleted or set aside
+    ones too.
+
+    Raises `ValueError` for another kind of file, `OSError` when it cannot be read.
+    """
+    name = parse_segment_file(path)
+    kind = name.kind if name is not None else path.suffix.removeprefix(".")
+    base_offset = name.base_offset if name is not None else 0
+    if kind not in ("log", *_ENTRIES):
+        raise ValueError(f"{path} is none of .log, .index, .timeindex and .appendtime")
+    return _dump(files, path, kind, base_offset, name is not None, max_decompressed_bytes)
+
+
+def _dump(
+    files: Files, path: Path, kind: str, base_offset: int, named: bool, max_decompressed_bytes: int
+) -> Iterator[Dumped]:
+    if not named and kind != "log":
+        yield Remark(0, "the file's name has no base offset: offsets count from 0", False)
+    file = files.open(path, read_only=True)
+    try:
+        if kind == "log":
+            yield from _dump_log(file, max_decompressed_bytes)
+        else:
+            entry = _ENTRIES[kind]
+            size_bytes = file.size()
+            end = entries_end(file, entry, size_bytes)
+            for position, first, second in index_entries(file, entry, end):
+                if kind == "index":
+                    yield DumpedOffsetEntry(position, base_offset + first, second)
+                elif kind == "timeindex":
+                    yield DumpedTimeEntry(position, first, base_offset + second)
+                else:
+                    yield DumpedAppendTime(position, base_offset + first, second)
+            yield from _index_tail(entry, end, size_bytes)
+    finally:
+        file.close()
+
+
+def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
+    size_bytes = file.size()
+    for item in read_log_file(file, size_bytes):
+        if isinstance(item, Stop):
+            left = size_bytes - item.position
+            yield Remark(item.position, f"{item.rule}; {left} bytes are not shown", True)
+        elif item.crc_ok:
+            if not isinstance(item.entry, Entry) and item.entry.is_control:
+                yield Remark(item.position, _control_text(item.data, item.entry), False)
+                continue
+            try:
+                for record in records(item.data, max_decompressed_bytes=max_decompressed_bytes):
+                    yield _message(item, record)
+            except HorologError as error:
+                yield Remark(item.position, error.message, True)
+        else:
+            yield _as_stored(item)
+
+
+def _message(item: StoredEntry, record: Record) -> DumpedMessage:
+    return DumpedMessage(
+        item.position,
+        record.offset,
+        record.timestamp_ms,
+        record.timestamp_type,
+        item.magic,
+        item.codec.label,
+        len(item.data),
+        item.crc_ok,
+        record.key,
+        record.value,
+        record.headers,
+    )
+
+
+def _control_text(data: bytes, header: BatchHeader) -> str:
+    mark = control_mark(data, header)
+    done = "aborted" if mark == ABORT else "committed" if mark == COMMIT else "marked"
+    return (
+        f"offset {header.base_offset} is no message but the end of a transaction, which producer "
+        f"{header.producer_id} {done}"
+    )
+
+
+def _as_stored(item: StoredEntry) -> DumpedMessage:
+    """An entry whose CRC is wrong, not opened: its content cannot be believed."""
+    entry = item.entry
+    kind = TimestampType.LOG_APPEND_TIME if item.is_append_time else TimestampType.CREATE_TIME
+    key: bytes | None = None
+    value: bytes | None = item.data[BATCH_OVERHEAD:]
+    if isinstance(entry, Entry):
+        key, value = entry.key, entry.value
+    return DumpedMessage(
+        item.position,
+        item.last_offset,
+        item.timestamp_ms,
+        kind if item.magic else None,
+        item.magic,
+        item.codec.label,
+        len(item.data),
+        item.crc_ok,
+        key,
+        value,
+    )
+
+
+def _index_tail(entry: Struct, end: int, size_bytes: int) -> Iterator[Remark]:
+    torn = size_bytes % entry.size
+    slots = (size_bytes - torn - end) // entry.size
+    if slots:
+        yield Remark(end, f"{slots} slots of zeros, made ahead and never used", False)
+    if torn:
+        yield Remark(size_bytes - torn, f"{torn} bytes of an entry of {entry.size}: torn", True)

@@ -1,0 +1,51 @@
+"""What a check of stored files has to say."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ...values import value_class
+
+MAX_FINDINGS_PER_FILE: Final = 100
+"""A file that is wrong all over is told about once, not for each of a million entries."""
+
+NOTHING: Final = "nothing"
+REPAIR: Final = "stop the broker and run `horolog repair` on this folder"
+TORN: Final = (
+    "nothing: the next start sets everything from here on aside as .broken and goes on from here"
+)
+REBUILD: Final = "stop the broker and delete this file; it is rebuilt from the log"
+
+
+@value_class
+class Finding:
+    """One thing found."""
+
+    path: Path
+    position: int | None
+    """Byte position in the file; `None` when it is about the whole of it."""
+    rule: str
+    """What is so, or what rule is broken, in words."""
+    advice: str
+    """What to do about it."""
+    error: bool = True
+    """False for what is only listed: nothing is wrong with it."""
+
+
+def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """At most `MAX_FINDINGS_PER_FILE` of one file's findings, and how many more there are.
+
+    The whole of `findings` is worked through in any case.
+    """
+    more = 0
+    error = False
+    last: Finding | None = None
+    for number, finding in enumerate(findings):
+        if number < MAX_FINDINGS_PER_FILE:
+            yield finding
+        else:
+            more += 1
+            error |= finding.error
+            last = finding
+    if last is not None:
+        yield Finding(last.path, None, f"{more} more findings in this segment", last.advice, error)

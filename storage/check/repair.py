@@ -1,0 +1,296 @@
+"""Repair of stored files: what `horolog repair DIR` does.
+
+`DIR` is a data directory or the folder of one partition. The lock of the data directory is held
+from before the plan is made until all is done, so that what was shown is what is repaired.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from ...clock import Clock
+from ...config.topic import TopicSettings, topic_settings
+from ...protocol.errors import InvalidConfig, StorageError
+from ..directory.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+    Offsets,
+    decode_checkpoint,
+    write_checkpoint,
+)
+from ..directory.clean_shutdown import leave_marker, read_marker, take_marker
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES
+from ..directory.lock import DirectoryLock
+from ..directory.positions import POSITIONS_FILE, Positions
+from ..directory.topics import (
+    TOPICS_FILE,
+    MalformedTopics,
+    NewerTopics,
+    TopicEntry,
+    read_topics,
+    write_topics,
+)
+from ..events import Observer
+from ..files import Files
+from ..names import folder_name, parse_folder_name, parse_segment_file
+from .repair_partition import PartitionRepair
+from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
+from .set_aside import set_aside
+from .verify_positions import check_positions
+
+Partition = tuple[str, int]
+
+_STOP: Final = "stop that broker first"
+
+
+@dataclass(slots=True)
+class RepairPlan:
+    """All that a repair would do."""
+
+    directory_steps: list[Step] = field(default_factory=list)
+    """About the files of the data directory itself."""
+    partitions: list[PartitionPlan] = field(default_factory=list)
+    aside: list[Path] = field(default_factory=list)
+    missing: list[Path] = field(default_factory=list)
+    """Partition folders to be made."""
+    positions: bool = False
+    """Whether the positions are to be put right."""
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """Every step, in the order of the files."""
+        yield from self.directory_steps
+        for partition in self.partitions:
+            yield from partition.steps
+
+    @property
+    def possible(self) -> bool:
+        """Whether anything can be done."""
+        own = any(step.done for step in self.directory_steps)
+        return own or any(partition.possible for partition in self.partitions)
+
+
+class Repair:
+    """The repair of a data directory, or of one partition. Holds the lock until `release`."""
+
+    def __init__(self, files: Files, directory: Path, *, clock: Clock, observe: Observer) -> None:
+        """Raises `ValueError` when `directory` is neither, `StorageError` when a broker holds it
+        or a later version wrote it, `OSError`."""
+        self._files = files
+        self._clock = clock
+        self._observe = observe
+        names = files.names(directory)
+        key = parse_folder_name(directory.resolve().name)
+        self._alone: Path | None = None
+        """The only folder to be repaired, if it is one."""
+        self._root: Path | None = directory
+        if any(parse_segment_file(name) for name in names) or (key is not None and not names):
+            self._alone = directory
+            parent = directory.resolve().parent
+            self._root = parent if not KNOWN_FILES.isdisjoint(files.names(parent)) else None
+        elif not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
+            raise ValueError(
+                f"{directory} is neither a data directory nor the folder of a partition"
+            )
+        self._lock: DirectoryLock | None = None
+        if self._root is not None:
+            self._lock = DirectoryLock(files, self._root, advice=_STOP)
+        self._topics: dict[str, TopicEntry] = {}
+        self._recovery_points: Offsets | None = None
+        self._log_starts: Offsets | None = None
+        self._unclean: frozenset[Partition] | None = None
+
+    def release(self) -> None:
+        """Let a broker start."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def plan(self) -> RepairPlan:
+        """What there is to do. Only reads. Raises `OSError`, `StorageError`."""
+        plan = RepairPlan()
+        self._read_directory(plan)
+        for folder, key in self._folders():
+            entry = self._topics.get(key[0]) if key is not None else None
+            point = self._recovery_point(key)
+            partition = plan_partition(
+                self._files,
+                folder,
+                key,
+                gaps=entry is None or entry.gaps,
+                recovery_point=point,
+                clean=point is not None and self._unclean is not None and key not in self._unclean,
+            )
+            self._tell_past_end(plan, partition)
+            if partition.steps:
+                plan.partitions.append(partition)
+        return plan
+
+    def _folders(self) -> Iterator[tuple[Path, Partition | None]]:
+        if self._alone is not None:
+            yield self._alone, parse_folder_name(self._alone.resolve().name)
+            return
+        assert self._root is not None
+        for name in self._files.names(self._root):
+            key = parse_folder_name(name)
+            if key is not None and self._files.is_directory(self._root / name):
+                yield self._root / name, key
+
+    def _read_directory(self, plan: RepairPlan) -> None:
+        root = self._root
+        if root is None:
+            return
+        path = root / TOPICS_FILE
+        try:
+            self._topics = read_topics(self._files, path)
+        except NewerTopics as error:
+            raise StorageError(f"{path}: {error}; use the version that wrote it") from error
+        except MalformedTopics as error:
+            action = "the next start adopts every folder, with settings that keep all messages"
+            self._set_aside(plan, path, str(error), action)
+        self._recovery_points = self._checkpoint(plan, RECOVERY_POINTS)
+        self._log_starts = self._checkpoint(plan, LOG_START_OFFSETS)
+        self._unclean = read_marker(self._files, root)
+        if self._unclean is None and self._files.exists(root / CLEAN_SHUTDOWN):
+            rule = "it is neither empty nor a list of partitions"
+            self._set_aside(plan, root / CLEAN_SHUTDOWN, rule, "the next start recovers every log")
+        if self._alone is None:
+            self._look_at_positions(plan, root)
+            self._look_for_missing(plan, root)
+
+    def _set_aside(self, plan: RepairPlan, path: Path, wrong: str, consequence: str) -> None:
+        if self._alone is None:
+            plan.aside.append(path)
+            action = f"set it aside ({KEPT}); {consequence}"
+            plan.directory_steps.append(Step(path, None, wrong, action, self._files.size(path)))
+
+    def _checkpoint(self, plan: RepairPlan, name: str) -> Offsets | None:
+        assert self._root is not None
+        path = self._root / name
+        if not self._files.exists(path):
+            return {}
+        try:
+            return decode_checkpoint(self._files.read_bytes(path))
+        except MalformedCheckpoint as error:
+            self._set_aside(plan, path, str(error), "the next start recovers every log in full")
+            return None
+
+    def _look_at_positions(self, plan: RepairPlan, root: Path) -> None:
+        for finding in check_positions(self._files, root):
+            if finding.error:
+                plan.positions = True
+                action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
+                step = Step(root / POSITIONS_FILE, finding.position, finding.rule, action)
+                plan.directory_steps.append(step)
+
+    def _look_for_missing(self, plan: RepairPlan, root: Path) -> None:
+        for entry in self._topics.values():
+            for partition in range(0 if entry.deleting else entry.partitions):
+                path = root / folder_name(entry.name, partition)
+                if self._files.exists(path) and not self._files.is_directory(path):
+                    self._set_aside(plan, path, "it is not a folder", "a partition belongs there")
+                if path in plan.aside or not self._files.exists(path):
+                    plan.missing.append(path)
+                    wrong = f"{TOPICS_FILE} has this partition, but its folder is not there"
+                    action = "make an empty one; its messages, if it had any, are gone"
+                    plan.directory_steps.append(Step(path, None, wrong, action))
+
+    def _tell_past_end(self, plan: RepairPlan, partition: PartitionPlan) -> None:
+        key, end_offset = partition.key, partition.end_offset
+        if self._root is None or key is None or end_offset is None:
+            return
+        for name, offsets in self._checkpoints():
+            if offsets is not None and offsets.get(key, 0) > end_offset:
+                wrong = f"{key[0]} {key[1]} has offset {offsets[key]}, the log ends at {end_offset}"
+                action = f"lower it to {end_offset}"
+                if name == LOG_START_OFFSETS:
+                    action = "take it out: the log begins with its first segment"
+                partition.steps.append(Step(self._root / name, None, wrong, action))
+
+    def _checkpoints(self) -> Iterator[tuple[str, Offsets | None]]:
+        """The checkpoint files, by name; `None` for the offsets of one that is not believed."""
+        yield RECOVERY_POINTS, self._recovery_points
+        yield LOG_START_OFFSETS, self._log_starts
+
+    def carry_out(self, plan: RepairPlan) -> None:
+        """Do what `plan` says that can be done. Raises `OSError`, `HorologError`; then, or after
+        a crash, it can be planned and done again."""
+        todo = [partition for partition in plan.partitions if partition.possible]
+        root = self._root
+        if root is not None:
+            # As at the start of a broker: from here on a crash leaves an unclean stop.
+            take_marker(self._files, root)
+            for path in plan.aside:
+                if self._files.exists(path):
+                    set_aside(self._files, path)
+            self._allow_gaps(todo)
+            if plan.positions:
+                Positions(self._files, root, self._observe).close()
+            for path in plan.missing:
+                self._files.make_directory(path)
+            self._files.sync_directory(root)
+        for partition in todo:
+            self._repair(partition)
+        if root is not None:
+            self._finish(root, todo)
+
+    def _allow_gaps(self, todo: list[PartitionPlan]) -> None:
+        """Before anything is taken out, or an interrupted repair would leave offsets that jump
+        where none may."""
+        assert self._root is not None
+        topics = dict(self._topics)
+        for partition in todo:
+            name = partition.key[0] if partition.key is not None else ""
+            if partition.gaps and name in topics:
+                topics[name] = replace(topics[name], gaps=True)
+        if topics != self._topics:
+            write_topics(self._files, self._root / TOPICS_FILE, topics)
+
+    def _repair(self, partition: PartitionPlan) -> None:
+        PartitionRepair(
+            partition,
+            self._settings(partition.key),
+            recovery_point=self._recovery_point(partition.key),
+            files=self._files,
+            clock=self._clock,
+            observe=self._observe,
+        ).run()
+
+    def _recovery_point(self, key: Partition | None) -> int | None:
+        if key is None or self._recovery_points is None:
+            return None
+        return self._recovery_points.get(key)
+
+    def _settings(self, key: Partition | None) -> TopicSettings:
+        entry = self._topics.get(key[0]) if key is not None else None
+        with suppress(InvalidConfig):
+            if entry is not None:
+                return topic_settings({}, entry.overrides)
+        return topic_settings({}, {})
+
+    def _finish(self, root: Path, todo: list[PartitionPlan]) -> None:
+        """Bring the checkpoints up to date; everything that was repaired is synced. Then the
+        marker of a clean stop goes back to where it was."""
+        for name, offsets in self._checkpoints():
+            if offsets is not None:
+                changed = _changed(offsets, todo, synced=name == RECOVERY_POINTS)
+                if changed != offsets:
+                    write_checkpoint(self._files, root / name, changed)
+        if self._unclean is not None:
+            leave_marker(self._files, root, self._unclean)
+
+
+def _changed(offsets: Offsets, repaired: list[PartitionPlan], *, synced: bool) -> Offsets:
+    """The offsets of a checkpoint as they are after the repair; `synced` for recovery points."""
+    changed = dict(offsets)
+    for partition in repaired:
+        key, end_offset = partition.key, partition.end_offset
+        if key is None or key not in offsets or end_offset is None:
+            continue
+        if synced:
+            changed[key] = end_offset
+        elif offsets[key] > end_offset:
+            del changed[key]
+    return changed

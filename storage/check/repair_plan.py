@@ -1,0 +1,314 @@
+"""What a repair of stored files would do: found by reading only, and told before anything is done.
+
+Good messages keep their offsets and their bytes. Whatever is taken away is kept beside its place as
+`.broken`; indexes are made anew. A log never ends below its recovery point, so that no offset that
+somebody has seen is given to another message.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ...values import value_class
+from ..files import Files
+from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from ..index.index_checksums import end_offset, following_base
+from ..names import parse_segment_file
+from .findings import Finding
+from .salvage import OFFSETS_PER_BYTE, Stretch, stretches
+from .verify import PartitionCheck
+from .verify_checksums import read_checksums
+
+KEPT: Final = "kept beside it as .broken"
+
+
+@value_class
+class Step:
+    """One thing that a repair does, for people."""
+
+    path: Path
+    position: int | None
+    """Byte position; `None` when it is about the whole file."""
+    wrong: str
+    """What is wrong, in words."""
+    action: str
+    """What is done about it."""
+    removed_bytes: int = 0
+    """How many bytes are taken away, and kept."""
+    done: bool = True
+    """False for what a repair cannot do."""
+
+
+@value_class
+class SegmentPlan:
+    """What becomes of one segment."""
+
+    base_offset: int
+    new_base_offset: int
+    """Later than `base_offset` where the segment before it has the first messages too."""
+    good: tuple[Stretch, ...]
+    """What stays; nothing when the whole segment is taken away."""
+    bad: tuple[Stretch, ...]
+
+    @property
+    def stays(self) -> bool:
+        """Whether anything of it is left; an empty segment stays as it is."""
+        return bool(self.good) or not self.bad
+
+
+@dataclass(slots=True)
+class PartitionPlan:
+    """What becomes of one partition."""
+
+    folder: Path
+    key: tuple[str, int] | None
+    """Topic and partition, when the folder's name tells them."""
+    steps: list[Step] = field(default_factory=list)
+    segments: list[SegmentPlan] = field(default_factory=list)
+    """All segments, when a log is damaged; none when only derived files are."""
+    aside: list[Path] = field(default_factory=list)
+    """Files and folders that are taken away as they are."""
+    rebuild: set[int] = field(default_factory=set)
+    """Base offsets of the segments whose indexes are made anew."""
+    gaps: bool = False
+    """Whether offsets jump now that did not."""
+    end_offset: int | None = None
+    """Where the log ends, or will; `None` when that could not be read."""
+    new_segment: int | None = None
+    """Base offset of an empty segment to be added at the end."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is something to do, and all of it can be done."""
+        return bool(self.steps) and all(step.done for step in self.steps)
+
+
+def plan_partition(
+    files: Files,
+    folder: Path,
+    key: tuple[str, int] | None,
+    *,
+    gaps: bool,
+    recovery_point: int | None,
+    clean: bool,
+) -> PartitionPlan:
+    """Plan the repair of one partition's folder. Reads everything in it; raises `OSError`."""
+    return _Planning(files, folder, key, gaps, recovery_point, clean).run()
+
+
+class _Planning:
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        key: tuple[str, int] | None,
+        gaps: bool,
+        recovery_point: int | None,
+        clean: bool,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._gaps = gaps
+        self._recovery_point = recovery_point
+        self._clean = clean
+        self._plan = PartitionPlan(folder, key)
+        self._checksums, _ = read_checksums(files, folder)
+
+    def run(self) -> PartitionPlan:
+        check = PartitionCheck(
+            self._files, self._folder, self._gaps, self._recovery_point, clean=self._clean
+        )
+        errors = [finding for finding in check.run() if finding.error]
+        self._plan.end_offset = check.end_offset
+        log_errors: list[Finding] = []
+        for finding in errors:
+            name = parse_segment_file(finding.path.name)
+            if self._files.is_directory(finding.path):
+                self._take_aside(finding, "set it aside")
+            elif name is None or name.kind == "log":
+                log_errors.append(finding)
+            elif name.kind == "appendtime":
+                self._take_aside(finding, "set it aside; the append times in it are unknown then")
+            else:
+                self._rebuild(finding, name.base_offset)
+        self._plan_checksums([e for e in log_errors if e.path.name == INDEX_CHECKSUMS])
+        log_errors = [e for e in log_errors if e.path.name != INDEX_CHECKSUMS]
+        if log_errors:
+            self._plan_logs(log_errors)
+        return self._plan
+
+    def _take_aside(self, finding: Finding, action: str) -> None:
+        if finding.path not in self._plan.aside:
+            self._plan.aside.append(finding.path)
+            action = f"{action} ({KEPT})"
+            size_bytes = self._size(finding.path)
+            self._step(finding.path, finding.position, finding.rule, action, size_bytes)
+
+    def _size(self, path: Path) -> int:
+        return 0 if self._files.is_directory(path) else self._files.size(path)
+
+    def _rebuild(self, finding: Finding, base_offset: int) -> None:
+        if base_offset not in self._plan.rebuild:
+            self._plan.rebuild.add(base_offset)
+            self._step(finding.path, finding.position, finding.rule, "make it anew from the log")
+
+    def _plan_checksums(self, errors: Sequence[Finding]) -> None:
+        if errors:
+            path = self._folder / INDEX_CHECKSUMS
+            self._plan.aside.append(path)
+            self._plan.rebuild |= set(self._bases())
+            action = f"set it aside ({KEPT}), make all indexes of the partition anew"
+            self._step(path, errors[0].position, errors[0].rule, action, self._size(path))
+
+    def _step(
+        self,
+        path: Path,
+        position: int | None,
+        wrong: str,
+        action: str,
+        removed_bytes: int = 0,
+        *,
+        done: bool = True,
+    ) -> None:
+        self._plan.steps.append(Step(path, position, wrong, action, removed_bytes, done))
+
+    def _bases(self) -> list[int]:
+        """The base offsets of the segments that there are."""
+        aside = {path.name for path in self._plan.aside}
+        names = [name for name in self._files.names(self._folder) if name not in aside]
+        found = [parse_segment_file(name) for name in names]
+        return [f.base_offset for f in found if f is not None and f.kind == "log" and not f.suffix]
+
+    def _plan_logs(self, errors: Sequence[Finding]) -> None:
+        bases = self._bases()
+        due = bases[0] if bases else 0
+        torn_bytes = 0
+        try:
+            for number, base_offset in enumerate(bases):
+                limit = bases[number + 1] if number + 1 < len(bases) else None
+                segment, torn_bytes = self._plan_segment(base_offset, due, limit)
+                if segment.good:
+                    due = segment.good[-1].next_offset
+                elif not segment.bad:
+                    due = max(due, base_offset)
+        except OSError as error:
+            self._step(
+                Path(error.filename or self._folder),
+                None,
+                f"it cannot be read: {error}",
+                "nothing: see the disk",
+                done=False,
+            )
+            return
+        if not self._plan.segments and not self._plan.steps:
+            for finding in errors:
+                self._step(finding.path, finding.position, finding.rule, "nothing", done=False)
+        if self._plan.possible:
+            self._plan_end(due, torn_bytes)
+
+    def _plan_segment(
+        self, base_offset: int, due: int, limit: int | None
+    ) -> tuple[SegmentPlan, int]:
+        """Plan one segment; also how many bad bytes there are at its end."""
+        path = self._folder / f"{base_offset:020d}.log"
+        following = following_base(self._checksums, base_offset, limit)
+        file = self._files.open(path, read_only=True)
+        try:
+            size_bytes = file.size()
+            found = list(
+                stretches(
+                    file,
+                    size_bytes,
+                    base_offset=base_offset,
+                    next_offset=max(base_offset, due),
+                    limit_offset=following,
+                    gaps=self._gaps,
+                    end_offset=end_offset(
+                        self._checksums.get(base_offset),
+                        size_bytes,
+                        following,
+                        self._recovery_point,
+                        clean=self._clean,
+                    ),
+                )
+            )
+        finally:
+            file.close()
+        good = tuple(stretch for stretch in found if stretch.good)
+        bad = tuple(stretch for stretch in found if not stretch.good)
+        overlaps = bool(good) and base_offset < due
+        new_base = good[0].first_offset if overlaps else base_offset
+        segment = SegmentPlan(base_offset, new_base, good, bad)
+        self._plan.segments.append(segment)
+        self._tell_segment(path, segment, size_bytes, following)
+        self._tell_gaps(path, due, base_offset, good)
+        torn_bytes = bad[-1].size_bytes if bad and bad[-1].end == size_bytes else 0
+        return segment, torn_bytes
+
+    def _tell_segment(
+        self, path: Path, segment: SegmentPlan, size_bytes: int, limit: int | None
+    ) -> None:
+        for stretch in segment.bad:
+            if stretch.later_format:
+                action = "nothing: use a version of Horolog that reads this format"
+                self._step(path, stretch.start, str(stretch.rule), action, done=False)
+                return
+        if segment.bad and not segment.good:
+            self._plan.rebuild.discard(segment.base_offset)
+            rule = f"{segment.bad[0].rule}; there is no good message in it"
+            self._step(path, 0, rule, f"set the segment aside ({KEPT})", size_bytes)
+            return
+        if limit is None:
+            limit = self._recovery_point
+        for stretch in segment.bad:
+            behind = [good.first_offset for good in segment.good if good.start >= stretch.end]
+            action = f"take {_amount(stretch, min(behind, default=limit))} out ({KEPT})"
+            self._step(path, stretch.start, str(stretch.rule), action, stretch.size_bytes)
+        if segment.new_base_offset != segment.base_offset:
+            action = f"let it begin at offset {segment.new_base_offset}"
+            self._step(path, None, "the segment before it has its first messages", action)
+        if segment.bad or segment.new_base_offset != segment.base_offset:
+            self._plan.rebuild.add(segment.base_offset)
+
+    def _tell_gaps(self, path: Path, due: int, base_offset: int, good: Sequence[Stretch]) -> None:
+        if self._gaps:
+            return
+        expected = due if self._plan.segments[:-1] else base_offset
+        for stretch in good:
+            if stretch.first_offset > expected:
+                self._plan.gaps = True
+                wrong = f"offsets {expected} to {stretch.first_offset - 1} are not there"
+                self._step(path, stretch.start, wrong, "mark the topic as one with gaps")
+            expected = stretch.next_offset
+        if not good and not self._plan.segments[-1].bad and base_offset > due:
+            self._plan.gaps = True
+            wrong = f"offsets {due} to {base_offset - 1} are not there"
+            self._step(path, 0, wrong, "mark the topic as one with gaps")
+
+    def _plan_end(self, good_end: int, torn_bytes: int) -> None:
+        """Where the log goes on: where it did, when synced messages at its end were damaged."""
+        plan = self._plan
+        plan.end_offset = good_end
+        if not any(segment.stays for segment in plan.segments):
+            plan.new_segment = good_end
+        point = self._recovery_point
+        if point is None or not torn_bytes or point <= good_end:
+            return
+        if point - good_end > OFFSETS_PER_BYTE * torn_bytes:
+            return  # So much was never there.
+        plan.end_offset = plan.new_segment = point
+        plan.gaps = plan.gaps or not self._gaps
+        self._step(
+            self._folder,
+            None,
+            f"offsets {good_end} to {point - 1} are lost",
+            f"let the log go on at offset {point}, in a new segment, so that no offset comes twice",
+        )
+
+
+def _amount(bad: Stretch, following: int | None) -> str:
+    """Bad bytes in words, with the offsets that go with them when that is known."""
+    if following is None or following <= bad.first_offset:
+        return f"{bad.size_bytes} bytes"
+    return f"{bad.size_bytes} bytes, offsets {bad.first_offset} to {following - 1},"

@@ -1,0 +1,76 @@
+"""Setting aside what cannot be believed: it is kept beside its place as `.broken`, never deleted.
+
+Bytes cut out of `<name>` are in `<name>.<position>.broken`, a whole file in `<name>.broken`. A
+number comes in between (`<name>.2.broken`) where an earlier one has that name already.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from ..files import File, Files, replacing
+from ..names import BROKEN_SUFFIX
+
+_CHUNK_BYTES = 1 << 20
+
+
+def set_aside(files: Files, path: Path) -> Path:
+    """Give the file or folder at `path` a name under which it is kept; returns it.
+
+    The directory is not synced. Raises `OSError`.
+    """
+    for target in _names(path.name):
+        kept = path.with_name(target)
+        if not files.exists(kept):
+            files.rename(path, kept)
+            return kept
+    raise AssertionError("there is always another name")
+
+
+def keep_bytes(files: Files, path: Path, start: int, end: int) -> Path:
+    """Copy bytes `start` to `end` of the file at `path` beside it; returns where they are.
+
+    They are on stable storage then, once only however often this is done. Raises `OSError`.
+    """
+    source = files.open(path, read_only=True)
+    try:
+        for target in _names(f"{path.name}.{start}"):
+            kept = path.with_name(target)
+            if not files.exists(kept):
+                _copy(files, source, start, end, kept)
+                return kept
+            if _is_copy(files, source, start, end, kept):
+                return kept
+    finally:
+        source.close()
+    raise AssertionError("there is always another name")
+
+
+def _names(stem: str) -> Iterator[str]:
+    yield stem + BROKEN_SUFFIX
+    for number in count(2):
+        yield f"{stem}.{number}{BROKEN_SUFFIX}"
+
+
+def _copy(files: Files, source: File, start: int, end: int, kept: Path) -> None:
+    # A crash in between must not leave half a copy.
+    with replacing(files, kept) as copy:
+        for position in range(start, end, _CHUNK_BYTES):
+            data = source.pread(min(_CHUNK_BYTES, end - position), position)
+            if data.strip(b"\0"):  # zeros need no room on the disk
+                copy.pwrite(data, position - start)
+        copy.truncate(end - start)
+
+
+def _is_copy(files: Files, source: File, start: int, end: int, kept: Path) -> bool:
+    if files.is_directory(kept) or files.size(kept) != end - start:
+        return False
+    copy = files.open(kept, read_only=True)
+    try:
+        return all(
+            copy.pread(_CHUNK_BYTES, position - start)
+            == source.pread(min(_CHUNK_BYTES, end - position), position)
+            for position in range(start, end, _CHUNK_BYTES)
+        )
+    finally:
+        copy.close()

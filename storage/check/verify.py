@@ -1,0 +1,273 @@
+"""Checking stored files: what `horolog verify DIR` reports.
+
+`DIR` is a data directory or the folder of one partition. Only reads; a broker may be running, and
+what it writes meanwhile is not looked at. Files nobody knows and files that were set aside are
+listed, and are no errors.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ..directory.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+    Offsets,
+    decode_checkpoint,
+)
+from ..directory.clean_shutdown import read_marker
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
+from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
+from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
+from ..files import Files
+from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from ..index.index_checksums import following_base
+from ..names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
+from ..producers.producer_snapshots import parse_snapshot_name
+from .dump import MAX_DECOMPRESSED_BYTES
+from .findings import NOTHING, REPAIR, Finding, limited
+from .verify_checksums import read_checksums
+from .verify_positions import check_positions
+from .verify_segment import SegmentCheck, Surroundings
+
+__all__ = ["Finding", "PartitionCheck", "verify"]
+
+_DELETE_CHECKPOINT: Final = (
+    "nothing: the next start goes on as if there were none and recovers every log in full"
+)
+
+
+def verify(
+    files: Files, directory: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Finding]:
+    """Everything found in `directory`.
+
+    Raises `ValueError` when it is neither a data directory nor a partition's folder, `OSError`
+    when it cannot be listed.
+    """
+    names = files.names(directory)
+    key = parse_folder_name(directory.resolve().name)
+    if any(parse_segment_file(name) for name in names) or (key is not None and not names):
+        return _verify_alone(files, directory, max_decompressed_bytes)
+    if not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
+        raise ValueError(f"{directory} is neither a data directory nor the folder of a partition")
+    return _DataDirectoryCheck(files, directory, max_decompressed_bytes).run()
+
+
+def _verify_alone(files: Files, directory: Path, max_decompressed_bytes: int) -> Iterator[Finding]:
+    """A partition's folder; what the data directory around it knows, if there is one, counts."""
+    key = parse_folder_name(directory.resolve().name)
+    parent = directory.resolve().parent
+    gaps = True
+    recovery_point: int | None = None
+    if key is not None:
+        with suppress(OSError, ValueError):
+            entry = read_topics(files, parent / TOPICS_FILE).get(key[0])
+            gaps = entry is None or entry.gaps
+        with suppress(OSError, ValueError):
+            content = files.read_bytes(parent / RECOVERY_POINTS)
+            recovery_point = decode_checkpoint(content).get(key)
+    unclean = read_marker(files, parent) if recovery_point is not None else None
+    clean = unclean is not None and key not in unclean
+    check = PartitionCheck(
+        files, directory, gaps, recovery_point, max_decompressed_bytes, clean=clean
+    )
+    yield from check.run()
+
+
+class PartitionCheck:
+    """One partition's folder. `end_offset` is right once `run` is exhausted."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        gaps: bool,
+        recovery_point: int | None,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        *,
+        clean: bool = False,
+    ) -> None:
+        """`recovery_point` is `None` when it is not known; `clean` says that the log was stopped
+        cleanly."""
+        self._files = files
+        self._directory = directory
+        self._gaps = gaps
+        self._recovery_point = recovery_point
+        self._clean = clean
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self.end_offset: int | None = None
+        """Log end offset; `None` when the log could not be read to its end."""
+
+    def run(self) -> Iterator[Finding]:
+        base_offsets: list[int] = []
+        for name in self._files.names(self._directory):
+            segment_file = parse_segment_file(name)
+            if segment_file is not None and not segment_file.suffix:
+                if segment_file.kind == "log":
+                    base_offsets.append(segment_file.base_offset)
+            elif name not in (INDEX_CHECKSUMS, LEADER_EPOCHS) and not parse_snapshot_name(name):
+                yield _listed(self._directory / name)
+        yield from self._orphans(set(base_offsets))
+        checksums, found = read_checksums(self._files, self._directory)
+        yield from found
+        previous: SegmentCheck | None = None
+        for number, base_offset in enumerate(base_offsets):
+            if previous is not None and previous.complete:
+                yield from self._between(previous.next_offset, base_offset)
+            following = next(iter(base_offsets[number + 1 :]), None)
+            check = SegmentCheck(
+                self._files,
+                self._directory,
+                base_offset,
+                Surroundings(
+                    self._gaps,
+                    following,
+                    self._recovery_point,
+                    self._max_decompressed_bytes,
+                    checksums.get(base_offset),
+                    self._clean,
+                    following_base(checksums, base_offset, following),
+                ),
+            )
+            yield from limited(check.run())
+            previous = check
+        if previous is not None and previous.complete:
+            self.end_offset = previous.next_offset
+
+    def _orphans(self, base_offsets: set[int]) -> Iterator[Finding]:
+        for name in self._files.names(self._directory):
+            found = parse_segment_file(name)
+            if found is None or found.suffix or found.base_offset in base_offsets:
+                continue
+            yield Finding(
+                self._directory / name,
+                None,
+                "it belongs to a segment whose .log is not there",
+                "nothing: it is not used",
+                error=False,
+            )
+
+    def _between(self, end_offset: int, base_offset: int) -> Iterator[Finding]:
+        path = self._directory / f"{base_offset:020d}.log"
+        if base_offset < end_offset:
+            rule = f"the segment overlaps the one before it, which ends at offset {end_offset}"
+            yield Finding(path, None, rule, REPAIR)
+        elif base_offset > end_offset and not self._gaps:
+            rule = f"the segment before it ends at offset {end_offset}, and this log has no gaps"
+            yield Finding(path, None, rule, REPAIR)
+
+
+class _DataDirectoryCheck:
+    def __init__(self, files: Files, directory: Path, max_decompressed_bytes: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._found: list[Finding] = []
+
+    def run(self) -> Iterator[Finding]:
+        known = self._topics()
+        topics = known or {}
+        recovery_points = self._checkpoint(RECOVERY_POINTS)
+        log_starts = self._checkpoint(LOG_START_OFFSETS)
+        unclean = self._marker()
+        self._found += check_positions(self._files, self._directory)
+        yield from self._found
+        folders: dict[tuple[str, int], Path] = {}
+        for name in self._files.names(self._directory):
+            path = self._directory / name
+            key = parse_folder_name(name)
+            if key is not None and self._files.is_directory(path):
+                folders[key] = path
+            elif name not in KNOWN_FILES:
+                yield _listed(path)
+        yield from self._missing_folders(topics, folders)
+        unnamed = unnamed_folders(folders, topics)
+        unfinished = set()
+        if known is not None:
+            unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        for key, path in folders.items():
+            entry = topics.get(key[0])
+            if key in unnamed:
+                rule = f"{TOPICS_FILE} does not have this partition: the next start adopts it"
+                rule = UNFINISHED if key in unfinished else rule
+                yield Finding(path, None, rule, NOTHING, error=False)
+            gaps = entry is None or entry.gaps
+            check = PartitionCheck(
+                self._files,
+                path,
+                gaps,
+                recovery_points.get(key),
+                self._max_decompressed_bytes,
+                clean=unclean is not None and key not in unclean and key in recovery_points,
+            )
+            yield from check.run()
+            if check.end_offset is not None:
+                yield from self._past_end(RECOVERY_POINTS, recovery_points, key, check.end_offset)
+                yield from self._past_end(LOG_START_OFFSETS, log_starts, key, check.end_offset)
+
+    def _error(self, name: str, position: int | None, rule: str, advice: str) -> None:
+        self._found.append(Finding(self._directory / name, position, rule, advice))
+
+    def _topics(self) -> Mapping[str, TopicEntry] | None:
+        """The topics of the topics file; `None` when it cannot be read."""
+        try:
+            return read_topics(self._files, self._directory / TOPICS_FILE)
+        except (OSError, MalformedTopics, NewerTopics) as error:
+            self._error(TOPICS_FILE, None, str(error), "put it right, or put back a copy of it")
+            return None
+
+    def _checkpoint(self, name: str) -> Offsets:
+        path = self._directory / name
+        if not self._files.exists(path):
+            return {}
+        try:
+            return decode_checkpoint(self._files.read_bytes(path))
+        except (OSError, MalformedCheckpoint) as error:
+            self._error(name, None, str(error), _DELETE_CHECKPOINT)
+            return {}
+
+    def _marker(self) -> frozenset[tuple[str, int]] | None:
+        unclean = read_marker(self._files, self._directory)
+        if unclean is None and self._files.exists(self._directory / CLEAN_SHUTDOWN):
+            rule = "it is neither empty nor a list of partitions"
+            advice = "nothing: the next start recovers every log, as after a crash"
+            self._error(CLEAN_SHUTDOWN, None, rule, advice)
+        return unclean
+
+    def _missing_folders(
+        self, topics: Mapping[str, TopicEntry], folders: Mapping[tuple[str, int], Path]
+    ) -> Iterator[Finding]:
+        for name, entry in topics.items():
+            for partition in range(0 if entry.deleting else entry.partitions):
+                if (name, partition) not in folders:
+                    yield Finding(
+                        self._directory / folder_name(name, partition),
+                        None,
+                        f"{TOPICS_FILE} has this partition, but its folder is not there",
+                        "put the folder back; else the next start makes an empty one",
+                    )
+
+    def _past_end(
+        self, name: str, offsets: Offsets, key: tuple[str, int], end_offset: int
+    ) -> Iterator[Finding]:
+        offset = offsets.get(key, 0)
+        if offset > end_offset:
+            yield Finding(
+                self._directory / name,
+                None,
+                f"{key[0]} {key[1]} has offset {offset}, but the log ends at {end_offset}",
+                "find out what became of the messages between; the broker goes by the log",
+            )
+
+
+def _listed(path: Path) -> Finding:
+    if path.name.endswith(".broken"):
+        rule = "bytes that were set aside because they could not be believed"
+    elif path.name.endswith(".deleted") or is_deleted_folder_name(path.name):
+        rule = "deleted, and waiting to be removed"
+    else:
+        rule = "not a file of ours: it is left alone"
+    return Finding(path, None, rule, NOTHING, error=False)

@@ -1,0 +1,1 @@
+"""The data directory: its topics, logs, checkpoints, positions and lock."""

@@ -1,0 +1,327 @@
+"""The directory of all logs: opened, filled, emptied and closed as one.
+
+Owned by one thread, the event loop's, as its logs are. Opening recovers what an unclean stop left;
+after a clean one a log is opened when it is first used.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...config.topic import TopicSettings
+from ...protocol.errors import StorageError, UnknownTopicOrPartition
+from ..events import Observer
+from ..files import Files, make_directory_safely
+from ..log.log import Log
+from ..open_files import OpenFiles
+from ..producers.producer_budget import ProducerBudget
+from ..producers.producer_ids import ProducerIds
+from ..seams import Seams
+from .checkpoints import Checkpoints
+from .clean_shutdown import leave_marker, take_marker
+from .cluster_id import load_cluster_id
+from .deletion import DeletionQueue
+from .lock import DirectoryLock
+from .log_table import LogTable, Partition
+from .positions import Positions
+from .reserve import Reserve
+from .startup import Startup
+from .topic_changes import TopicChanges
+from .topic_registry import TopicRegistry
+from .topics import TopicEntry
+
+
+class LogDirectory:
+    """The topics of one data directory and their logs. Made by `open`."""
+
+    def __init__(
+        self, settings: BrokerSettings, lock: DirectoryLock, seams: Seams, deletions: DeletionQueue
+    ) -> None:
+        self._settings = settings
+        self._path = settings.data_dir
+        self._lock: DirectoryLock | None = lock
+        self._last_seen_ms = lock.last_seen_ms
+        self._seams = seams
+        self._files = seams.files
+        self._observe = seams.observe
+        self._cluster_id: str | None = None
+        self.deletions = deletions
+        self.positions: Positions
+        self.producer_ids: ProducerIds
+        """Ids for idempotent producers, each given out once."""
+        self.reserve = Reserve(
+            seams.files, settings.data_dir, settings.disk_reserve_bytes, seams.observe
+        )
+        """Room for what a full disk must not keep from being done."""
+        self._checkpoints: Checkpoints
+        self._registry: TopicRegistry
+        self._logs: LogTable
+        self._changes: TopicChanges
+
+    @classmethod
+    def open(
+        cls,
+        settings: BrokerSettings,
+        *,
+        clock: Clock,
+        files: Files,
+        observe: Observer,
+        random: Random,
+    ) -> "LogDirectory":
+        """Open the data directory, making it when it is missing.
+
+        Raises `StorageError` when another process holds it, when a later version wrote it, or when
+        it cannot be read and written; nothing is held then. A log that cannot be opened does not
+        raise: it answers its error to each request.
+        """
+        path = settings.data_dir
+        try:
+            make_directory_safely(files, path)
+            lock = DirectoryLock(files, path)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        deletions = DeletionQueue(files, clock, observe)
+        open_files = OpenFiles(files, settings.max_open_files)
+        room = ProducerBudget(clock, settings.max_producer_states_bytes)
+        seams = Seams(clock, files, observe, deletions, open_files, random, room)
+        directory = cls(settings, lock, seams, deletions)
+        with ExitStack() as opened:
+            opened.callback(lock.release)
+            opened.callback(open_files.close)
+            try:
+                directory._start(opened)
+            except OSError as error:
+                raise _unusable(path, error) from error
+            opened.pop_all()
+        return directory
+
+    def _start(self, opened: ExitStack) -> None:
+        """Do all that an open directory needs; `opened` gets what a failure has to close."""
+        # The marker goes first: from here on a crash at any point is an unclean stop.
+        unclean = take_marker(self._files, self._path)
+        self._checkpoints = Checkpoints(self._files, self._path, self._observe)
+        self.positions = Positions(
+            self._files,
+            self._path,
+            self._observe,
+            max_bytes=self._settings.max_positions_bytes,
+        )
+        opened.callback(self.positions.close)
+        self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
+        startup = Startup(self._seams, self._settings, self.positions, self.reserve)
+        entries = startup.run()
+        self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
+        self._logs = LogTable(
+            self._seams, self._path, self._registry, self._note_gaps, self._note_cut
+        )
+        self._changes = TopicChanges(
+            self._seams,
+            self._path,
+            self._registry,
+            self._logs,
+            self._checkpoints,
+            self.positions,
+            self.reserve,
+        )
+        recovery_points = self._checkpoints.recovery_points
+        log_starts = self._checkpoints.log_starts
+        for key in self.partitions():
+            if key in startup.missing:
+                self._logs.add(key, clean=True)
+                continue
+            # A folder that came from elsewhere while no broker ran has no recovery point.
+            clean = unclean is not None and key not in unclean and key in recovery_points
+            self._logs.add(
+                key,
+                recovery_point=recovery_points.get(key),
+                log_start_offset=log_starts.get(key, 0),
+                clean=clean,
+            )
+        self._logs.recover()
+        if startup.missing or self._checkpoints.partitions() - set(self.partitions()):
+            # Offsets of logs that are gone must not be taken for those of later ones.
+            try:
+                self.reserve.retrying(self._write_checkpoints)
+            except OSError as error:
+                self._observe("checkpoint_failed", error=str(error))
+
+    def topics(self) -> Mapping[str, TopicEntry]:
+        """The topics by name, as they are now and will be."""
+        return self._registry.visible
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition of every topic."""
+        for entry in self._registry.visible.values():
+            for partition in range(entry.partitions):
+                yield entry.name, partition
+
+    def log(self, topic: str, partition: int) -> Log:
+        """The log of a partition, opened when it was not.
+
+        Raises `UnknownTopicOrPartition`, and what opening it raised: `StorageError`,
+        `UnsupportedForMessageFormat`, `InvalidConfig`.
+        """
+        log = self._logs.find((topic, partition))
+        if log is not None:
+            return log
+        entry = self._registry.get(topic)
+        if not 0 <= partition < entry.partitions:
+            raise UnknownTopicOrPartition(
+                f"topic {topic!r} has partitions 0 to {entry.partitions - 1}, not {partition}"
+            )
+        return self._logs.get((topic, partition))
+
+    @property
+    def last_seen_ms(self) -> int | None:
+        """The last time that the broker before this one gave to `seen`, if that is known."""
+        return self._last_seen_ms
+
+    def seen(self, at_ms: int) -> None:
+        """Note that the data is in use at `at_ms`, for the next start. Raises `OSError`."""
+        if self._lock is not None:
+            self._lock.seen(at_ms)
+
+    @property
+    def producer_states_bytes(self) -> int:
+        """Memory that the producers take which the open logs know."""
+        return self._seams.producer_room.used_bytes
+
+    def open_logs(self) -> Iterator[Log]:
+        """The logs that are open."""
+        return iter(self._logs.opened())
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        """What holds for a topic.
+
+        Raises `UnknownTopicOrPartition`, and `InvalidConfig` when the topics file has settings for
+        it that are not allowed (`alter_topic` puts that right).
+        """
+        return self._registry.settings(name)
+
+    @property
+    def changes(self) -> TopicChanges:
+        """Changes of topics, for who carries them out in steps."""
+        return self._changes
+
+    def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+        """Make a topic; on stable storage when this returns.
+
+        Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
+        `PolicyViolation` for one topic too many, `StorageError`.
+        """
+        return self._changes.at_once(name, self._changes.create(name, partitions, overrides))
+
+    def create_partitions(self, name: str, partitions: int) -> TopicEntry:
+        """Raise the number of a topic's partitions; on stable storage when this returns.
+
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
+        """
+        return self._changes.at_once(name, self._changes.raise_partitions(name, partitions))
+
+    def alter_topic(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
+        """Replace the settings of a topic; its logs go by them from now on.
+
+        Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
+        """
+        return self._changes.at_once(name, self._changes.alter(name, overrides))
+
+    def delete_topic(self, name: str) -> None:
+        """Take a topic away with all its messages and the positions in it.
+
+        It is gone at once, and for good when this returns; its bytes leave the disk after
+        `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` when the disk
+        does not let it be finished: then the next start, or another call, does.
+        """
+        self._changes.at_once(name, self._changes.delete(name, lambda: None))
+
+    def _note_gaps(self, log: Log) -> None:
+        """Remember that a log took bytes from elsewhere, before it does."""
+        self._changes.settle(log.topic)
+        entry = self._registry.get(log.topic)
+        if not entry.gaps:
+            entries = self._registry.with_entry(replace(entry, gaps=True))
+            try:
+                self._registry.write(entries)
+            except OSError as error:
+                raise StorageError(f"the topics file cannot be written: {error}") from error
+            self._registry.adopt(entries)
+
+    def _note_cut(self, _: Log) -> None:
+        """Remember the lowered recovery point of a log, before its end is cut off."""
+        self.write_checkpoints()
+
+    def secure_log_starts(self, logs: Iterable[Log]) -> None:
+        """Bring to stable storage where `logs` begin now, before what was in front is dropped.
+
+        May run in a thread of its own. Raises `StorageError`.
+        """
+        try:
+            for log in logs:
+                with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                    self._files.sync_directory(log.path)
+            self.reserve.retrying(self._write_checkpoints)
+        except OSError as error:
+            raise StorageError(f"the log starts cannot be written: {error}") from error
+
+    def write_checkpoints(self) -> None:
+        """Write the checkpoints that have changed, after syncing the append times below them.
+
+        May run in a thread of its own. Raises `StorageError`.
+        """
+        self._logs.secure_append_times()
+        try:
+            self._write_checkpoints()
+        except OSError as error:
+            raise StorageError(
+                f"the checkpoints in {self._path} cannot be written: {error}"
+            ) from error
+
+    def _write_checkpoints(self) -> None:
+        self._checkpoints.write(*self._logs.offsets())
+
+    def cluster_id(self) -> str:
+        """The id by which clients know what is stored here; made when first asked for.
+
+        Raises OSError when it cannot be read or stored.
+        """
+        if self._cluster_id is None:
+            self._cluster_id = self.reserve.retrying(
+                partial(load_cluster_id, self._files, self._path, self._seams.random)
+            )
+        return self._cluster_id
+
+    def close(self) -> None:
+        """Close every log, then leave the marker of a clean stop; does nothing the second time.
+
+        Raises `StorageError` when something could not be closed. Everything else is closed then
+        all the same, and the next start recovers what was not.
+        """
+        if self._lock is None:
+            return
+        self._changes.settle_all()
+        failed = self.reserve.stopping(self._logs.close)
+        self.positions.close()
+        self._seams.open_files.close()
+        unclean = self._logs.unclean()
+        try:
+            self.reserve.retrying(self._write_checkpoints)
+            self.reserve.retrying(partial(leave_marker, self._files, self._path, unclean))
+        except OSError as error:
+            failed.append(f"{self._path}: {error}")
+        finally:
+            self._lock.release()
+            self._lock = None
+        if failed:
+            raise StorageError(f"the stop was not clean: {'; '.join(failed[:10])}")
+
+
+def _unusable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"the data directory {path} cannot be used: {error}; make it readable and writable, or "
+        "start with another data.dir (--data-dir)"
+    )

@@ -1,0 +1,304 @@
+"""The logs of a data directory, opened when they are needed.
+
+A log that was stopped cleanly is opened at its first use, any other one by `recover`, or, when it
+is small and there are many, at its first use too. One that cannot be opened answers why to
+everybody who asks for it, and stops no other.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from ...config.topic import TopicSettings
+from ...protocol.errors import HorologError, InvalidConfig, StorageError
+from ..files import RETRIABLE_ERRORS
+from ..log.log import Log
+from ..log.opening import open_log
+from ..log.recovery_progress import RecoveryProgress, bytes_to_scan
+from ..log.segment_scan import Progress
+from ..names import folder_name
+from ..seams import Seams
+from .checkpoints import Offsets
+from .topic_registry import TopicRegistry
+
+Partition = tuple[str, int]
+
+SMALL_BYTES: Final = 1 << 20
+"""A log with no more to recover may be left to its first use: that takes a few milliseconds."""
+
+EAGER_SECONDS: Final = 0.5
+"""How long a start recovers small logs before it leaves the rest of them to their first use."""
+
+RETRY_SECONDS: Final = 1.0
+"""How long a log that could not be recovered for want of room or of handles is left alone; at
+least ten times as long as the try took."""
+
+FEW_LOGS: Final = 16
+"""Up to so many are closed one after the other: threads would not pay."""
+
+CLOSING_THREADS: Final = 4
+CLOSING_LOGS: Final = 64
+"""Logs that are synced at a time when all are closed; each has a handle of its own meanwhile."""
+
+
+class LogTable:
+    """The logs of the partitions it was told of, by topic and partition."""
+
+    def __init__(
+        self,
+        seams: Seams,
+        directory: Path,
+        registry: TopicRegistry,
+        on_gaps: Callable[[Log], None],
+        on_cut: Callable[[Log], None],
+    ) -> None:
+        """Handed to every log: `on_gaps` is called when its offsets begin to jump, `on_cut` before
+        its end is cut off.
+        """
+        self._seams = seams
+        self._directory = directory
+        self._registry = registry
+        self._on_gaps = on_gaps
+        self._on_cut = on_cut
+        self._logs: dict[Partition, Log] = {}
+        self._failures: dict[Partition, HorologError] = {}
+        self._retry_at: dict[Partition, float] = {}
+        self._unclean: set[Partition] = set()
+        self._recovery_points: Offsets = {}
+        self._log_starts: Offsets = {}
+        self._believed: set[Partition] = set()
+
+    def add(
+        self,
+        key: Partition,
+        *,
+        recovery_point: int | None = 0,
+        log_start_offset: int = 0,
+        clean: bool,
+    ) -> None:
+        """Know a partition whose folder is there. `clean` says that it was stopped cleanly.
+
+        `recovery_point` is `None` when no checkpoint has it.
+        """
+        self._recovery_points[key] = recovery_point or 0
+        self._log_starts[key] = log_start_offset
+        if recovery_point is not None:
+            self._believed.add(key)
+        if not clean:
+            self._unclean.add(key)
+
+    def recover(self) -> None:
+        """Open the logs that were not stopped cleanly.
+
+        Small ones whose recovery point is known are left to their first use once this takes long.
+        """
+        sizes = {key: self._bytes_to_scan(key) for key in sorted(self._unclean)}
+        if not sizes:
+            return
+        clock = self._seams.clock
+        progress = RecoveryProgress(clock, self._seams.observe, sizes)
+        deadline = clock.monotonic() + EAGER_SECONDS
+        for key, size_bytes in sizes.items():
+            small = size_bytes <= SMALL_BYTES and key in self._believed
+            if small and clock.monotonic() > deadline:
+                continue
+            with suppress(HorologError):
+                self._open(key, progress.of_log(key))
+            progress.log_done()
+        progress.finish()
+
+    def find(self, key: Partition) -> Log | None:
+        """The log, if it is open."""
+        return self._logs.get(key)
+
+    def get(self, key: Partition) -> Log:
+        """The log, opened now if it is not; `key` must have been added.
+
+        Raises what opening it raised: `StorageError`, `UnsupportedForMessageFormat`,
+        `InvalidConfig`.
+        """
+        log = self._logs.get(key)
+        if log is not None:
+            return log
+        failure = self._failures.get(key)
+        if failure is not None and self._seams.clock.monotonic() < self._retry_at.get(key, inf):
+            # A new one each time: an exception keeps every traceback that it was raised with.
+            raise type(failure)(failure.message)
+        return self._open(key)
+
+    def opened(self) -> list[Log]:
+        """The logs that are open."""
+        return list(self._logs.values())
+
+    def unclean(self) -> frozenset[Partition]:
+        """The partitions that have to be recovered at the next start."""
+        return frozenset(self._unclean)
+
+    def offsets(self) -> tuple[Offsets, Offsets]:
+        """The recovery points and log start offsets of all partitions, for the checkpoints."""
+        recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
+        for key, log in list(self._logs.items()):
+            recovery_points[key] = log.safe_point
+            log_starts[key] = log.log_start_offset
+        return recovery_points, log_starts
+
+    def secure_append_times(self) -> None:
+        """Let the recovery points be checkpointed as far as append times can be synced.
+
+        May run in a thread of its own.
+        """
+        for log in self.opened():
+            try:
+                log.secure_append_times()
+            except OSError as error:
+                self._seams.observe(
+                    "append_times_sync_failed",
+                    topic=log.topic,
+                    partition=log.partition,
+                    error=error,
+                )
+
+    def set_settings(self, key: Partition, settings: TopicSettings) -> None:
+        """Let a log go by other settings; one that failed for its settings may be opened again."""
+        log = self._logs.get(key)
+        if log is not None:
+            log.set_settings(settings)
+        elif isinstance(self._failures.get(key), InvalidConfig):
+            del self._failures[key]
+
+    def forget(self, key: Partition) -> None:
+        """Let go of a partition whose files are about to be deleted."""
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+        self._failures.pop(key, None)
+        self._retry_at.pop(key, None)
+        self._unclean.discard(key)
+        self._recovery_points.pop(key, None)
+        self._log_starts.pop(key, None)
+
+    def close(self) -> list[str]:
+        """Close every open log; what went wrong, in words. Those logs count as unclean then."""
+        failed = []
+        if len(self._logs) > FEW_LOGS:
+            self._sync_together(self.opened())
+        for (topic, partition), log in list(self._logs.items()):
+            try:
+                log.close()
+            except (OSError, HorologError) as error:
+                self._unclean.add((topic, partition))
+                failed.append(f"{topic}-{partition}: {error}")
+                self._seams.observe(
+                    "log_close_failed", topic=topic, partition=partition, error=str(error)
+                )
+        return failed
+
+    def _sync_together(self, logs: Sequence[Log]) -> None:
+        """Sync logs that are about to be closed, several at a time. What fails is remembered by
+        its log, or met again by closing it."""
+        with ThreadPoolExecutor(CLOSING_THREADS, "closing") as threads:
+            for first in range(0, len(logs), CLOSING_LOGS):
+                syncs = []
+                for log in logs[first : first + CLOSING_LOGS]:
+                    with suppress(OSError, HorologError):
+                        work = log.begin_close()
+                        if work is not None:
+                            syncs.append((log, work, threads.submit(work.run)))
+                for log, work, sync in syncs:
+                    error = sync.exception()
+                    if error is not None and not isinstance(error, OSError):
+                        raise error
+                    log.end_flush(work, error)
+
+    def _bytes_to_scan(self, key: Partition) -> int:
+        path = self._directory / folder_name(*key)
+        return bytes_to_scan(self._seams.files, path, self._recovery_points[key])
+
+    def _open(self, key: Partition, progress: Progress | None = None) -> Log:
+        """Open a log. A failure that will not pass by itself is kept for those who ask later."""
+        topic, partition = key
+        clean = key not in self._unclean
+        began = self._seams.clock.monotonic()
+        path = self._directory / folder_name(topic, partition)
+        passing = False
+        self._failures.pop(key, None)
+        try:
+            log = self._open_with_checkpoints(key, path, progress)
+        except OSError as error:
+            passing = error.errno in RETRIABLE_ERRORS
+            what_next = "restart the broker" if not passing else "it is tried again"
+            failure: HorologError = StorageError(
+                f"{path}: the log cannot be opened: {error}; once that is put right, {what_next}"
+            )
+        except HorologError as error:
+            failure = error
+        except Exception as error:
+            # A bug that one log's bytes bring out must not keep all the others from being served.
+            failure = StorageError(f"{path}: the log cannot be opened: {error!r}")
+        else:
+            self._opened(key, log, clean, began)
+            return log
+        if not passing or not clean:
+            self._failures[key] = failure
+            self._unclean.add(key)
+        if passing:
+            now = self._seams.clock.monotonic()
+            self._retry_at[key] = now + max(RETRY_SECONDS, 10 * (now - began))
+        else:
+            self._retry_at.pop(key, None)
+        self._seams.observe(
+            "log_open_failed", topic=topic, partition=partition, path=str(path), error=str(failure)
+        )
+        raise type(failure)(failure.message) from failure
+
+    def _open_with_checkpoints(self, key: Partition, path: Path, progress: Progress | None) -> Log:
+        """Open a log as the checkpoints say; they are not believed past the end of the log."""
+        topic, partition = key
+        settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
+        recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
+
+        def opened(clean: bool, recovery_point: int, log_start_offset: int) -> Log:
+            return open_log(
+                path,
+                topic,
+                partition,
+                settings,
+                self._seams,
+                clean=clean,
+                end_offset=recovery_point if key in self._believed else None,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                gaps=gaps,
+                progress=progress,
+            )
+
+        log = opened(key not in self._unclean, recovery_point, log_start)
+        if max(log_start, recovery_point) > log.log_end_offset:
+            self._seams.observe(
+                "checkpoint_ignored",
+                path=str(path),
+                reason=f"the log ends at offset {log.log_end_offset}, before its recovery point "
+                f"{recovery_point} or its log start offset {log_start}",
+            )
+            log.close()
+            return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
+        with suppress(OSError):
+            log.drop_expired()  # A crash came between; else the next retention pass does it.
+        return log
+
+    def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:
+        self._logs[key] = log
+        self._unclean.discard(key)
+        log.on_gaps = self._on_gaps
+        log.on_cut = self._on_cut
+        if not clean:
+            self._seams.observe(
+                "log_recovered",
+                topic=log.topic,
+                partition=log.partition,
+                log_end_offset=log.log_end_offset,
+                ms=round((self._seams.clock.monotonic() - began) * 1000),
+            )

@@ -1,0 +1,161 @@
+"""Bytes of the positions file: a header line, then one record for each commit.
+
+0   body length, uint32 big-endian
+4   CRC-32 of the body, uint32 big-endian
+8   body, msgpack: [kind, name, entries]
+    kind "commit":       entries [topic, partition, offset, timestamp, commit time, metadata],
+                         which go on with [retention, used] where it is not kept for ever
+    kind "forget":       no entries; drops all positions of the name
+    kind "forget-topic": no entries; `name` is a topic, dropped from under every name
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgpack
+
+HEADER: Final = b"horolog positions 1\n"
+COMMIT: Final = "commit"
+FORGET: Final = "forget"
+FORGET_TOPIC: Final = "forget-topic"
+
+_FRAME = Struct(">II")
+KEPT: Final = -1
+"""Retention of a position that never expires."""
+
+BROKERS: Final = 0
+"""Retention of a position that lives as long as the broker's settings say."""
+
+_BODY_START = b"\x93"  # msgpack's array of three, how every body begins
+
+_CHUNK_BYTES: Final = 1 << 20
+_INT64_MAX: Final = 2**63 - 1
+
+
+class Position(NamedTuple):
+    """Where one consumer goes on in one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The next offset to read."""
+    timestamp_ms: int
+    """Time of the last message read, -1 when it is not known."""
+    commit_time_ms: int
+    metadata: str
+    """The consumer's own text; its length is checked by the caller."""
+    retention_ms: int = KEPT
+    """How long it is to live once nobody uses its name: in ms, `KEPT`, or `BROKERS`."""
+    used_ms: int = -1
+    """When its name was last seen in use after this commit; -1 when it was not."""
+
+
+Read = Callable[[int, int], bytes]
+"""Reads so many bytes from a position on."""
+
+
+class PositionChange(NamedTuple):
+    """What one record says."""
+
+    kind: str
+    name: str
+    entries: Sequence[Position]
+
+
+def encode_change(change: PositionChange) -> bytes:
+    """One record."""
+    entries = [entry[: 6 if entry.retention_ms == KEPT else 8] for entry in change.entries]
+    body: bytes = msgpack.packb([change.kind, change.name, entries])
+    return _FRAME.pack(len(body), crc32(body)) + body
+
+
+class _Window:
+    """Parts of a file, read a chunk at a time."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._at = 0
+        self._data = b""
+
+    def part(self, position: int, size: int) -> bytes:
+        """`size` bytes at `position`; fewer where the file ends."""
+        start = position - self._at
+        if start < 0 or start + size > len(self._data):
+            if size > _CHUNK_BYTES:
+                return self._read(size, position)
+            self._at, self._data, start = position, self._read(_CHUNK_BYTES, position), 0
+        return self._data[start : start + size]
+
+    def find(self, wanted: bytes, position: int, end: int) -> int:
+        """Where the single byte `wanted` is next, -1 when it is not."""
+        while position < end:
+            part = self.part(position, min(_CHUNK_BYTES, end - position))
+            found = part.find(wanted)
+            if found >= 0:
+                return position + found
+            if not part:
+                break
+            position += len(part)
+        return -1
+
+
+def good_records(read: Read, size: int, start: int) -> Iterator[tuple[int, int, PositionChange]]:
+    """`(position, end, change)` of every good record in a file of `size` bytes, from `start` on,
+    skipping over bytes that are none.
+
+    Holds a chunk of the file, or one record, in memory. Raises what `read` raises.
+    """
+    window = _Window(read)
+    position = start
+    while position + _FRAME.size < size:
+        length, crc = _FRAME.unpack(window.part(position, _FRAME.size))
+        end = position + _FRAME.size + length
+        if end <= size:
+            body = window.part(position + _FRAME.size, length)
+            if body.startswith(_BODY_START) and crc32(body) == crc:
+                change = _decode(body)
+                if change is not None:
+                    yield position, end, change
+                    position = end
+                    continue
+        body_start = window.find(_BODY_START, position + _FRAME.size + 1, size)
+        if body_start < 0:
+            return
+        position = body_start - _FRAME.size
+
+
+def _decode(body: bytes) -> PositionChange | None:
+    """The change of a body whose CRC is right; `None` when it is not one of ours after all."""
+    try:
+        kind, name, entries = msgpack.unpackb(body)
+        positions = [_position(*entry) for entry in entries]
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None
+    if kind not in {COMMIT, FORGET, FORGET_TOPIC} or not isinstance(name, str):
+        return None
+    return PositionChange(kind, name, positions)
+
+
+def _position(
+    topic: Any,
+    partition: Any,
+    offset: Any,
+    timestamp_ms: Any,
+    commit_time_ms: Any,
+    metadata: Any,
+    retention_ms: Any = KEPT,
+    used_ms: Any = -1,
+) -> Position:
+    if not (type(topic) is type(metadata) is str):
+        raise TypeError("not a position")
+    if not (type(partition) is type(offset) is type(timestamp_ms) is int):
+        raise TypeError("not a position")
+    if not (type(commit_time_ms) is type(retention_ms) is type(used_ms) is int):
+        raise TypeError("not a position")
+    if max(offset, timestamp_ms, commit_time_ms, retention_ms, used_ms) > _INT64_MAX:
+        raise ValueError("not a position")
+    return Position(
+        topic, partition, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms
+    )

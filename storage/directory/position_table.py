@@ -1,0 +1,153 @@
+"""Positions in memory: each one packed, because there may be a million of them.
+
+A position is one `bytes`: its numbers, then its text in UTF-8. Beside it there is its place in the
+table of its name. Topic and partition are one object for all names.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import Final
+
+from .position_records import COMMIT, FORGET, Position, PositionChange
+
+__all__ = ["NAME_BYTES", "POSITION_BYTES", "PositionTable"]
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+NAME_BYTES: Final = 400
+"""What a name takes beside its own bytes and its positions."""
+
+POSITION_BYTES: Final = 160
+"""What a position takes beside its text."""
+
+_NUMBERS: Final = Struct(">qqqqq")
+"""Offset, timestamp, commit time, retention, time of the last use."""
+_NOTHING: Final[Mapping[Key, bytes]] = {}
+
+
+class PositionTable:
+    """All positions, by name, topic and partition.
+
+    One thread changes it at a time. Others may read meanwhile: every step of a change leaves the
+    dictionaries readable, and they go through copies.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[Key, bytes]] = {}
+        self._keys: dict[Key, Key] = {}
+        self._count = 0
+        self.size_bytes = 0
+        """Memory that the positions take: an estimate that is rather too high."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def get(self, name: str, topic: str, partition: int) -> Position | None:
+        packed = self._names.get(name, _NOTHING).get((topic, partition))
+        return None if packed is None else _unpack((topic, partition), packed)
+
+    def of(self, name: str) -> list[Position]:
+        """All positions under `name`, in no order."""
+        held = dict(self._names.get(name, _NOTHING))
+        return [_unpack(key, packed) for key, packed in held.items()]
+
+    def count_of(self, name: str) -> int:
+        """How many positions there are under `name`."""
+        return len(self._names.get(name, _NOTHING))
+
+    def names(self) -> list[str]:
+        """The names that have a position, in no order."""
+        return list(self._names)
+
+    def newest(self, count: int) -> list[tuple[str, str, int]]:
+        """Name, topic and partition of those committed last, the newest first."""
+        newest = heapq.nlargest(count, self._commit_times(), key=itemgetter(0))
+        return [(name, *key) for _, name, key in newest]
+
+    def _commit_times(self) -> Iterator[tuple[int, str, Key]]:
+        for name, held in self._names.copy().items():
+            for key, packed in held.copy().items():
+                yield _NUMBERS.unpack_from(packed)[2], name, key
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether there is a position in `topic`."""
+        return any(key[0] == topic for held in self._names.values() for key in held)
+
+    def growth(self, name: str, entries: Iterable[Position]) -> tuple[int, int]:
+        """How many positions, and how many bytes, more it would be with `entries`."""
+        held = self._names.get(name, _NOTHING)
+        count = 0
+        size_bytes = 0 if name in self._names else _name_bytes(name)
+        for key, entry in {entry[:2]: entry for entry in entries}.items():
+            before = held.get(key)
+            count += before is None
+            before_bytes = 0 if before is None else _packed_bytes(before)
+            size_bytes += _entry_bytes(entry) - before_bytes
+        return count, size_bytes
+
+    def apply(self, change: PositionChange) -> None:
+        """Take in what a record says."""
+        kind, name, entries = change
+        if kind == COMMIT:
+            if entries:
+                self._commit(name, entries)
+        elif kind == FORGET:
+            self._keep(name, {})
+        else:
+            for owner, held in self._names.copy().items():
+                kept = {key: packed for key, packed in held.items() if key[0] != name}
+                if len(kept) < len(held):
+                    self._keep(owner, kept)
+            for key in [key for key in self._keys if key[0] == name]:
+                del self._keys[key]
+
+    def _commit(self, name: str, entries: Sequence[Position]) -> None:
+        count, size_bytes = self.growth(name, entries)
+        held = self._names.setdefault(name, {})
+        for entry in entries:
+            key = entry[:2]
+            held[self._keys.setdefault(key, key)] = _pack(entry)
+        self._count += count
+        self.size_bytes += size_bytes
+
+    def _keep(self, name: str, kept: dict[Key, bytes]) -> None:
+        """Leave `kept` of the positions under `name`."""
+        held = self._names.get(name)
+        if held is None:
+            return
+        gone = [packed for key, packed in held.items() if key not in kept]
+        self._count -= len(gone)
+        self.size_bytes -= sum(map(_packed_bytes, gone))
+        if kept:
+            self._names[name] = kept
+        else:
+            self.size_bytes -= _name_bytes(name)
+            del self._names[name]
+
+
+def _pack(entry: Position) -> bytes:
+    return _NUMBERS.pack(*entry[2:5], *entry[6:]) + entry.metadata.encode()
+
+
+def _unpack(key: Key, packed: bytes) -> Position:
+    offset, timestamp_ms, commit_time_ms, retention_ms, used_ms = _NUMBERS.unpack_from(packed)
+    metadata = packed[_NUMBERS.size :].decode()
+    return Position(*key, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms)
+
+
+def _name_bytes(name: str) -> int:
+    return NAME_BYTES + len(name.encode())
+
+
+def _packed_bytes(packed: bytes) -> int:
+    return POSITION_BYTES + len(packed) - _NUMBERS.size
+
+
+def _entry_bytes(entry: Position) -> int:
+    return POSITION_BYTES + len(entry.metadata.encode())

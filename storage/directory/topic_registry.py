@@ -1,0 +1,181 @@
+"""The topics of a running broker: the topics file, what may join it, and settings in force."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from ...config.broker import BrokerSettings
+from ...config.topic import TopicSettings, check_overrides, topic_settings
+from ...protocol.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from ..files import Files
+from ..names import MAX_FILE_NAME, check_topic_name, folder_name
+from .topics import TOPICS_FILE, TopicEntry, write_topics
+
+
+class TopicRegistry:
+    """The entries of the topics file, and of those the visible ones, which requests find."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        settings: BrokerSettings,
+        entries: Mapping[str, TopicEntry],
+    ) -> None:
+        """Begin with the entries that the topics file has; all of them visible."""
+        self._files = files
+        self._path = directory / TOPICS_FILE
+        self._settings = settings
+        self._entries = dict(entries)
+        self._visible: dict[str, TopicEntry] = {}
+        self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
+        self.visible = MappingProxyType(self._visible)
+        """The topics by name, as they are now and will be."""
+        for entry in entries.values():
+            self._show(entry)
+
+    def get(self, name: str) -> TopicEntry:
+        """A visible topic. Raises `UnknownTopicOrPartition`."""
+        entry = self._visible.get(name)
+        if entry is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return entry
+
+    def find_any(self, name: str) -> TopicEntry:
+        """A topic, also one that is being deleted. Raises `UnknownTopicOrPartition`."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return entry
+
+    def settings(self, name: str) -> TopicSettings:
+        """What holds for a topic.
+
+        Raises `UnknownTopicOrPartition`, and `InvalidConfig` when the topics file has settings for
+        it that are not allowed.
+        """
+        settings = self._topic_settings.get(name)
+        if settings is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        if isinstance(settings, InvalidConfig):
+            # A new one each time: an exception keeps every traceback that it was raised with.
+            raise InvalidConfig(settings.message)
+        return settings
+
+    def delete_delay_ms(self, entry: TopicEntry) -> int:
+        """How long the files of a topic stay when it is deleted, visible or not."""
+        defaults = self._settings.topic_defaults
+        try:
+            return topic_settings(defaults, entry.overrides).file_delete_delay_ms
+        except InvalidConfig:
+            return topic_settings(defaults, {}).file_delete_delay_ms
+
+    def check_settings(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """The overrides by canonical name, if a topic may have them. Raises `InvalidConfig`."""
+        checked = check_overrides(overrides)
+        topic_settings(self._settings.topic_defaults, checked)
+        return checked
+
+    def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+        """The entry of a topic that may be made. Writes nothing.
+
+        Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
+        `PolicyViolation`.
+        """
+        check_topic_name(name)
+        if name in self._entries:
+            being_deleted = " and is being deleted" if self._entries[name].deleting else ""
+            raise TopicAlreadyExists(f"topic {name!r} exists{being_deleted}")
+        self._check_partitions(name, partitions)
+        if len(self._entries) >= self._settings.max_topics:
+            raise PolicyViolation(
+                f"topic {name!r} would be one too many: there are {len(self._entries)}, and "
+                f"max.topics is {self._settings.max_topics}"
+            )
+        return TopicEntry(
+            name=name, partitions=partitions, overrides=self.check_settings(overrides)
+        )
+
+    def check_raise(self, name: str, partitions: int) -> TopicEntry:
+        """The entry of a visible topic as it is with more partitions. Writes nothing.
+
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`.
+        """
+        entry = self.get(name)
+        if partitions <= entry.partitions:
+            raise InvalidPartitions(
+                f"topic {name!r} has {entry.partitions} partitions, so it cannot be given "
+                f"{partitions}; their number can only grow"
+            )
+        self._check_partitions(name, partitions, entry.partitions)
+        return replace(entry, partitions=partitions)
+
+    def _check_partitions(self, name: str, partitions: int, own: int = 0) -> None:
+        """Raise `InvalidPartitions` unless a topic that has `own` may have `partitions`."""
+        present = sum(entry.partitions for entry in self._entries.values())
+        limit = self._settings.max_partitions
+        most = limit - present + own
+        if not 1 <= partitions <= most:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions; it may have 1 to "
+                f"{most} (max.partitions is {limit}, and {present} exist)"
+            )
+        if len(folder_name(name, partitions - 1)) > MAX_FILE_NAME:
+            raise InvalidPartitions(
+                f"topic {name!r} cannot have {partitions} partitions: the names of their folders "
+                f"would pass {MAX_FILE_NAME} bytes"
+            )
+
+    def with_entry(self, entry: TopicEntry) -> dict[str, TopicEntry]:
+        """All entries with one that is new or has changed, for `write` and `adopt`."""
+        return self._entries | {entry.name: entry}
+
+    def without(self, name: str) -> dict[str, TopicEntry]:
+        """All entries but one, for `write` and `adopt`."""
+        return {other: entry for other, entry in self._entries.items() if other != name}
+
+    def write(self, entries: Mapping[str, TopicEntry]) -> None:
+        """Bring `entries` to stable storage in place of the present ones.
+
+        May run in a thread of its own, while nothing else is written. Raises `OSError`, and leaves
+        everything as it was.
+        """
+        try:
+            write_topics(self._files, self._path, entries)
+        except OSError:
+            # It may be in place, and only not known to be safe. What was refused must not come
+            # true at the next start.
+            with suppress(OSError):
+                write_topics(self._files, self._path, self._entries)
+            raise
+
+    def adopt(self, entries: Mapping[str, TopicEntry]) -> None:
+        """Go by `entries`, which have been written; what is being deleted becomes invisible."""
+        before, self._entries = self._entries, dict(entries)
+        for name in before.keys() | self._entries.keys():
+            entry = self._entries.get(name)
+            if entry is None or entry.deleting:
+                self._visible.pop(name, None)
+                self._topic_settings.pop(name, None)
+            elif entry is not before.get(name):
+                self._show(entry)
+
+    def _show(self, entry: TopicEntry) -> None:
+        self._visible[entry.name] = entry
+        try:
+            self._topic_settings[entry.name] = topic_settings(
+                self._settings.topic_defaults, entry.overrides
+            )
+        except InvalidConfig as error:
+            self._topic_settings[entry.name] = InvalidConfig(
+                f"topic {entry.name!r} has settings in {self._path} that are not allowed: "
+                f"{error.message}; alter the topic"
+            )

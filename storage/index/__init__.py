@@ -1,0 +1,1 @@
+"""What is kept beside a segment: offset index, time index, append times, checksums."""

@@ -1,0 +1,90 @@
+"""What is kept in memory of the entries of an `.appendtime` file: a little of every block.
+
+There is an entry for each set, so that they are not mirrored as those of the indexes are. Of each
+`BLOCK_ENTRIES` entries the first offset is kept, and the largest time up to their end.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+from ...protocol.records.layout import NO_TIMESTAMP
+
+ENTRY: Final = struct.Struct(">iq")
+"""Relative offset, append time in ms."""
+
+BLOCK_ENTRIES: Final = 512
+
+
+class Blocks:
+    """The blocks of the first `count` entries of a file, which were looked at one by one."""
+
+    __slots__ = ("_last_relative", "_max_ms", "_offsets", "count", "crc")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.crc = 0
+        self._last_relative = -1
+        self._offsets = array("i")
+        self._max_ms = array("q")
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return len(self._offsets)
+
+    @property
+    def largest_ms(self) -> int:
+        """The largest time of all, -1 when none is known."""
+        return self._max_ms[-1] if self._max_ms else NO_TIMESTAMP
+
+    def take(self, data: bytes, limit: int) -> bool:
+        """Go on through the entries in `data`.
+
+        `False` if there are none, or when one makes no sense or its relative offset is `limit` or
+        more: it and those behind it are not taken.
+        """
+        last_relative, largest_ms, count = self._last_relative, self.largest_ms, self.count
+        whole = len(data) - len(data) % ENTRY.size
+        for relative, append_time_ms in ENTRY.iter_unpack(memoryview(data)[:whole]):
+            if not last_relative < relative < limit or append_time_ms < NO_TIMESTAMP:
+                break
+            last_relative = relative
+            if append_time_ms > largest_ms:
+                largest_ms = append_time_ms
+            if count % BLOCK_ENTRIES:
+                self._max_ms[-1] = largest_ms
+            else:
+                self._offsets.append(relative)
+                self._max_ms.append(largest_ms)
+            count += 1
+        taken_bytes = (count - self.count) * ENTRY.size
+        self.crc = crc32(memoryview(data)[:taken_bytes], self.crc)
+        self._last_relative, self.count = last_relative, count
+        return 0 < taken_bytes == len(data)
+
+    def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
+        """Go on with entries of one time that are right; `crc` is that of all entries then."""
+        for relative in relatives:
+            if self.count % BLOCK_ENTRIES:
+                if append_time_ms > self._max_ms[-1]:
+                    self._max_ms[-1] = append_time_ms
+            else:
+                self._max_ms.append(max(self.largest_ms, append_time_ms))
+                self._offsets.append(relative)
+            self.count += 1
+        self.crc, self._last_relative = crc, relatives[-1]
+
+    def start(self, block: int) -> int:
+        """The relative offset that a block begins with."""
+        return self._offsets[block]
+
+    def holding(self, relative: int) -> int:
+        """The last block that begins at or below a relative offset; -1 when there is none."""
+        return bisect_right(self._offsets, relative) - 1
+
+    def first_reaching(self, target_ms: int) -> int:
+        """The first block with a time of `target_ms` or later; their number when there is none."""
+        return bisect_left(self._max_ms, target_ms)

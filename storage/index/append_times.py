@@ -1,0 +1,435 @@
+"""The append times of a segment (`.appendtime`): when each of its sets was appended.
+
+Entry, 12 bytes: offset relative to the segment's base (int32), time in ms since the epoch (int64),
+both big-endian, one behind the other from byte 0. An entry `(n, T)` says that the messages from
+offset `n` on, up to the next entry's offset, were appended at T; T = -1 says that it is not known
+when, which is also so of messages before the first entry. Offsets rise. Times may fall, as clocks
+do.
+
+Nothing else tells these times, so what is lost stays unknown, and a wrong one would never be
+noticed. Entries are therefore believed only where they are certain:
+
+- Those of a segment that a roll or a clean stop closed, if the file fits the line that the segment
+  got in `index-checksums` then: its length at once, its CRC-32 before the first look.
+- Without such a line after a stop that was not clean, those below the recovery point: it is
+  checkpointed only once the append times below it are synced. Above it, the page cache has every
+  entry after a mere kill; but a power cut may have kept a set and lost its entry, so that its
+  messages would pass for a part of the set before, and nothing in the files tells the one from the
+  other. There the times are unknown.
+
+A file that is missing, or not as it should be, makes the times of its segment unknown and is no
+error.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from ...protocol.records.layout import NO_TIMESTAMP
+from ...values import value_class
+from ..files import NO_HANDLES, File
+from ..seams import Seams
+from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
+from .index_checksums import AppendTimesChecksum
+
+STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
+"""How many entries are read at a time where a whole file is."""
+
+
+@value_class
+class Told:
+    """What is told of the messages between two offsets."""
+
+    spans: list[tuple[int, int]]
+    """`(offset, append time)`, each of which holds up to the next one's offset; -1 is unknown."""
+    end_offset: int
+    """It is told up to here."""
+    sets: int
+    """How many entries it took to tell it."""
+
+
+class AppendTimes:
+    """The append times of one segment, told by its file up to, without, `end_offset`."""
+
+    __slots__ = (
+        "_blocks",
+        "_count",
+        "_crc",
+        "_last_ms",
+        "_seams",
+        "_surplus",
+        "_sync_failed",
+        "_unsynced",
+        "base_offset",
+        "changes",
+        "end_offset",
+        "largest_ms",
+        "path",
+        "settled",
+    )
+
+    def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
+        """Nothing is known until the file is adopted or recovered; the first write empties it."""
+        self.path = path
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.largest_ms = NO_TIMESTAMP
+        """No entry has a larger time. -1 when none has any."""
+        self.changes = 0
+        """How often entries were taken away: what was found before that means nothing after."""
+        self.settled = False
+        """Whether it is decided what of the file is believed."""
+        self._seams = seams
+        self._count = 0
+        self._crc = 0
+        self._last_ms: int | None = NO_TIMESTAMP
+        """Time of the last entry, -1 without one; `None` when it was not read yet."""
+        self._surplus = True
+        """Whether the file may hold more than the entries."""
+        self._unsynced = False
+        self._sync_failed = False
+        self._blocks = Blocks()
+        """Of the entries that were looked at. All were when there are as many as entries."""
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        return self._count * ENTRY.size
+
+    def checksums(self) -> AppendTimesChecksum:
+        """What makes the file believable later."""
+        return AppendTimesChecksum(self.size_bytes, self._crc, self.largest_ms, self.end_offset)
+
+    def adopt(self, checksum: AppendTimesChecksum | None) -> None:
+        """Take the entries that were there when the segment was closed.
+
+        Reads nothing but the file's size: the rest is checked by `load`. Raises `OSError`.
+        """
+        self.settled = True
+        self._clear()
+        size_bytes = self._size_of_file()
+        if checksum is None:
+            if size_bytes:
+                self._drop("no checksum")
+            return
+        self.end_offset = max(checksum.end_offset, self.base_offset)
+        if checksum.size_bytes > size_bytes or checksum.size_bytes % ENTRY.size:
+            self._drop("shorter than it was" if size_bytes else "missing")
+            return
+        self._count = checksum.size_bytes // ENTRY.size
+        self._crc = checksum.crc
+        self._last_ms = None if self._count else NO_TIMESTAMP
+        self.largest_ms = checksum.largest_ms
+
+    def recover(
+        self, checksum: AppendTimesChecksum | None, certain_offset: int, next_offset: int
+    ) -> None:
+        """Keep, after a stop that was not clean, the entries below `certain_offset`.
+
+        `checksum` is of when the segment was closed, if it was and nothing was synced since: then
+        the entries of that time are kept. The segment ends at `next_offset`; from the certain
+        offset on, times are unknown. Raises `OSError`.
+        """
+        self.settled = True
+        size_bytes = self._size_of_file()
+        if checksum is not None:
+            self.adopt(checksum)
+            while not self.load():
+                pass
+            certain_offset = min(certain_offset, self.end_offset)
+        certain_offset = min(max(certain_offset, self.base_offset), next_offset)
+        self._retake(certain_offset, None if checksum is None else self._count)
+        if size_bytes and certain_offset < next_offset:
+            self._seams.observe(
+                "append_times_unknown",
+                path=str(self.path),
+                first_offset=certain_offset,
+                next_offset=next_offset,
+            )
+        self.cut_back()
+        self.end_at(next_offset)
+
+    def end_at(self, next_offset: int) -> None:
+        """The segment ends at `next_offset`, whatever the entries say. Raises `OSError`."""
+        if next_offset < self.end_offset:
+            self.truncate(next_offset, next_offset)
+        elif next_offset > self.end_offset:
+            self.add(self.end_offset, next_offset, NO_TIMESTAMP)
+
+    def load(self) -> bool:
+        """Look at the next entries that were not looked at yet; `True` when all are.
+
+        Entries that do not fit their checksum are dropped. Raises `OSError`.
+        """
+        blocks = self._blocks
+        if blocks.count < self._count:
+            wanted = min(self._count - blocks.count, STEP_ENTRIES)
+            data = self._read(blocks.count, wanted)
+            if len(data) < wanted * ENTRY.size:
+                self._drop("shorter than it was")
+            elif not blocks.take(data, self.end_offset - self.base_offset):
+                self._drop("damaged")
+            elif blocks.count == self._count:
+                self.largest_ms = blocks.largest_ms
+                if blocks.crc != self._crc:
+                    self._drop("checksum does not fit")
+        return self._blocks.count == self._count
+
+    def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
+        """Note that the messages between the two offsets were appended, all at once.
+
+        `append_time_ms` is -1 when it is not known. When this raises nothing is noted, and
+        `take_back` has to remove what may have been written. Raises `OSError`.
+        """
+        self.add_sets((first_offset,), next_offset, append_time_ms)
+
+    def add_sets(self, first_offsets: Sequence[int], next_offset: int, append_time_ms: int) -> None:
+        """As `add`, for sets that were appended at the same time, one behind the other.
+
+        Each begins at one of `first_offsets`; the last one ends in front of `next_offset`.
+        """
+        if first_offsets[0] != self.end_offset:
+            self.end_at(first_offsets[0])
+        if append_time_ms < 0:
+            append_time_ms = NO_TIMESTAMP
+            if self._tail_ms() < 0:
+                self.end_offset = next_offset
+                return
+            first_offsets = first_offsets[:1]
+        if self._surplus:
+            self.cut_back()
+        base_offset, blocks, count = self.base_offset, self._blocks, self._count
+        relatives = [offset - base_offset for offset in first_offsets]
+        data = b"".join([ENTRY.pack(relative, append_time_ms) for relative in relatives])
+        crc = crc32(data, self._crc)
+        self._surplus = True
+        self._write(data, count * ENTRY.size)
+        if blocks.count == count:
+            blocks.add(relatives, append_time_ms, crc)
+        self._crc, self._count = crc, count + len(relatives)
+        self._last_ms = append_time_ms
+        if append_time_ms > self.largest_ms:
+            self.largest_ms = append_time_ms
+        self.end_offset = next_offset
+        self._surplus = False
+
+    def truncate(self, end_offset: int, next_offset: int) -> None:
+        """Forget what is told of offsets from `end_offset` on, where the messages end now.
+
+        The segment ends, and goes on, at `next_offset`. Raises `OSError`.
+        """
+        while not self.load():
+            pass
+        told_offset = self.end_offset
+        self._retake(end_offset, self._count)
+        self.end_offset = min(told_offset, next_offset)
+        self.cut_back()
+
+    def take_back(self) -> None:
+        """Remove what an `add` that raised may have left. Raises `OSError`.
+
+        Where there is no handle for the file, the next `add` does.
+        """
+        if self._surplus:
+            self._blocks = Blocks()
+            try:
+                self.cut_back()
+            except OSError as error:
+                if error.errno not in NO_HANDLES:
+                    raise
+
+    def cut_back(self) -> None:
+        """Take away whatever the file holds beyond the entries. Raises `OSError`."""
+        if self._surplus and self._size_of_file() > self.size_bytes:
+            self._file().truncate(self.size_bytes)
+            self._unsynced = True
+        self._surplus = False
+
+    def sync(self) -> bool:
+        """Bring to stable storage what was written before this is called.
+
+        May be called in another thread than the one that writes. Raises `OSError`. A sync that
+        failed is not tried again: from then on the answer is false.
+        """
+        if self._unsynced and not self._sync_failed:
+            self._unsynced = False
+            try:
+                file = self._seams.files.open(self.path)
+            except FileNotFoundError:
+                return True  # the segment was dropped
+            except OSError:
+                self._unsynced = True
+                raise
+            try:
+                file.sync()
+            except OSError:
+                self._sync_failed = True
+                raise
+            finally:
+                file.close()
+        return not self._sync_failed
+
+    @property
+    def sync_failed(self) -> bool:
+        """Whether a sync of the file failed, so that none is ever tried again."""
+        return self._sync_failed
+
+    def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> Told:
+        """What is told of the messages from one offset on, up to another or as far as `sets_max`
+        entries reach.
+
+        The first span begins at or below `first_offset`. Loads what is not loaded. Raises
+        `OSError`.
+        """
+        while not self.load():
+            pass
+        if first_offset >= self.end_offset:
+            return Told([(self.end_offset, NO_TIMESTAMP)], end_offset, 0)
+        number = self._number_at(first_offset)
+        spans = [(self.base_offset, NO_TIMESTAMP)] if number < 0 else []
+        sets = 0
+        for offset, append_time_ms in self._entries(max(number, 0)):
+            if offset >= end_offset:
+                break
+            if sets == sets_max:
+                return Told(spans, offset, sets)
+            sets += 1
+            if not spans or spans[-1][1] != append_time_ms:
+                spans.append((offset, append_time_ms))
+        if not spans:  # the file was cut by somebody else meanwhile
+            return Told([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
+        if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
+            spans.append((self.end_offset, NO_TIMESTAMP))
+        return Told(spans, end_offset, sets)
+
+    def find(
+        self, target_ms: int, start_offset: int, end_offset: int
+    ) -> Generator[None, None, tuple[int, int] | None]:
+        """Search `(offset, append time)` of the first message between two offsets that was
+        appended at or after `target_ms`; in bounded steps. Raises `OSError`.
+
+        Entries that are taken away meanwhile let it begin anew.
+        """
+        target_ms = max(target_ms, 0)
+        while not self.load():
+            yield
+        changes = self.changes
+        start_block = self._blocks.holding(start_offset - self.base_offset)
+        block = max(self._blocks.first_reaching(target_ms), start_block)
+        while block < len(self._blocks) and self._block_start(block) < end_offset:
+            entries = self._block(block)
+            ends = [*(offset for offset, _ in entries[1:]), self._block_start(block + 1)]
+            for (offset, append_time_ms), end in zip(entries, ends, strict=False):
+                first_offset = max(offset, start_offset)
+                if append_time_ms >= target_ms and first_offset < min(end, end_offset):
+                    return first_offset, append_time_ms
+            block += 1
+            yield
+            if self.changes != changes:
+                return (yield from self.find(target_ms, start_offset, end_offset))
+        return None
+
+    def _clear(self) -> None:
+        """Believe in no entry, and not that the file has none."""
+        self.changes += 1
+        self.end_offset = self.base_offset
+        self.largest_ms = NO_TIMESTAMP
+        self._count = self._crc = 0
+        self._last_ms = NO_TIMESTAMP
+        self._surplus = True
+        self._blocks = Blocks()
+
+    def _drop(self, reason: str) -> None:
+        """Believe in nothing that the file tells so far."""
+        end_offset = self.end_offset
+        self._clear()
+        self.end_offset = end_offset
+        self._seams.observe("append_times_dropped", path=str(self.path), reason=reason)
+
+    def _retake(self, limit_offset: int, count_max: int | None = None) -> None:
+        """Take the file's first entries anew, up to the first one that makes no sense or is of
+        `limit_offset` or beyond."""
+        self._clear()
+        blocks = self._blocks
+        wanted = STEP_ENTRIES if count_max is None else min(STEP_ENTRIES, count_max)
+        limit = limit_offset - self.base_offset
+        while wanted and blocks.take(self._read(blocks.count, wanted), limit):
+            if count_max is not None:
+                wanted = min(STEP_ENTRIES, count_max - blocks.count)
+        self._count, self._crc = blocks.count, blocks.crc
+        self._last_ms = None if self._count else NO_TIMESTAMP
+        self.largest_ms = blocks.largest_ms
+        self.end_offset = limit_offset
+
+    def _tail_ms(self) -> int:
+        """The time of the last entry; -1 without one."""
+        if self._last_ms is None:
+            data = self._read(self._count - 1, 1)
+            if len(data) < ENTRY.size:
+                self._drop("shorter than it was")
+                return NO_TIMESTAMP
+            self._last_ms = ENTRY.unpack(data)[1]
+        return self._last_ms
+
+    def _block_start(self, block: int) -> int:
+        """The offset that a block begins with, or would."""
+        if block == len(self._blocks):
+            return self.end_offset
+        return self.base_offset + self._blocks.start(block)
+
+    def _number_at(self, offset: int) -> int:
+        """The last entry of an offset at or below `offset`; -1 when there is none."""
+        block = self._blocks.holding(offset - self.base_offset)
+        if block < 0:
+            return -1
+        offsets = [entry[0] for entry in self._block(block)]
+        return block * BLOCK_ENTRIES + bisect_right(offsets, offset) - 1
+
+    def _entries(self, number: int) -> Iterator[tuple[int, int]]:
+        """`(offset, append time)` of the entries from `number` on."""
+        skipped = number % BLOCK_ENTRIES
+        block = number // BLOCK_ENTRIES
+        while block < len(self._blocks):
+            yield from self._block(block)[skipped:]
+            skipped = 0
+            block += 1
+
+    def _block(self, block: int) -> list[tuple[int, int]]:
+        """`(offset, append time)` of a block's entries; none if somebody else cut the file."""
+        first = block * BLOCK_ENTRIES
+        wanted = min(self._count - first, BLOCK_ENTRIES)
+        data = self._read(first, wanted)
+        if len(data) < wanted * ENTRY.size:
+            self._drop("shorter than it was")
+            return []
+        base_offset = self.base_offset
+        return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]
+
+    def _read(self, first: int, count: int) -> bytes:
+        try:
+            return self._file().pread(count * ENTRY.size, first * ENTRY.size)
+        except FileNotFoundError:
+            return b""
+
+    def _write(self, data: bytes, position: int) -> None:
+        try:
+            file = self._seams.open_files.use(self.path)
+        except FileNotFoundError:
+            self._seams.files.open(self.path, create=True).close()
+            file = self._file()
+        file.pwrite(data, position)
+        self._unsynced = True
+
+    def _file(self) -> File:
+        return self._seams.open_files.use(self.path)
+
+    def _size_of_file(self) -> int:
+        try:
+            return self._seams.files.size(self.path)
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,133 @@
+"""`index-checksums`: what makes the indexes of closed segments believable.
+
+Indexes have no checksum of their own. When a segment is rolled or its log closed, the length
+and CRC-32 of both its indexes are noted here, with the positions where the message format
+changes inside the segment, and the same of its append times. An index that does not fit its line
+is rebuilt from the log before it is used, and so are both when the log has another length than it
+had: code that knows no time index may have appended to it. Append times that do not fit are
+unknown from then on. One line of text a segment, after a line with the version (here in two):
+
+    0
+    <base offset> <.log bytes> <.index bytes> <crc> <.timeindex bytes> <crc>
+        <position>:<magic>[,...] <.appendtime bytes> <crc> <largest time> <end offset>
+
+The last four may be missing. The file is derived data: without it, or with lines that cannot be
+read, indexes are rebuilt, and append times unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...values import value_class
+
+FILE_NAME = "index-checksums"
+_VERSION = "0"
+_APPEND_TIME_FIELDS = 4
+
+
+@value_class
+class AppendTimesChecksum:
+    """What is noted of a segment's append times."""
+
+    size_bytes: int
+    """Length of the `.appendtime` file."""
+    crc: int
+    largest_ms: int
+    """The largest append time, -1 when none is known."""
+    end_offset: int
+    """The file tells of the offsets below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChecksums:
+    """The line of one segment."""
+
+    log_bytes: int
+    """Length of the `.log` file."""
+    offset_index: tuple[int, int]
+    """Length in bytes and CRC-32 of the `.index` file."""
+    time_index: tuple[int, int]
+    """The same of the `.timeindex` file."""
+    magic_changes: tuple[tuple[int, int], ...]
+    """`(position, magic)` where the format differs from the entry before; the first entry too."""
+    append_times: AppendTimesChecksum | None = None
+    _text: str | None = field(default=None, init=False, compare=False, repr=False)
+    """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
+
+    def text(self) -> str:
+        """The line without the base offset."""
+        if self._text is None:
+            spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
+            offsets, times = self.offset_index, self.time_index
+            text = f" {self.log_bytes} {offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
+            told = self.append_times
+            if told is not None:
+                text += f" {told.size_bytes} {told.crc} {told.largest_ms} {told.end_offset}"
+            object.__setattr__(self, "_text", text)
+        assert self._text is not None
+        return self._text
+
+
+def end_offset(
+    checksums: SegmentChecksums | None,
+    log_bytes: int,
+    next_base_offset: int | None,
+    recovery_point: int | None,
+    *,
+    clean: bool,
+) -> int | None:
+    """The offset after the last message of a log file of `log_bytes`, in a log without gaps; `None`
+    where that is not known, or messages may be missing at the end of the file.
+
+    `next_base_offset` is that of the next segment; of the last one only a clean stop tells the end.
+    """
+    if checksums is None or log_bytes != checksums.log_bytes:
+        return None
+    if next_base_offset is None:
+        return recovery_point if clean else None
+    return next_base_offset
+
+
+def following_base(
+    checksums: Mapping[int, SegmentChecksums], base_offset: int, next_base_offset: int | None
+) -> int | None:
+    """Where the segment begins, or began, that comes after the one at `base_offset`.
+
+    `next_base_offset` is that of the next log file that is there. One in front of it may be gone;
+    its line, and what the segment's own line says of its append times, tell of it.
+    """
+    known = [base for base in checksums if base > base_offset]
+    if next_base_offset is not None:
+        known.append(next_base_offset)
+        own = checksums.get(base_offset)
+        if own is not None and own.append_times is not None:
+            known.append(own.append_times.end_offset)
+    return min((base for base in known if base > base_offset), default=None)
+
+
+def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
+    """Seals by base offset; lines that make no sense are left out."""
+    lines = data.decode("ascii", errors="replace").splitlines()
+    checksums: dict[int, SegmentChecksums] = {}
+    if not lines or lines[0] != _VERSION:
+        return checksums
+    for line in lines[1:]:
+        fields = line.split(" ")
+        try:
+            base, log_bytes, *numbers = map(int, fields[:6])
+            index_bytes, index_crc, time_bytes, time_crc = numbers
+            changes = [part.split(":") for part in fields[6].split(",") if part]
+            spans = tuple((int(position), int(magic)) for position, magic in changes)
+            rest = tuple(map(int, fields[7:]))
+            append_times = AppendTimesChecksum(*rest) if len(rest) == _APPEND_TIME_FIELDS else None
+        except (ValueError, IndexError):
+            continue
+        indexes = (index_bytes, index_crc), (time_bytes, time_crc)
+        checksums[base] = SegmentChecksums(log_bytes, *indexes, spans, append_times)
+    return checksums
+
+
+def format_checksums(checksums: Mapping[int, SegmentChecksums]) -> bytes:
+    """The file's content for `checksums`."""
+    lines = [f"{base}{checksums[base].text()}\n" for base in sorted(checksums)]
+    return "".join([_VERSION, "\n", *lines]).encode("ascii")

@@ -1,0 +1,125 @@
+"""What the offset index and the time index share: fixed-size entries appended to a file.
+
+Neither has a header or a checksum; entries follow each other from byte 0, integers are
+big-endian. The entries are mirrored in memory as arrays of numbers, so that a lookup is a
+bisection that reads nothing. The file only grows by whole entries (it is never preallocated),
+so a length that is not a multiple of the entry size means a torn write.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from pathlib import Path
+from typing import ClassVar
+from zlib import crc32
+
+from ..files import NO_HANDLES, Files
+from ..open_files import OpenFiles
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Largest distance of an offset from its segment's base offset that an entry can hold."""
+
+
+def numbers_of(data: bytes) -> "array[int]":
+    """The int32s that `data` is, big-endian as in the files."""
+    numbers = array("i", data)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def bytes_of(numbers: "array[int]") -> bytes:
+    """The opposite of `numbers_of`; `numbers` are of no use after that."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+class IndexFile(ABC):
+    """The entries of one index file and their mirror in memory."""
+
+    ENTRY_BYTES: ClassVar[int]
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY_BYTES
+        self._open_files = open_files
+        self._failed_from: int | None = None
+        """First entry that a write that failed may have left wrong in the file."""
+        self._surplus = False
+        """Whether the file may hold more than the entries."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of entries."""
+
+    @abstractmethod
+    def encoded(self, first: int = 0) -> bytes:
+        """The bytes of the entries from number `first` on."""
+
+    @abstractmethod
+    def load(self, data: bytes) -> None:
+        """Take the entries of `data`, whole ones only."""
+
+    @abstractmethod
+    def _shorten(self, count: int) -> None:
+        """Keep the first `count` entries of the mirror."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self) * self.ENTRY_BYTES
+
+    def checksum(self) -> tuple[int, int]:
+        """Length in bytes and CRC-32 of the entries."""
+        data = self.encoded()
+        return len(data), crc32(data)
+
+    def write_from(self, first: int) -> bool:
+        """Write the entries from number `first` on to their places in the file, if there are any.
+
+        What an earlier write did not bring there is written again. Returns whether anything was.
+        """
+        if self._failed_from is not None:
+            first = min(first, self._failed_from)
+        if self._surplus:
+            self._open_files.use(self.path).truncate(min(first, len(self)) * self.ENTRY_BYTES)
+            self._surplus = False
+        if first >= len(self):
+            return False
+        self._failed_from = first
+        self._open_files.use(self.path).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
+        self._failed_from = None
+        return True
+
+    def keep(self, count: int) -> None:
+        """Drop all entries but the first `count`, in memory and in the file.
+
+        Where there is no handle for the file, the next write takes them away.
+        """
+        self._shorten(count)
+        try:
+            self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
+        except OSError as error:
+            if error.errno not in NO_HANDLES:
+                raise
+            self._surplus = True
+
+    def replace(self, files: Files) -> None:
+        """Make the file hold exactly the entries in memory; it is not written when it does.
+
+        Uses no handle that others use, so it may run in any thread. Raises `OSError`.
+        """
+        data = self.encoded()
+        self._failed_from = None
+        self._surplus = False
+        self._open_files.forget(self.path)
+        there = files.exists(self.path) and files.size(self.path) == len(data)
+        if there and files.read_bytes(self.path) == data:
+            return
+        file = files.open(self.path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+        finally:
+            file.close()

@@ -1,0 +1,88 @@
+"""The offset index (`.index`): where in the log file to start looking for an offset.
+
+Entry, 8 bytes: offset relative to the segment's base (int32), position in the log file (int32).
+Offsets and positions both increase. An entry's offset is the entry's own in the log: for a
+compressed wrapper that is its last message's.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from ..open_files import OpenFiles
+from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
+
+
+class OffsetIndex(IndexFile):
+    """Sparse map from offset to position."""
+
+    ENTRY_BYTES = 8
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
+        super().__init__(path, base_offset, max_bytes, open_files)
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def room(self) -> int:
+        """How many entries more there may be."""
+        return self.max_entries - len(self._offsets)
+
+    def add(self, offset: int, position: int) -> None:
+        """Add an entry in memory; the offset must be above the last one's."""
+        assert not self._offsets or offset - self.base_offset > self._offsets[-1]
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def add_all(self, offsets: "array[int]", positions: "array[int]") -> None:
+        """As `add` for each; `offsets` are counted from the base offset, both are int32.
+
+        There must be room for all of them.
+        """
+        assert not self._offsets or not offsets or offsets[0] > self._offsets[-1]
+        self._offsets.extend(offsets)
+        self._positions.extend(positions)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """`(offset, position)` of an entry, by its number from 0."""
+        return self.base_offset + self._offsets[number], self._positions[number]
+
+    def lookup(self, offset: int) -> int:
+        """Position to start looking for `offset`: the last entry at or below it, else 0."""
+        number = bisect_right(self._offsets, offset - self.base_offset) - 1
+        return self._positions[number] if number >= 0 else 0
+
+    def around(self, offset: int) -> tuple[int, int, int]:
+        """`(offset, position)` of the last entry at or below `offset`, else of the start, and the
+        position of the next one, else one beyond all."""
+        number = bisect_right(self._offsets, offset - self.base_offset)
+        after = self._positions[number] if number < len(self._positions) else RELATIVE_OFFSET_MAX
+        if not number:
+            return self.base_offset, 0, after
+        return self.base_offset + self._offsets[number - 1], self._positions[number - 1], after
+
+    def count_below(self, offset: int) -> int:
+        """Number of entries whose offset is below `offset`."""
+        return bisect_left(self._offsets, offset - self.base_offset)
+
+    def count_before(self, position: int) -> int:
+        """Number of entries whose position is below `position`."""
+        return bisect_left(self._positions, position)
+
+    def encoded(self, first: int = 0) -> bytes:
+        pairs = array("i", bytes(8 * (len(self) - first)))
+        pairs[0::2] = self._offsets[first:]
+        pairs[1::2] = self._positions[first:]
+        return bytes_of(pairs)
+
+    def load(self, data: bytes) -> None:
+        numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
+        self._offsets = numbers[0::2]
+        self._positions = numbers[1::2]
+
+    def _shorten(self, count: int) -> None:
+        del self._offsets[count:]
+        del self._positions[count:]

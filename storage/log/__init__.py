@@ -1,0 +1,1 @@
+"""One partition's log: segments, appends, syncs, rolling, retention, recovery."""

@@ -1,0 +1,282 @@
+"""Syncing: what one sync of a log has to do, and doing it for many logs at once, in a thread.
+
+The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcome
+(`Log.end_flush`); only `FlushWork.run` may be in another thread, on handles of its own.
+"""
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from ...clock import Clock
+from ..files import NO_HANDLES, RETRIABLE_ERRORS, File, Files, replace_file
+from ..index.index_checksums import FILE_NAME
+from ..producers.producer_snapshots import KEPT, PendingSnapshot
+
+
+@dataclass(slots=True, eq=False)
+class FlushWork:
+    """One sync of one log: everything below `target_offset` will be on stable storage."""
+
+    target_offset: int
+    directory: Path
+    files: Files
+    index_paths: Sequence[Path]
+    """Index files of segments that were closed since the last sync."""
+    checksums: bytes | None
+    """New content of the `index-checksums` file."""
+    new_checksums: frozenset[int]
+    """Base offsets of the segments that `index_paths` are of."""
+    sync_directory: bool
+    snapshots: Sequence[PendingSnapshot] = ()
+    """What is known of the producers at offsets up to `target_offset`."""
+    log_files: list[File] = field(default_factory=list)
+    """Log files, oldest first; handles of this work's own, closed by `run`."""
+    not_begun: bool = False
+    """Whether the sync failed because there was no handle for the folder: the names in it are not
+    synced, and nothing is lost."""
+    unfinished: OSError | None = None
+    """Why the indexes or their checksums have to wait for another sync: there was no room, or no
+    free handle. All messages are safe all the same."""
+
+    def run(self) -> None:
+        """Sync everything. Raises `OSError`."""
+        self.sync_messages()
+        sync_indexes([self])
+
+    def sync_messages(self) -> None:
+        """Sync, in order: logs, names. The messages are safe then. Raises `OSError`."""
+        try:
+            for file in self.log_files:
+                file.sync()
+        finally:
+            self.close()
+        if self.sync_directory:
+            try:
+                self.files.sync_directory(self.directory)
+            except OSError as error:
+                self.not_begun = error.errno in NO_HANDLES
+                raise
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether there is more to sync than messages."""
+        return bool(self.index_paths or self.snapshots) or self.checksums is not None
+
+    def sync_index_files(self) -> None:
+        """Sync the index files. Raises `OSError`."""
+        for path in self.index_paths:
+            with self.may_be_finished_later():
+                self._sync_index(path)
+
+    @contextmanager
+    def may_be_finished_later(self) -> Iterator[None]:
+        """Note in `unfinished` what the disk has no room for."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in RETRIABLE_ERRORS:
+                raise
+            self.unfinished = error
+
+    def _sync_index(self, path: Path) -> None:
+        try:
+            index = self.files.open(path)
+        except FileNotFoundError:
+            return  # retention dropped the segment since this work was handed out
+        try:
+            index.sync()
+        except OSError as error:
+            # It must not be tried again, whatever the reason was.
+            raise OSError(errno.EIO, f"{path}: {error}") from error
+        finally:
+            index.close()
+
+    def close(self) -> None:
+        """Give up the handles."""
+        for file in self.log_files:
+            file.close()
+        self.log_files.clear()
+
+
+def sync_indexes(works: Sequence[FlushWork]) -> None:
+    """Sync what some works of one log, in their order, have beside messages.
+
+    In order: indexes, snapshots, checksums. What a later work writes anew is written once. If there
+    is no room for something all of them are unfinished. Raises `OSError`.
+    """
+    last = works[-1]
+    for work in works:
+        work.sync_index_files()
+    snapshots = [one for work in works for one in work.snapshots if not one.settled]
+    for snapshot in snapshots[-KEPT:]:
+        with last.may_be_finished_later():
+            snapshot.write(last.files)
+    for snapshot in snapshots[:-KEPT]:
+        with last.may_be_finished_later():
+            snapshot.skip(last.files)
+    unfinished = [work.unfinished for work in works if work.unfinished is not None]
+    checksums = [work.checksums for work in works if work.checksums is not None]
+    if checksums and not unfinished:
+        with last.may_be_finished_later():
+            replace_file(last.files, last.directory / FILE_NAME, checksums[-1])
+    for work in works:
+        work.unfinished = last.unfinished or (unfinished[0] if unfinished else None)
+
+
+class Flushable(Protocol):
+    """What group commit needs of a log."""
+
+    def begin_flush(self) -> FlushWork | None: ...
+
+    def messages_synced(self, work: FlushWork) -> None: ...
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None: ...
+
+
+_Indexing = tuple[Flushable, FlushWork]
+"""A log and a work of it whose messages are synced, and its indexes are not."""
+
+
+class GroupCommit:
+    """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
+
+    A first round begins with the loop's next turn, so that it syncs what all clients that were
+    heard in this one have sent. A round syncs messages, which is all that clients wait for; the
+    indexes of segments that were closed follow behind it, in rounds of their own, while the next
+    ones of messages are under way.
+
+    `executor` runs the syncs of messages, `index_executor` those of indexes, in their order;
+    `call_soon` takes a function from any thread and calls it in the loop's. `on_sync`, if given,
+    gets the seconds that the sync of each log's messages took.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        index_executor: Executor,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Clock,
+        on_sync: Callable[[float], None] | None = None,
+    ) -> None:
+        self._executor = executor
+        self._index_executor = index_executor
+        self._call_soon = call_soon
+        self._clock = clock
+        self._on_sync = on_sync
+        self._asked: dict[int, Flushable] = {}
+        self._round = False
+        self._to_index: list[_Indexing] = []
+        self._indexing = 0
+        self._idle_callbacks: list[Callable[[], None]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round is under way, or about to begin, or not all it is for is synced."""
+        return self._round or self._indexing > 0
+
+    def request(self, log: Flushable) -> None:
+        """Have `log` synced; its `end_flush` is called in the loop's thread."""
+        self._asked[id(log)] = log
+        if not self._round:
+            self._round = True
+            self._call_soon(self._start_round)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once nothing is under way or asked for; at once if that is now."""
+        if self.busy:
+            self._idle_callbacks.append(callback)
+        else:
+            callback()
+
+    def _start_round(self) -> None:
+        """Begin the next round, or tell those who wait that there is none."""
+        logs = list(self._asked.values())
+        self._asked.clear()
+        works = [(log, work) for log in logs if (work := log.begin_flush()) is not None]
+        if works:
+            self._executor.submit(self._run, works)
+            return
+        self._round = False
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if not self.busy:
+            callbacks, self._idle_callbacks = self._idle_callbacks, []
+            for callback in callbacks:
+                callback()
+
+    def _run(self, works: Sequence[tuple[Flushable, FlushWork]]) -> None:
+        outcomes: list[tuple[Flushable, FlushWork, OSError | None, float]] = []
+        for log, work in works:
+            started = self._clock.monotonic()
+            error = _error_of(work.sync_messages)
+            outcomes.append((log, work, error, self._clock.monotonic() - started))
+        self._call_soon(lambda: self._finish(outcomes))
+
+    def _finish(
+        self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None, float]]
+    ) -> None:
+        with ExitStack() as ends:
+            # An exception of one log's end is raised when all the others have had theirs.
+            ends.callback(self._start_round)
+            for log, work, error, seconds in reversed(outcomes):
+                if self._on_sync is not None:
+                    ends.callback(self._on_sync, seconds)
+                if error is None and (work.has_indexes or self._indexing):
+                    # In the order of the rounds, so that no recovery point overtakes indexes.
+                    ends.callback(self._index, log, work)
+                    ends.callback(log.messages_synced, work)
+                else:
+                    ends.callback(log.end_flush, work, error)
+
+    def _index(self, log: Flushable, work: FlushWork) -> None:
+        """Have the indexes synced behind the messages."""
+        self._indexing += 1
+        self._to_index.append((log, work))
+        if self._indexing == 1:
+            self._start_index_round()
+
+    def _start_index_round(self) -> None:
+        """Begin the next round of indexes, or tell those who wait that there is none."""
+        if not self._to_index:
+            self._tell_if_idle()
+            return
+        by_log: dict[int, list[_Indexing]] = {}
+        for item in self._to_index:
+            by_log.setdefault(id(item[0]), []).append(item)
+        self._to_index.clear()
+        self._index_executor.submit(self._run_indexes, list(by_log.values()))
+
+    def _run_indexes(self, groups: Sequence[Sequence[_Indexing]]) -> None:
+        outcomes: list[tuple[Flushable, FlushWork, OSError | None]] = []
+        for group in groups:
+            error = _error_of(partial(sync_indexes, [work for _, work in group]))
+            outcomes += [(log, work, error) for log, work in group]
+        self._call_soon(lambda: self._finish_indexes(outcomes))
+
+    def _finish_indexes(
+        self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None]]
+    ) -> None:
+        self._indexing -= len(outcomes)
+        with ExitStack() as ends:
+            ends.callback(self._start_index_round)
+            for log, work, error in reversed(outcomes):
+                ends.callback(log.end_flush, work, error)
+
+
+def _error_of(sync: Callable[[], None]) -> OSError | None:
+    """Sync; what went wrong, if anything did."""
+    try:
+        sync()
+    except OSError as failure:
+        return failure
+    except Exception as failure:
+        # Whatever it was, the bytes are not known to be safe.
+        return OSError(errno.EIO, f"{type(failure).__name__}: {failure}")
+    return None

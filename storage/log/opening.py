@@ -1,0 +1,214 @@
+"""Opening a partition's folder: what is there, whether it was closed cleanly, and recovery.
+
+A log that was closed cleanly is taken as it is: only the end of its active segment is read, the
+other segments are looked at when they are used. Otherwise, or when it does not end where it did,
+it is recovered.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from ...config.topic import TopicSettings
+from ...protocol.errors import HorologError
+from ..directory.known_files import LEADER_EPOCHS
+from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
+from ..names import DELETED_SUFFIX, parse_segment_file
+from ..producers.log_producers import LogProducers
+from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
+from ..read.readable_log import LogParts
+from ..seams import Seams
+from .log import Log
+from .recovery import Recovery
+from .segment import Segment
+from .segment_list import SegmentList
+from .segment_scan import Progress
+
+_OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
+"""What belongs into a folder beside segments and snapshots."""
+
+
+def open_log(
+    path: Path,
+    topic: str,
+    partition: int,
+    settings: TopicSettings,
+    seams: Seams,
+    *,
+    clean: bool,
+    end_offset: int | None = None,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    gaps: bool = False,
+    progress: Progress | None = None,
+) -> Log:
+    """Open the log in folder `path`, which exists; an empty folder becomes an empty log.
+
+    `clean` says that the broker was stopped cleanly and the checkpoints hold, `end_offset` where
+    the log ended then, if that is known: when it does not end there, it is recovered all the same.
+    `progress` is told of every byte that recovery has read. Raises `OSError`, `StorageError`, and
+    `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
+    stored (they are left as they are).
+    """
+    # What is below the log start is no part of the log any more, whichever files of it are left:
+    # a hole between them must not be taken for the end.
+    recovery_point = max(recovery_point, log_start_offset)
+    opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
+    segments = opening.find_segments(log_start_offset)
+    if not segments:
+        segments = [Segment.create(path, log_start_offset, settings, seams)]
+        opening.names_changed = True
+    elif not clean:
+        segments = opening.recover(segments)
+    elif opening.open_active(segments[-1], end_offset):
+        recovery_point = segments[-1].next_offset
+    elif end_offset is not None:
+        segments = opening.recover(segments)
+    else:
+        segments = opening.recover(segments, len(segments) - 1)
+        recovery_point = segments[-1].next_offset
+    listed = SegmentList(
+        path, tuple(segments), opening.checksums, seams, topic=topic, partition=partition, gaps=gaps
+    )
+    listed.names_changed = opening.names_changed
+    listed.checksums_changed = bool(opening.new_checksums)
+    listed.unsynced_indexes = opening.new_checksums
+    producers = LogProducers(path, seams, {"topic": topic, "partition": partition})
+    producers.load(segments, opening.checksums, clean=not opening.recovered)
+    log_end_offset = segments[-1].next_offset
+    log = Log(
+        LogParts(
+            topic,
+            partition,
+            settings,
+            listed,
+            producers,
+            seams,
+            log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
+            recovery_point=min(recovery_point, log_end_offset),
+            last_stamp_ms=listed.last_stamp_ms(log_start_offset),
+        )
+    )
+    producers.enter_room()
+    if log.recovery_point < log_end_offset:
+        log.unflushed_since = seams.clock.monotonic()
+    return log
+
+
+class _Opening:
+    """One folder being opened."""
+
+    def __init__(
+        self,
+        path: Path,
+        topic: str,
+        partition: int,
+        settings: TopicSettings,
+        seams: Seams,
+        gaps: bool,
+        recovery_point: int,
+        progress: Progress | None,
+    ) -> None:
+        self.checksums: dict[int, SegmentChecksums] = {}
+        self.recovered = False
+        """Whether everything from the recovery point on had to be read."""
+        self.names_changed = False
+        self.new_checksums: set[int] = set()
+        self._path = path
+        self._log_name = {"topic": topic, "partition": partition}
+        self._settings = settings
+        self._seams = seams
+        self._gaps = gaps
+        self._recovery_point = recovery_point
+        self._progress = progress
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, **self._log_name, **fields)
+
+    def find_segments(self, log_start_offset: int) -> list[Segment]:
+        """The segments whose log files are there, oldest first; leftovers are removed."""
+        files = self._seams.files
+        names = files.names(self._path)
+        bases = []
+        for name in names:
+            parsed = parse_segment_file(name)
+            if name.endswith(UNFINISHED_SUFFIX):
+                self._remove(name)
+            elif parsed is None:
+                if name not in _OTHER_FILES and parse_snapshot_name(name) is None:
+                    self._observe("stray_file", path=str(self._path / name))
+            elif parsed.suffix == DELETED_SUFFIX:
+                self._remove(name)
+            elif parsed.suffix:
+                continue
+            elif parsed.kind == "log":
+                bases.append(parsed.base_offset)
+            elif f"{parsed.base_offset:020d}.log" not in names:
+                self._observe("orphan_index_removed", path=str(self._path / name))
+                self._remove(name)
+        if FILE_NAME in names:
+            self.checksums = parse_checksums(files.read_bytes(self._path / FILE_NAME))
+        segments = [
+            Segment.existing(self._path, base, self._settings, self._seams)
+            for base in sorted(bases)
+        ]
+        for segment, following in pairwise(segments):
+            segment.next_offset = following.base_offset
+        self.checksums = {
+            base: checksums for base, checksums in self.checksums.items() if base in set(bases)
+        }
+        return segments
+
+    def _remove(self, name: str) -> None:
+        self._seams.files.unlink(self._path / name)
+        self.names_changed = True
+
+    def open_active(self, active: Segment, end_offset: int | None) -> bool:
+        """Take the last segment of a log that was closed cleanly; false when it is not as it was
+        left."""
+        checksums = self.checksums.get(active.base_offset)
+        if active.load_indexes(checksums):
+            try:
+                active.find_end()
+            except HorologError:
+                active.damaged = None  # It is looked at closely next.
+                reason = "the last segment cannot be read to its end"
+            else:
+                misfit = _misfit(active, end_offset)
+                if misfit is None:
+                    return True
+                reason = misfit
+            self._observe("clean_stop_doubted", path=str(active.log_path), reason=reason)
+        elif active.size_bytes:
+            reason = "no checksum" if checksums is None else "checksum does not fit"
+            self._observe("index_rebuilt", path=str(active.log_path), reason=reason)
+        return False
+
+    def recover(self, segments: list[Segment], first: int | None = None) -> list[Segment]:
+        """Read everything from the recovery point, or from segment number `first`, on; returns
+        the segments that are left."""
+        recovery = Recovery(
+            self._path,
+            self._seams,
+            self.checksums,
+            recovery_point=self._recovery_point,
+            gaps=self._gaps,
+            log_name=self._log_name,
+            progress=self._progress,
+        )
+        self.recovered = first is None
+        left = recovery.run(segments, first)
+        self.names_changed = self.names_changed or recovery.names_changed
+        self.new_checksums |= recovery.new_checksums
+        return left
+
+
+def _misfit(active: Segment, end_offset: int | None) -> str | None:
+    """What does not fit together about the last segment of a log that was closed cleanly."""
+    if end_offset not in (None, active.next_offset):
+        return f"the log ends at offset {active.next_offset}, not at {end_offset}"
+    index = active.offset_index
+    last = index.entry(len(index) - 1)[0] if len(index) else -1
+    if last >= active.next_offset:
+        return f"the offset index knows of offset {last}, the log ends at {active.next_offset}"
+    return None

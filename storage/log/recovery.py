@@ -1,0 +1,243 @@
+"""Recovery of one log after a stop that was not clean.
+
+Everything below the recovery point was synced, which divides the log. At or above it, the first
+entry that is not good, or missing, is where a write was torn: the log ends there, and what comes
+behind is kept as `.broken`. Below it, bytes that are not good are damage: they stay where they are,
+the log keeps its end, and only who has to read them is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...protocol.errors import StorageError
+from ...protocol.records.kernel.walk import Problem
+from ..check.salvage import OFFSETS_PER_BYTE, good_after, has_wrong_size
+from ..check.set_aside import keep_bytes, set_aside
+from ..damage import damage_of, unreadable_format
+from ..index.index_checksums import SegmentChecksums
+from ..read.readable_segment import ReadableSegment
+from ..seams import Seams
+from .segment import Segment
+from .segment_scan import Progress, SegmentScan
+
+_OFFSET_BYTES = 8
+
+
+class Recovery:
+    """The recovery of the log in folder `path`."""
+
+    def __init__(
+        self,
+        path: Path,
+        seams: Seams,
+        checksums: dict[int, SegmentChecksums],
+        *,
+        recovery_point: int,
+        gaps: bool,
+        log_name: Mapping[str, object],
+        progress: Progress | None = None,
+    ) -> None:
+        """`checksums` is brought up to date; `log_name` goes with every event."""
+        self.names_changed = False
+        self.new_checksums: set[int] = set()
+        """Base offsets of the segments whose indexes have been made anew, and are not synced."""
+        self._path = path
+        self._seams = seams
+        self._checksums = checksums
+        self._recovery_point = recovery_point
+        self._gaps = gaps
+        self._log_name = log_name
+        self._progress = progress
+        self._clean = False
+        """Whether the log was closed cleanly all the same."""
+        self._closed_form: SegmentChecksums | None = None
+        """The checksums that the segment at hand got when it was closed last."""
+
+    def run(self, segments: Sequence[Segment], first: int | None = None) -> list[Segment]:
+        """Read whole segments, from the one that holds the recovery point on, or from number
+        `first`; returns those that are left.
+
+        Raises `OSError`, `UnsupportedForMessageFormat` where messages of a later format begin, and
+        `StorageError` when segments overlap; then nothing has been changed from there on.
+        """
+        self._clean = first is not None
+        if first is None:
+            below = sum(segment.base_offset <= self._recovery_point for segment in segments)
+            first = max(below - 1, 0)
+            for segment in segments[:first]:
+                if segment.base_offset not in self._checksums:
+                    # Rolled since the last sync, which had everything in it.
+                    self._recover_append_times(segment)
+        for number in range(first, len(segments)):
+            segment = segments[number]
+            closed = number < len(segments) - 1
+            scan = self._scan(segment, closed)
+            self._closed_form = self._checksums.pop(segment.base_offset, None)
+            if scan.problem is Problem.NONE:
+                self._take_good(segment, scan, closed)
+            elif self._is_torn(segment, scan, closed):
+                self._set_aside(segments[number + 1 :])
+                self._end_at(segment, scan)
+                return list(segments[: number + 1])
+            else:
+                self._take_damaged(segment, scan, closed)
+        return list(segments)
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, **self._log_name, **fields)
+
+    def _scan(self, segment: Segment, closed: bool) -> SegmentScan:
+        following = segment.next_offset if closed else None
+        scan = segment.scan_whole(gaps=self._gaps, limit_offset=following, progress=self._progress)
+        if scan.later_format:
+            raise unreadable_format(segment.log_path, scan.good_bytes)
+        if scan.overlap:
+            raise StorageError(
+                f"{segment.log_path}: holds offset {scan.next_offset} and more, but the next "
+                f"segment begins at {following}; move one of the two elsewhere, or stop the broker "
+                "and run 'horolog repair' on its data directory"
+            )
+        return check_end(segment, scan, gaps=self._gaps) if closed else scan
+
+    def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
+        if not closed:
+            segment.next_offset = scan.next_offset
+        segment.take_scan(scan, closed=closed)
+        self._recover_append_times(segment)
+        if closed:
+            self._checksums[segment.base_offset] = segment.checksums()
+            self.new_checksums.add(segment.base_offset)
+        self._observe(
+            "segment_recovered",
+            path=str(segment.log_path),
+            next_offset=segment.next_offset,
+            size_bytes=segment.size_bytes,
+        )
+
+    def _is_torn(self, segment: Segment, scan: SegmentScan, closed: bool) -> bool:
+        """Whether what stopped `scan` is a write that was never known to be safe."""
+        if scan.next_offset >= self._recovery_point:
+            return True
+        if closed:
+            return False
+        left_bytes = segment.size_bytes - scan.good_bytes
+        if self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes:
+            return True  # So much was never here: the recovery point cannot be believed.
+        file = self._seams.files.open(segment.log_path, read_only=True)
+        try:
+            end = segment.size_bytes
+            if good_after(file, scan, end, segment.base_offset, gaps=self._gaps) is not None:
+                return False
+            if scan.problem is Problem.PARTIAL:
+                # The file was cut off. What was behind is gone, whether it was safe once or not.
+                return not has_wrong_size(file, scan.good_bytes, end)
+            head = file.pread(_OFFSET_BYTES, scan.good_bytes)
+            offset = int.from_bytes(head, "big", signed=True)
+            return self._gaps and offset >= self._recovery_point
+        finally:
+            file.close()
+
+    def _take_damaged(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
+        if not closed:
+            segment.next_offset = self._end_behind(segment, scan)
+        take_damaged(segment, scan, closed=closed)
+        self._recover_append_times(segment)
+        self._observe("segment_damaged", **damage_fields(segment))
+
+    def _recover_append_times(self, segment: Segment) -> None:
+        checksum = None if self._closed_form is None else self._closed_form.append_times
+        certain_offset = self._recovery_point
+        if self._clean:
+            certain_offset = 0 if checksum is None else checksum.end_offset
+        segment.append_times.recover(checksum, certain_offset, segment.next_offset)
+
+    def _end_behind(self, segment: Segment, scan: SegmentScan) -> int:
+        """The log end offset of a log whose last segment is damaged."""
+        file = self._seams.files.open(segment.log_path, read_only=True)
+        try:
+            found = good_after(file, scan, segment.size_bytes, segment.base_offset, gaps=self._gaps)
+        finally:
+            file.close()
+        return max(self._recovery_point, found or 0)
+
+    def _end_at(self, segment: Segment, scan: SegmentScan) -> None:
+        """Cut the log where a write was torn; it goes on from there."""
+        position = scan.good_bytes
+        cut_bytes = segment.size_bytes - position
+        if cut_bytes:
+            kept = keep_bytes(self._seams.files, segment.log_path, position, segment.size_bytes)
+            file = self._seams.files.open(segment.log_path)
+            try:
+                file.truncate(position)
+                file.sync()  # Else it may come back below a segment that is begun here.
+            finally:
+                file.close()
+            segment.size_bytes = position
+            self._observe(
+                "torn_tail_cut",
+                path=str(segment.log_path),
+                position=position,
+                offset=scan.next_offset,
+                cut_bytes=cut_bytes,
+                problem=scan.problem.name,
+                rule=scan.rule,
+                kept_as=str(kept),
+            )
+        segment.next_offset = scan.next_offset
+        segment.take_scan(scan, closed=False)
+        self._recover_append_times(segment)
+
+    def _set_aside(self, later: Sequence[Segment]) -> None:
+        """Take the segments behind a torn write out of the log.
+
+        They must not come back beside those that are begun in their place.
+        """
+        files = self._seams.files
+        # The newest first: a crash in between leaves no hole.
+        for segment in reversed(later):
+            for path in segment.paths[1:]:
+                if files.exists(path):
+                    files.unlink(path)
+            kept = set_aside(files, segment.log_path)
+            self._checksums.pop(segment.base_offset, None)
+            self.names_changed = True
+            self._observe(
+                "segment_set_aside",
+                path=str(segment.log_path),
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+                kept_as=str(kept),
+            )
+        if later:
+            files.sync_directory(later[0].log_path.parent)
+
+
+def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan:
+    """Note in `scan` of a closed segment when its end is missing."""
+    if scan.problem is Problem.NONE and not gaps and scan.next_offset < segment.next_offset:
+        scan.stop(
+            Problem.PARTIAL,
+            f"the segment ends before offset {scan.next_offset}, the next one begins at "
+            f"{segment.next_offset}, and this log has no gaps",
+        )
+    return scan
+
+
+def take_damaged(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
+    """Let `segment` go by the good part that `scan` found, and know of its damage."""
+    segment.take_scan(scan, closed=closed)
+    segment.damaged = damage_of(scan)
+    segment.largest_unknown = True
+
+
+def damage_fields(segment: ReadableSegment) -> dict[str, object]:
+    """What an event says of the damage in `segment`."""
+    damaged = segment.damaged
+    assert damaged is not None
+    return {
+        "path": str(segment.log_path),
+        "position": damaged.position,
+        "offset": damaged.offset,
+        "rule": damaged.rule,
+        "advice": "stop the broker and run 'horolog repair' on its data directory",
+    }

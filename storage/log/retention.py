@@ -1,0 +1,184 @@
+"""Which segments a log may drop: a pure judgement, carried out and explained elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ...config.topic import TopicSettings
+from ...times import format_time, later
+from ...values import value_class
+
+
+class SegmentFacts(Protocol):
+    """What retention has to know of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """-1 when no message has a time."""
+
+    @property
+    def age_from_ms(self) -> int:
+        """The time that decides: the largest timestamp, else the time of the file."""
+
+
+@value_class
+class Verdict:
+    """What becomes of one segment, and why."""
+
+    base_offset: int
+    delete: bool
+    reason: str
+    expires_ms: int | None
+    """From when on it is past `retention.ms`; `None` when that is off."""
+
+
+@value_class
+class RetentionPlan:
+    """The verdicts, oldest segment first."""
+
+    verdicts: tuple[Verdict, ...]
+    roll_active: bool
+    """Whether the active segment is to be closed first: its newest message is past retention."""
+
+    @property
+    def delete_count(self) -> int:
+        """How many segments go, from the oldest on."""
+        return sum(verdict.delete for verdict in self.verdicts)
+
+
+def plan_retention(
+    segments: Sequence[SegmentFacts],
+    settings: TopicSettings,
+    *,
+    now_ms: int,
+    high_watermark: int,
+    explain: bool = True,
+) -> RetentionPlan:
+    """Judge all segments of a log, oldest first; the last one is active.
+
+    Time first, then size; each stops at the first segment that it keeps. A segment that reaches
+    past the high watermark stays, and so does an empty active one. Without `explain` only those
+    that go have verdicts.
+    """
+    active = segments[-1]
+    verdicts: list[Verdict] = []
+    for segment in segments:
+        reason = _past_time(segment, settings, now_ms)
+        if reason is None or not _may_go(segment, active, high_watermark):
+            break
+        verdicts.append(Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings)))
+    if settings.retention_bytes >= 0:
+        left_bytes = sum(segment.size_bytes for segment in segments[len(verdicts) :])
+        excess = left_bytes - settings.retention_bytes
+        verdicts += _past_size(segments, len(verdicts), excess, settings, high_watermark)
+    dropped = len(verdicts)
+    roll_active = dropped == len(segments) or (
+        _past_time(active, settings, now_ms) is not None and _may_go(active, active, high_watermark)
+    )
+    plan = RetentionPlan(tuple(verdicts), roll_active)
+    if not explain:
+        return plan
+    judged = judge(
+        plan, segments, settings, range(len(segments)), now_ms=now_ms, high_watermark=high_watermark
+    )
+    return RetentionPlan(tuple(judged), roll_active)
+
+
+def judge(
+    plan: RetentionPlan,
+    segments: Sequence[SegmentFacts],
+    settings: TopicSettings,
+    numbers: range,
+    *,
+    now_ms: int,
+    high_watermark: int,
+) -> list[Verdict]:
+    """The verdicts of some of the segments, by their numbers.
+
+    `plan` is that of all of them, with or without explanations.
+    """
+    dropped = plan.delete_count
+    verdicts = []
+    for number in numbers:
+        if number < dropped:
+            verdicts.append(plan.verdicts[number])
+            continue
+        segment = segments[number]
+        behind = segments[dropped].base_offset if number > dropped else None
+        if _is_empty(segment, segments[-1]):
+            reason = "it is the empty active segment"
+        else:
+            reason = _kept_because(segment, settings, now_ms, high_watermark, behind)
+        verdicts.append(Verdict(segment.base_offset, False, reason, _expires_ms(segment, settings)))
+    return verdicts
+
+
+def _past_size(
+    segments: Sequence[SegmentFacts],
+    first: int,
+    excess: int,
+    settings: TopicSettings,
+    high_watermark: int,
+) -> Iterator[Verdict]:
+    """The verdicts of those that go because the log is `excess` bytes too large."""
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if excess < segment.size_bytes or not _may_go(segment, segments[-1], high_watermark):
+            return
+        reason = (
+            f"the log is {excess} bytes above retention.bytes={settings.retention_bytes}, "
+            f"and this oldest segment has {segment.size_bytes}"
+        )
+        yield Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
+        excess -= segment.size_bytes
+
+
+def _is_empty(segment: SegmentFacts, active: SegmentFacts) -> bool:
+    return segment is active and not segment.size_bytes
+
+
+def _may_go(segment: SegmentFacts, active: SegmentFacts, high_watermark: int) -> bool:
+    return not _is_empty(segment, active) and segment.next_offset <= high_watermark
+
+
+def _expires_ms(segment: SegmentFacts, settings: TopicSettings) -> int | None:
+    if settings.retention_ms < 0:
+        return None
+    return later(segment.age_from_ms, settings.retention_ms + 1)
+
+
+def _past_time(segment: SegmentFacts, settings: TopicSettings, now_ms: int) -> str | None:
+    """Why the segment is past `retention.ms`; `None` when it is not."""
+    expires_ms = _expires_ms(segment, settings)
+    if expires_ms is None or now_ms < expires_ms:
+        return None
+    return (
+        f"{_newest(segment)} is more than retention.ms={settings.retention_ms} "
+        f"before {format_time(now_ms)}"
+    )
+
+
+def _newest(segment: SegmentFacts) -> str:
+    what = "its newest message" if segment.largest_timestamp_ms >= 0 else "its file's last change"
+    return f"{what} ({format_time(segment.age_from_ms)})"
+
+
+def _kept_because(
+    segment: SegmentFacts,
+    settings: TopicSettings,
+    now_ms: int,
+    high_watermark: int,
+    behind: int | None,
+) -> str:
+    expires_ms = _expires_ms(segment, settings)
+    if expires_ms is None or now_ms < expires_ms:
+        limit = "retention.ms is off" if expires_ms is None else f"until {format_time(expires_ms)}"
+        return f"{_newest(segment)} keeps it: {limit}"
+    if segment.next_offset > high_watermark:
+        return f"it reaches past the high watermark {high_watermark}"
+    return f"it is expired, but behind the segment at {behind}, which is kept"

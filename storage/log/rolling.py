@@ -1,0 +1,41 @@
+"""When a log begins a new segment."""
+
+from ...config.topic import TopicSettings
+from .segment import Segment
+
+
+def is_idle(active: Segment, settings: TopicSettings, idle_ms: int) -> bool:
+    """Whether `active` is to be closed because nothing was appended to it for `idle_ms`.
+
+    That goes by the clock, whatever times its messages have. An empty segment stays.
+    """
+    return active.size_bytes > 0 and idle_ms > settings.segment_ms - active.jitter_ms
+
+
+def roll_reason(
+    active: Segment,
+    settings: TopicSettings,
+    set_bytes: int,
+    last_offset: int,
+    newest_ms: int,
+    now_ms: int,
+) -> str | None:
+    """Why `active` cannot take a set of `set_bytes` up to `last_offset`; `None` if it can.
+
+    `newest_ms` is the largest timestamp of the set.
+
+    Time is counted between messages: from the first of the segment to the newest of the set. Only
+    while the first message has no time does the clock count, from the segment's creation on. An
+    empty segment takes any set whose offsets it can index.
+    """
+    if not active.fits(last_offset):
+        return "offsets"
+    if not active.size_bytes:
+        return None
+    if active.size_bytes + set_bytes > settings.segment_bytes:
+        return "size"
+    first_ms = active.first_timestamp_ms
+    waited_ms = newest_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
+    if waited_ms > settings.segment_ms - active.jitter_ms:
+        return "time"
+    return "index full" if active.index_room <= 0 else None

@@ -1,0 +1,361 @@
+"""The segments of one log, in a row: the last one is active, the others are closed.
+
+Begins new segments, drops old ones and cuts the end off, and keeps with it what is known of them
+all: the checksums of their indexes and the running maximum of their timestamps.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from ...config.topic import TopicSettings
+from ...protocol.errors import HorologError
+from ...protocol.records.kernel.walk import Problem, Walk
+from ...protocol.records.layout import NO_TIMESTAMP
+from ..files import Buffer
+from ..index.index_checksums import SegmentChecksums, format_checksums
+from ..read.readable_segment import ReadableSegment
+from ..seams import Seams
+from .flush import FlushWork
+from .recovery import check_end, damage_fields, take_damaged
+from .segment import Segment
+
+
+class SegmentList:
+    """The segments of the log in folder `path`. Never empty."""
+
+    def __init__(
+        self,
+        path: Path,
+        segments: tuple[Segment, ...],
+        checksums: dict[int, SegmentChecksums],
+        seams: Seams,
+        *,
+        topic: str,
+        partition: int,
+        gaps: bool,
+    ) -> None:
+        self.path = path
+        self.segments = segments
+        """Replaced as a whole when it changes, so that a search under way keeps its own."""
+        self.names_changed = False
+        """Whether files were made or renamed since the folder was last synced."""
+        self._gaps = gaps
+        self._checksums = checksums
+        self.checksums_changed = False
+        """Whether `index-checksums` has to be written anew."""
+        self.unsynced_indexes: set[int] = set()
+        """Base offsets of the segments whose checksums are new: their indexes are not synced."""
+        self._seams = seams
+        self._log_name = {"topic": topic, "partition": partition}
+        self._closed_max_ms: list[int] | None = None
+        self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
+        self._prepared = False
+        for segment in segments:
+            self._adopt(segment)
+
+    def _adopt(self, segment: Segment) -> Segment:
+        """Take a segment into the log."""
+        segment.gaps = self._gaps
+        segment.on_damage = self._damage_met
+        return segment
+
+    def _damage_met(self, segment: ReadableSegment) -> None:
+        self._observe("segment_damaged", **damage_fields(segment))
+
+    @property
+    def gaps(self) -> bool:
+        """Whether offsets may jump."""
+        return self._gaps
+
+    def allow_gaps(self) -> None:
+        """Let offsets jump from now on."""
+        self._gaps = True
+        for segment in self.segments:
+            segment.gaps = True
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self.segments[0]
+
+    def holding(self, offset: int) -> Segment:
+        """The segment whose range `offset` falls in; the first one for anything below."""
+        return self.segments[max(self._number(offset) - 1, 0)]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The segment behind `segment`, if it is still in the list and not the last one."""
+        number = self._number(segment.base_offset)
+        return self.segments[number] if number < len(self.segments) else None
+
+    def _number(self, offset: int) -> int:
+        """How many segments begin at or below `offset`."""
+        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+
+    @property
+    def closed_max_ms(self) -> list[int]:
+        """For each closed segment, the largest timestamp that may be in it and all before it."""
+        if self._closed_max_ms is None:
+            closed = (segment.largest_possible_ms for segment in self.segments[:-1])
+            self._closed_max_ms = list(accumulate(closed, max))
+        return self._closed_max_ms
+
+    @property
+    def closed_append_max_ms(self) -> Sequence[int]:
+        """For each closed segment, the largest append time in it and all before it, or more."""
+        segments, maxima = self._append_maxima
+        if segments is not self.segments:
+            closed = (segment.append_times.largest_ms for segment in self.segments[:-1])
+            maxima = list(accumulate(closed, max))
+            self._append_maxima = self.segments, maxima
+        return maxima
+
+    def sync_append_times(self, offset: int) -> bool:
+        """Bring the append times below `offset` to stable storage; false when that cannot be.
+
+        May run in a thread of its own. Raises `OSError` when it is found out that it cannot.
+        """
+        below = (segment for segment in self.segments if segment.base_offset < offset)
+        return all(segment.append_times.sync() for segment in below)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the indexes of every segment are loaded."""
+        self._prepared = self._prepared or all(segment.indexed for segment in self.segments)
+        return self._prepared
+
+    def prepare(self) -> None:
+        """Load the indexes of all segments; rebuild those that do not fit their checksums.
+
+        What a rebuild finds damaged is reported, and remembered for the segment. May run in a
+        thread of its own: closed segments do not change. Raises `OSError`.
+        """
+        for segment in self.segments:
+            if not segment.indexed:
+                self._prepare_segment(segment)
+
+    def _prepare_segment(self, segment: Segment) -> None:
+        checksums = self._checksums.get(segment.base_offset)
+        reason = "no checksum" if checksums is None else "checksum does not fit"
+        if segment.load_indexes(checksums):
+            if not self._ends_early(segment):
+                return
+            reason = "the next segment begins later than this one ended"
+        limit_offset = segment.next_offset if segment is not self.active else None
+        scan = segment.scan_whole(gaps=self.gaps, limit_offset=limit_offset)
+        if limit_offset is not None:
+            check_end(segment, scan, gaps=self.gaps)
+        if scan.problem is Problem.NONE:
+            segment.take_scan(scan, closed=True)
+            self._note_checksums(segment)
+        else:
+            take_damaged(segment, scan, closed=True)
+            self._forget_checksums(segment)
+            self._damage_met(segment)
+        self._closed_max_ms = None
+        self._observe("index_rebuilt", path=str(segment.log_path), reason=reason)
+
+    def _ends_early(self, segment: Segment) -> bool:
+        """Whether a segment is missing behind this one, as far as its loaded indexes tell."""
+        if self.gaps or segment is self.active:
+            return False
+        entries = len(segment.time_index)
+        if entries:
+            return segment.time_index.entry(entries - 1)[1] < segment.next_offset
+        return segment.scan_tail().next_offset < segment.next_offset
+
+    def _observe(self, event: str, **fields: object) -> None:
+        self._seams.observe(event, **self._log_name, **fields)
+
+    def _note_checksums(self, segment: Segment) -> None:
+        checksums = segment.checksums()
+        if self._checksums.get(segment.base_offset) != checksums:
+            self._checksums[segment.base_offset] = checksums
+            self.checksums_changed = True
+            self.unsynced_indexes.add(segment.base_offset)
+
+    def _forget_checksums(self, segment: Segment) -> None:
+        if self._checksums.pop(segment.base_offset, None) is not None:
+            self.checksums_changed = True
+
+    def flush_work(self, recovery_point: int, target_offset: int) -> FlushWork:
+        """The work that makes everything from `recovery_point` to the end safe."""
+        dirty: list[Segment] = []
+        for segment in reversed(self.segments):
+            if segment.next_offset <= recovery_point:
+                break
+            if segment.size_bytes:
+                dirty.append(segment)
+        closed = map(self.holding, sorted(self.unsynced_indexes))
+        work = FlushWork(
+            target_offset=target_offset,
+            directory=self.path,
+            files=self._seams.files,
+            index_paths=[
+                path
+                for segment in closed
+                if segment.base_offset in self.unsynced_indexes
+                for path in segment.paths_to_sync
+            ],
+            checksums=format_checksums(self._checksums) if self.checksums_changed else None,
+            new_checksums=frozenset(self.unsynced_indexes),
+            sync_directory=self.names_changed,
+        )
+        try:
+            for segment in reversed(dirty):
+                held = segment.hold_open()
+                work.log_files.append(self._seams.open_files.making_room(held.duplicate))
+        except OSError:
+            work.close()
+            raise
+        self.checksums_changed = self.names_changed = False
+        self.unsynced_indexes = set()
+        return work
+
+    def take_back(self, work: FlushWork) -> None:
+        """Let the next sync do what `work` could not finish."""
+        self.checksums_changed = True
+        self.unsynced_indexes |= work.new_checksums
+        self.names_changed = self.names_changed or (work.not_begun and work.sync_directory)
+
+    def release_synced(self, recovery_point: int) -> None:
+        """Give up the handles of closed segments that are safe."""
+        for segment in reversed(self.segments[:-1]):
+            if segment.next_offset <= recovery_point and not segment.release():
+                return
+
+    def release_all(self) -> None:
+        """Give up all handles."""
+        for segment in self.segments:
+            segment.release()
+            for path in segment.paths:
+                self._seams.open_files.forget(path)
+
+    def close_indexes(self) -> None:
+        """Bring the active segment's indexes to their closed form and note their checksums."""
+        if self.active.damaged is None:
+            self.active.close_indexes()
+        if self.active.size_bytes and self.active.damaged is None:
+            self._note_checksums(self.active)
+        else:
+            # An empty segment's indexes are made anew as quickly as they are checked. Those of a
+            # damaged one must be: what is rebuilt next meets the damage again.
+            self._forget_checksums(self.active)
+
+    def last_stamp_ms(self, log_start_offset: int) -> int:
+        """Append time of the last message if a broker stamped it, else -1. Raises `OSError`.
+
+        A segment that ends before the log begins may be in any state, which is nobody's concern.
+        """
+        for segment in reversed(self.segments):
+            if segment.size_bytes:
+                if segment.tail_stamp_ms is not None:
+                    return segment.tail_stamp_ms
+                if not segment.indexed:
+                    segment.load_indexes(self._checksums.get(segment.base_offset))
+                if segment.next_offset <= log_start_offset:
+                    return segment.tail_append_time_ms()
+                try:
+                    return segment.scan_tail().last_append_time_ms
+                except HorologError:
+                    # A damaged closed segment is told to whoever reads it; appends can go on.
+                    break
+        return NO_TIMESTAMP
+
+    def stage(
+        self, data: Buffer, found: Walk, append_time_ms: int, first_offsets: Sequence[int] = ()
+    ) -> None:
+        """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
+        active = self.segments[-1]
+        self._forget_checksums(active)
+        active.stage(data, found, append_time_ms=append_time_ms, first_offsets=first_offsets)
+
+    def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
+        """Begin a new active segment at `base_offset`; an empty one gives its place to it.
+
+        Raises `OSError`, and leaves the list as it was.
+        """
+        closing = self.active
+        if closing.size_bytes:
+            self.close_indexes()
+        opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
+        self.names_changed = True
+        if closing.size_bytes:
+            self.segments = (*self.segments, opened)
+            if self._closed_max_ms is not None:
+                before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
+                self._closed_max_ms = [
+                    *self._closed_max_ms,
+                    max(before, closing.largest_possible_ms),
+                ]
+        else:
+            self.segments = (*self.segments[:-1], opened)
+            self._set_aside([closing], settings)
+        for previous in self.segments[-2:-1]:
+            # Offsets that are missing between the two belong to it, as after a restart.
+            previous.next_offset = base_offset
+        self._observe("segment_rolled", base_offset=base_offset, reason=reason)
+
+    def drop_below(self, offset: int, settings: TopicSettings, reasons: Mapping[int, str]) -> None:
+        """Drop the segments that end at or before `offset`, never the active one.
+
+        `reasons` are why, by base offset. Raises `OSError`.
+        """
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            dropped = self.segments[0]
+            reason = reasons.get(dropped.base_offset, f"the log begins at offset {offset}")
+            self._set_aside([dropped], settings)
+            self.segments = self.segments[1:]
+            self._closed_max_ms = None
+            self._observe(
+                "segment_deleted",
+                base_offset=dropped.base_offset,
+                size_bytes=dropped.size_bytes,
+                reason=reason,
+            )
+
+    def _set_aside(self, dropped: Sequence[Segment], settings: TopicSettings) -> None:
+        """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
+        for segment in dropped:
+            self._forget_checksums(segment)
+            self.names_changed = True
+            self._seams.deletions.add(segment.set_aside(), settings.file_delete_delay_ms)
+
+    def _sync_names(self) -> None:
+        """Make sure that what was set aside never lies beside what comes in its place."""
+        self._seams.files.sync_directory(self.path)
+
+    def end_before(self, offset: int) -> int:
+        """Where the log ends when it is cut at `offset`: at it, or before the batch that holds it.
+
+        Raises `OSError`, `StorageError`: what cannot be found cannot be cut.
+        """
+        becomes_active = self.holding(offset)
+        if not becomes_active.indexed:
+            self._prepare_segment(becomes_active)
+        return becomes_active.end_before(offset)
+
+    def truncate(self, offset: int, settings: TopicSettings) -> None:
+        """Remove everything from `offset` on; the segment that holds it becomes active."""
+        becomes_active = self.holding(offset)
+        if self.active is not becomes_active:
+            while self.active is not becomes_active:
+                # The newest first: a crash in between leaves no hole.
+                self._set_aside(self.segments[-1:], settings)
+                self.segments = self.segments[:-1]
+                self._closed_max_ms = None
+            self._sync_names()
+        self.active.truncate(offset)
+        self._forget_checksums(self.active)
+
+    def restart_at(self, offset: int, settings: TopicSettings) -> None:
+        """Drop all segments; one empty segment at `offset` is left."""
+        dropped = self.segments
+        self._set_aside(dropped, settings)
+        self._sync_names()
+        self.segments = (self._adopt(Segment.create(self.path, offset, settings, self._seams)),)
+        self._closed_max_ms = None

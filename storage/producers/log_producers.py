@@ -1,0 +1,225 @@
+"""The producers of one log: their states in memory, and the snapshots of them in its folder.
+
+States follow from what is stored, so that they are never lost, only slow to come by: without a
+snapshot all batches of the log have to be looked at. One is written when a segment is closed and at
+a clean stop, of logs that hold batches; the two newest are kept. A snapshot is not written before
+everything below its offset is synced, so that none is there which speaks of messages that a power
+cut has taken.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..files import Buffer
+from ..index.index_checksums import SegmentChecksums
+from ..index.transaction_index import aborted_below
+from ..read.readable_segment import ReadableSegment
+from ..seams import Seams
+from .producer_scan import Read, numbered_batches, take_batch
+from .producer_snapshots import (
+    KEPT,
+    MalformedSnapshot,
+    PendingSnapshot,
+    SnapshotName,
+    decode_kafka_snapshot,
+    decode_snapshot,
+    newest_first,
+)
+from .producer_states import ProducerStates
+
+_BATCHES: Final = 2
+"""The magic of record batches."""
+
+
+class LogProducers:
+    """The producers of the log in `folder`; for the loop's thread."""
+
+    def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
+        """Nothing is known yet: see `load`. `log_name` goes with every event."""
+        self.states = ProducerStates()
+        self.in_use = False
+        """Whether the log holds batches, as far as that is known."""
+        self._folder = folder
+        self._files = seams.files
+        self._clock = seams.clock
+        self._observe = seams.observe
+        self._log_name = log_name
+        self._offsets: list[int] = []
+        """Of the snapshots of ours that are on disk or on their way there, rising."""
+        self._unreadable: set[int] = set()
+        """Of those on disk that could not be read."""
+        self._room = seams.producer_room
+        self._pending: list[PendingSnapshot] = []
+        self._handed_out: list[PendingSnapshot] = []
+
+    def load(
+        self,
+        segments: Sequence[ReadableSegment],
+        checksums: Mapping[int, SegmentChecksums],
+        *,
+        clean: bool,
+    ) -> None:
+        """Learn what is known at the end of `segments`. Raises `OSError`.
+
+        Goes by the newest snapshot that can be believed and the batches after it. A log that was
+        stopped cleanly without leaving any has batches only where its seals say so. A transaction
+        that has not ended counts as aborted from here on: only the broker that it was begun at
+        could have ended it, and readers of what is committed would wait for that for ever.
+        """
+        end_offset = segments[-1].next_offset
+        snapshots = newest_first(self._files, self._folder)
+        self._drop_beyond(snapshots, end_offset)
+        start = 0
+        for name, path in snapshots:
+            states = self._read(name, path) if name.offset <= end_offset else None
+            if states is not None:
+                self.states, start, self.in_use = states, name.offset, True
+                break
+        self._know_offsets([name for name, _ in snapshots if name.offset <= end_offset], start)
+        unknown = bool(snapshots) or not clean
+        self._scan(
+            [
+                segment
+                for segment in segments
+                if segment.next_offset > start and _may_hold_batches(segment, checksums, unknown)
+            ],
+            start,
+        )
+        for producer_id, first_offset, _ in self.states.abort_open(end_offset - 1):
+            self._observe(
+                "open_transaction_aborted",
+                producer_id=producer_id,
+                first_offset=first_offset,
+                **self._log_name,
+            )
+
+    def _know_offsets(self, names: Iterable[SnapshotName], believed_offset: int) -> None:
+        """Know which snapshots there are; those behind `believed_offset` could not be read."""
+        ours = {name.offset for name in names if not name.of_kafka}
+        coming = {one.offset for one in (*self._pending, *self._handed_out) if not one.settled}
+        self._offsets = sorted({offset for offset in ours if offset <= believed_offset} | coming)
+        self._unreadable = ours - coming - set(self._offsets)
+
+    def _drop_beyond(self, snapshots: Sequence[tuple[SnapshotName, Path]], end_offset: int) -> bool:
+        """Remove snapshots that speak of messages behind the end; say whether there were any."""
+        dropped = False
+        for name, path in snapshots:
+            if name.offset > end_offset:
+                self._files.unlink(path)
+                dropped = True
+        if dropped:
+            # Else a power cut could bring them back when other messages are there.
+            self._files.sync_directory(self._folder)
+        return dropped
+
+    def _read(self, name: SnapshotName, path: Path) -> ProducerStates | None:
+        data = self._files.read_bytes(path)
+        try:
+            if not name.of_kafka:
+                return decode_snapshot(data, name.offset)
+            states = decode_kafka_snapshot(data, self._clock.now_ms())
+        except MalformedSnapshot as error:
+            self._observe(
+                "producer_snapshot_ignored", path=str(path), reason=str(error), **self._log_name
+            )
+            return None
+        states.aborted = aborted_below(self._files, self._folder, name.offset)
+        return states
+
+    def _scan(self, segments: Sequence[ReadableSegment], start: int) -> None:
+        """Take in the batches in `segments` from offset `start` on."""
+        for segment in segments:
+            position = segment.offset_index.lookup(start)
+            self._take(segment.file.pread, position, segment.readable_bytes, start)
+
+    def take_stored(self, data: Buffer) -> None:
+        """Take in the batches of entries that were stored as they are."""
+        view = memoryview(data)
+        self._take(lambda size, at: view[at : at + size], 0, len(view), 0)
+
+    def _take(self, read: Read, position: int, end: int, start_offset: int) -> None:
+        now_ms = self._clock.now_ms()
+        for found in numbered_batches(read, position, end):
+            self.in_use = True
+            if found is not None and found[0].base_offset >= start_offset:
+                header, position = found
+                take_batch(self.states, header, read, position, now_ms)
+
+    def take_snapshot(self, offset: int) -> None:
+        """Have what is known now written as the snapshot at `offset`, by the next sync."""
+        if not self.in_use or (self._offsets and offset <= self._offsets[-1]):
+            return
+        self._offsets.append(offset)
+        superfluous = [*self._offsets[:-KEPT], *(self._unreadable - {offset})]
+        del self._offsets[:-KEPT]
+        self._unreadable.clear()
+        states = self.states.copy()
+        self._pending.append(PendingSnapshot(self._folder, offset, states, superfluous))
+
+    @property
+    def to_be_written(self) -> bool:
+        """Whether a snapshot waits for a sync."""
+        return bool(self._pending)
+
+    def hand_out(self) -> list[PendingSnapshot]:
+        """The snapshots that the sync that begins now has to write at its end."""
+        handed_out, self._pending = self._pending, []
+        self._handed_out = [one for one in self._handed_out if not one.settled] + handed_out
+        return handed_out
+
+    def hand_back(self, handed_out: Sequence[PendingSnapshot]) -> None:
+        """Leave what was handed out to another sync: that one did not come to it."""
+        self._handed_out = [one for one in self._handed_out if one not in handed_out]
+        self._pending = [*(one for one in handed_out if not one.settled), *self._pending]
+
+    def prepare_cut(self, offset: int) -> None:
+        """Remove, durably, the snapshots behind `offset`, from where on the log is about to be cut
+        off. Raises `OSError`."""
+        for pending in (*self._pending, *self._handed_out):
+            if pending.offset > offset:
+                pending.withdraw()
+        self._pending = [one for one in self._pending if one.offset <= offset]
+        self._drop_beyond(newest_first(self._files, self._folder), offset)
+
+    def load_again(self, segments: Sequence[ReadableSegment]) -> None:
+        """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
+        if self.in_use:
+            self.states.leave()
+            self.states = ProducerStates()
+            self.load(segments, {}, clean=False)
+            self.enter_room()
+
+    def enter_room(self) -> None:
+        """Count what is known with what other logs know, until `close`."""
+        self.states.enter(self._room)
+
+    def close(self) -> None:
+        """The log is not used any more."""
+        self.states.leave()
+
+    def drop_below(self, offset: int) -> None:
+        """The log begins at `offset` now: forget what speaks only of what was before it."""
+        if not self.in_use:
+            return
+        self.states.forget_below(offset)
+        for name, path in newest_first(self._files, self._folder)[1:]:
+            if name.offset < offset:
+                self._files.unlink(path)
+
+    def expire(self, now_ms: int, after_ms: int, count_max: int) -> None:
+        """Forget producers that were silent for longer than `after_ms`, or are too many."""
+        self.states.expire(now_ms, after_ms)
+        self.states.keep(count_max)
+
+
+def _may_hold_batches(
+    segment: ReadableSegment, checksums: Mapping[int, SegmentChecksums], unknown: bool
+) -> bool:
+    """Whether to look for batches in a segment; `unknown` where nothing tells its formats."""
+    if not segment.size_bytes:
+        return False
+    changes: Sequence[tuple[int, int]] = segment.magic_changes
+    if not changes and segment.base_offset in checksums:
+        changes = checksums[segment.base_offset].magic_changes
+    return any(magic == _BATCHES for _, magic in changes) if changes else unknown

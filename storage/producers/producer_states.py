@@ -1,0 +1,360 @@
+"""What a log knows of the producers that number their batches, so that a retry is not stored twice.
+
+A pure table: no file, no clock. Each batch of such a producer has the sequence number of its first
+message; the next one goes on where it ended, and after 2**31 - 1 comes 0. The last few batches of
+a producer are remembered with their offsets: one that is sent again is answered with those.
+
+Batches that belong to transactions, which only other brokers store, are followed too: where a
+transaction that has not ended begins, and which have been aborted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice, takewhile
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from ...protocol.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+)
+from ...protocol.records.layout import SELF_CHOSEN
+from ...values import value_class
+from .producer_budget import ProducerBudget
+
+REMEMBERED_BATCHES: Final = 5
+"""Of each producer: as many as Kafka's clients have under way at most."""
+
+SEQUENCES: Final = 2**31
+"""How many sequence numbers there are."""
+
+PRODUCER_BYTES: Final = 250
+"""Memory that a producer takes beside its batches."""
+
+BATCH_BYTES: Final = 220
+"""Memory that a batch takes that is remembered."""
+
+_AHEAD: Final = SEQUENCES // 2
+"""A number that is at most so far behind the due one is an old one, not one to come."""
+
+
+class SentBatch(NamedTuple):
+    """One batch of a producer, as it was stored."""
+
+    first_sequence: int
+    messages: int
+    """Those that somebody has removed since count too."""
+    first_offset: int
+    append_time_ms: int
+    """-1 unless the broker stamped it."""
+
+    @property
+    def last_offset(self) -> int:
+        return self.first_offset + self.messages - 1
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the message after its last."""
+        return (self.first_sequence + self.messages) % SEQUENCES
+
+
+@value_class
+class Producer:
+    """What is known of one producer."""
+
+    epoch: int
+    batches: tuple[SentBatch, ...]
+    """The last ones of this epoch, oldest first."""
+    seen_ms: int
+    """When it was heard last, on the broker's clock."""
+    open_offset: int = -1
+    """First offset of its transaction that has not ended; -1 without one."""
+
+
+class AbortedTransaction(NamedTuple):
+    """Messages of one producer that no committed reader may see."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the control batch that aborted it."""
+
+
+class ProducerStates:
+    """The producers of one log, by id.
+
+    Those whose ids were handed out by a broker and those that chose theirs are kept apart, the one
+    that was silent for the longest first: a writer that takes a new id for each piece of its work
+    makes nobody forgotten but its like.
+    """
+
+    def __init__(self) -> None:
+        self._handed_out: dict[int, Producer] = {}
+        self._self_chosen: dict[int, Producer] = {}
+        self.aborted: list[AbortedTransaction] = []
+        """In the order in which they ended."""
+        self._open = 0
+        """How many producers have a transaction that has not ended."""
+        self._size_bytes = 0
+        self._room: ProducerBudget | None = None
+
+    def enter(self, room: ProducerBudget) -> None:
+        """Take part in `room`, until `leave`. Whatever is known already finds place."""
+        self._room = room
+        room.enter(self)
+        room.used_bytes += self._size_bytes
+
+    def leave(self) -> None:
+        """Take no room any more."""
+        if self._room is not None:
+            self._room.used_bytes -= self._size_bytes
+            self._room.leave(self)
+            self._room = None
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether so many producers more can be remembered as it is."""
+        return self._room is None or self._room.holds(count * (PRODUCER_BYTES + BATCH_BYTES))
+
+    def _resize(self, more_bytes: int) -> None:
+        self._size_bytes += more_bytes
+        if self._room is not None:
+            self._room.used_bytes += more_bytes
+
+    def _put(self, like: dict[int, Producer], producer_id: int, producer: Producer) -> None:
+        """Remember a producer that is not known, as the one heard of last."""
+        like[producer_id] = producer
+        self._resize(_size_bytes(producer))
+
+    def _pop(self, like: dict[int, Producer], producer_id: int) -> Producer | None:
+        known = like.pop(producer_id, None)
+        if known is not None:
+            self._resize(-_size_bytes(known))
+        return known
+
+    def __len__(self) -> int:
+        return len(self._handed_out) + len(self._self_chosen)
+
+    def items(self) -> Iterator[tuple[int, Producer]]:
+        """Producer ids and what is known of them."""
+        return chain(self._handed_out.items(), self._self_chosen.items())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._like(producer_id).get(producer_id)
+
+    def _like(self, producer_id: int) -> dict[int, Producer]:
+        """Those that are kept with this one."""
+        return self._self_chosen if producer_id & SELF_CHOSEN else self._handed_out
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, count: int
+    ) -> SentBatch | None:
+        """Whether a batch may be stored: `None`, or the batch that it is a retry of.
+
+        A producer that is not known may begin with any number: its batches may have been deleted
+        by retention, or it was silent for `producer.id.expiration.ms`. Raises
+        `InvalidProducerEpoch` for an epoch that has been replaced by a later one,
+        `DuplicateSequenceNumber` for a batch that is stored already, where is not known any more,
+        `OutOfOrderSequenceNumber` where a batch is missing in front of it, `PolicyViolation` where
+        there is no room for a producer that is not known.
+        """
+        known = self.get(producer_id)
+        if known is None:
+            if self._room is not None:
+                self._room.check(producer_id, PRODUCER_BYTES + BATCH_BYTES)
+            return None
+        if epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} comes with epoch {epoch}; another one took its id over, "
+                f"with epoch {known.epoch}"
+            )
+        if epoch > known.epoch:
+            if first_sequence:
+                raise OutOfOrderSequenceNumber(
+                    f"producer {producer_id} begins epoch {epoch} with sequence number "
+                    f"{first_sequence}; it must be 0"
+                )
+            return None
+        if not known.batches:
+            return None
+        for batch in known.batches:
+            if batch.first_sequence == first_sequence and batch.messages == count:
+                return batch
+        due = known.batches[-1].next_sequence
+        if first_sequence == due:
+            return None
+        behind = (due - first_sequence) % SEQUENCES
+        if count <= behind <= _AHEAD:
+            raise DuplicateSequenceNumber(
+                f"sequence numbers {first_sequence} and following of producer {producer_id} are "
+                f"stored already; {due} is due, and of older batches only the last "
+                f"{REMEMBERED_BATCHES} are remembered"
+            )
+        raise OutOfOrderSequenceNumber(
+            f"producer {producer_id} sends sequence number {first_sequence} where {due} is due: "
+            "batches are missing in between"
+        )
+
+    def add(
+        self, producer_id: int, epoch: int, batch: SentBatch, seen_ms: int, *, opens: bool = False
+    ) -> Producer | None:
+        """Take in a batch that is stored; `opens` says that it belongs to a transaction.
+
+        Returns what was known before, for `put_back`.
+        """
+        known = self.get(producer_id)
+        open_offset = -1 if known is None else known.open_offset
+        if opens and open_offset < 0:
+            open_offset = batch.first_offset
+            self._open += 1
+        self._take(producer_id, epoch, (batch,), seen_ms, open_offset)
+        return known
+
+    def add_run(
+        self, producer_id: int, epoch: int, batches: Sequence[SentBatch], seen_ms: int
+    ) -> Producer | None:
+        """Take in the last ones of batches that are stored and go on one behind the other.
+
+        Returns what was known before, for `put_back`.
+        """
+        known = self.get(producer_id)
+        open_offset = -1 if known is None else known.open_offset
+        self._take(producer_id, epoch, batches, seen_ms, open_offset)
+        return known
+
+    def _take(
+        self,
+        producer_id: int,
+        epoch: int,
+        batches: Sequence[SentBatch],
+        seen_ms: int,
+        open_offset: int,
+    ) -> None:
+        like = self._like(producer_id)
+        known = self._pop(like, producer_id)
+        held = 1
+        if known is not None:
+            held = max(len(known.batches), held)
+            if known.epoch == epoch:
+                batches = (*known.batches, *batches)
+        count = min(len(batches), REMEMBERED_BATCHES)
+        if count > held and self._room is not None:
+            # Who is known goes on without room for more, but with fewer batches remembered.
+            count = count if self._room.holds(PRODUCER_BYTES + BATCH_BYTES * count) else held
+        self._put(like, producer_id, Producer(epoch, tuple(batches[-count:]), seen_ms, open_offset))
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
+    ) -> None:
+        """Take in the control batch at `offset`, which ends a transaction."""
+        like = self._like(producer_id)
+        known = self._pop(like, producer_id)
+        open_offset = -1
+        batches: tuple[SentBatch, ...] = ()
+        if known is not None:
+            open_offset = known.open_offset
+            batches = known.batches if known.epoch == epoch else ()
+        if open_offset >= 0:
+            self._open -= 1
+            if aborted:
+                self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
+        self._put(like, producer_id, Producer(epoch, batches, seen_ms))
+
+    def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
+        """Take all transactions that have not ended for aborted at `last_offset`, that of the last
+        message; which they were."""
+        given_up = []
+        for producer_id, producer in self.items():
+            if producer.open_offset >= 0:
+                self._like(producer_id)[producer_id] = replace(producer, open_offset=-1)
+                given_up.append(AbortedTransaction(producer_id, producer.open_offset, last_offset))
+        self._open = 0
+        self.aborted += given_up
+        return given_up
+
+    def put_back(self, producer_id: int, before: Producer | None) -> None:
+        """Know of a producer what was known before, as after a batch that could not be stored."""
+        like = self._like(producer_id)
+        known = self._pop(like, producer_id)
+        self._open -= known is not None and known.open_offset >= 0
+        if before is not None:
+            self._put(like, producer_id, before)
+            self._open += before.open_offset >= 0
+
+    def expire(self, now_ms: int, after_ms: int) -> int:
+        """Forget the producers that were silent for longer than `after_ms`; how many they were.
+
+        One whose transaction has not ended stays.
+        """
+        expired = [
+            producer_id
+            for producer_id, producer in self.items()
+            if now_ms - producer.seen_ms > after_ms and producer.open_offset < 0
+        ]
+        for producer_id in expired:
+            self._pop(self._like(producer_id), producer_id)
+        return len(expired)
+
+    def forget_silent(self, now_ms: int, after_ms: int) -> int:
+        """As `expire`, but looks no further than at the first of each kind that was heard of since.
+
+        Where the clock was set back meanwhile, some are left that have expired.
+        """
+        forgotten = 0
+        for like in (self._handed_out, self._self_chosen):
+            silent = takewhile(lambda item: now_ms - item[1].seen_ms > after_ms, like.items())
+            for producer_id in [one for one, producer in silent if producer.open_offset < 0]:
+                self._pop(like, producer_id)
+                forgotten += 1
+        return forgotten
+
+    def keep(self, count: int) -> int:
+        """Forget those that were silent for the longest until `count` of each kind are left; how
+        many were forgotten.
+
+        One whose transaction has not ended stays.
+        """
+        return self._keep(self._handed_out, count) + self._keep(self._self_chosen, count)
+
+    def _keep(self, producers: dict[int, Producer], count: int) -> int:
+        surplus = len(producers) - count
+        if surplus <= 0:
+            return 0
+        idle = (one for one, producer in producers.items() if producer.open_offset < 0)
+        forgotten = list(islice(idle, surplus))
+        for producer_id in forgotten:
+            self._pop(producers, producer_id)
+        return len(forgotten)
+
+    @property
+    def open_offset(self) -> int | None:
+        """Where the first transaction begins that has not ended."""
+        if not self._open:
+            return None
+        return min(p.open_offset for _, p in self.items() if p.open_offset >= 0)
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have something from offset `start` on and below `end`."""
+        number = bisect_left(self.aborted, start, key=attrgetter("last_offset"))
+        found = [t for t in islice(self.aborted, number, None) if t.first_offset < end]
+        return sorted(found, key=attrgetter("first_offset"))
+
+    def forget_below(self, offset: int) -> None:
+        """Forget aborted transactions that ended below `offset`, where the log begins now."""
+        if self.aborted and self.aborted[0].last_offset < offset:
+            self.aborted = [t for t in self.aborted if t.last_offset >= offset]
+
+    def copy(self) -> "ProducerStates":
+        """A table of its own with the same content, outside of any room."""
+        copied = ProducerStates()
+        copied._handed_out = dict(self._handed_out)
+        copied._self_chosen = dict(self._self_chosen)
+        copied.aborted = list(self.aborted)
+        copied._open = self._open
+        copied._size_bytes = self._size_bytes
+        return copied
+
+
+def _size_bytes(producer: Producer) -> int:
+    return PRODUCER_BYTES + BATCH_BYTES * len(producer.batches)

@@ -1,0 +1,32 @@
+"""Where offsets are in one log file, as far as reading it told: for where its index has no entries.
+
+An index can be sparse (`index.interval.bytes` is the user's), and whoever reads on from its last
+entry to an offset far behind it has a long way. What was learned on the way is kept in memory, so
+that the way is gone in pieces, and once.
+"""
+
+from array import array
+from bisect import bisect_right
+
+
+class KnownPositions:
+    """Offsets and positions of some entries, both rising."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._positions = array("q")
+
+    def add(self, offset: int, position: int) -> None:
+        """Add an entry: all before it have lower offsets, all behind it higher ones."""
+        number = bisect_right(self._positions, position)
+        if not number or self._positions[number - 1] != position:
+            self._offsets.insert(number, offset)
+            self._positions.insert(number, position)
+
+    def around(self, offset: int) -> tuple[int, int | None]:
+        """Position of the last place at or below `offset`, else 0, and of the one behind it."""
+        number = bisect_right(self._offsets, offset)
+        before = self._positions[number - 1] if number else 0
+        return before, self._positions[number] if number < len(self._positions) else None

@@ -1,0 +1,103 @@
+"""Reading by offset: from an offset to the stretch of a log file that answers it."""
+
+from contextlib import suppress
+
+from ...protocol.records.kernel.walk import Problem, walk
+from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
+from ...values import value_class
+from ..files import Buffer, File
+from ..log.segment import Segment
+from ..log.segment_list import SegmentList
+from .file_range import FileRange
+
+_UNCHECKED_BYTES = 1 << 20
+
+
+@value_class
+class Slice:
+    """A stretch of one log file, whole entries first, perhaps cut off at its end."""
+
+    segment: Segment | None
+    """`None` when there is nothing to read, as `file`."""
+    file: File | None
+    """Valid until any log is used again."""
+    position: int
+    size: int
+    magic: int
+    """The format of all entries; -1 when there is nothing to read."""
+    high_watermark: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position) if self.file and self.size else b""
+
+    def read_now(self) -> Buffer | None:
+        """As `read`; `None` when that would wait for the disk."""
+        return self.file.pread_now(self.size, self.position) if self.file and self.size else b""
+
+    def stretch(self) -> FileRange | None:
+        """The bytes where they are, for as long as it takes to send them; `None` when that cannot
+        be because too many others are being sent."""
+        if self.segment is None or self.file is None:
+            return None
+        with suppress(OSError):
+            lent = self.segment.open_files.lend(self.file)
+            if lent is not None:
+                return FileRange(self.segment, lent, self.position, self.size)
+        return None
+
+
+def read_slice(
+    segments: SegmentList,
+    offset: int,
+    max_bytes: int,
+    *,
+    end_offset: int,
+    high_watermark: int,
+    whole_first: bool,
+) -> Slice:
+    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
+    describes."""
+    segment: Segment | None = segments.holding(offset) if offset < end_offset else None
+    while segment is not None:
+        start, data = segment.locate_entry(offset)
+        end = segment.visible_end(end_offset)
+        if start < end:
+            magic, span_end = segment.magic_span(start)
+            file = segment.file
+            size = min(max_bytes, end - start, span_end - start)
+            if whole_first:
+                size = max(size, _first_bytes(segment, data, start, end, size))
+            return Slice(segment, file, start, max(size, 0), magic, high_watermark)
+        segment = segments.after(segment)
+    return Slice(None, None, 0, 0, -1, high_watermark)
+
+
+def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:
+    """How many bytes the entry at `start` takes, of which `data` has its head.
+
+    Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
+    before it is believed.
+    """
+    head = data[SIZE_AT:ENTRY_OVERHEAD]
+    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(head, "big", signed=True)
+    if entry_bytes > end - start:
+        raise segment.damage(start)
+    if entry_bytes > max(enough, _UNCHECKED_BYTES):
+        data = segment.file.pread(entry_bytes, start)
+        if walk(data, 0, entry_bytes).problem is not Problem.NONE:
+            raise segment.damage(start)
+    return entry_bytes
+
+
+def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
+    """Stored bytes from the entry that holds `offset` to `end_offset`."""
+    if offset >= end_offset:
+        return 0
+    first = segments.holding(offset)
+    total = -first.locate(offset)
+    for segment in reversed(segments.segments):
+        if segment.base_offset < end_offset:
+            total += segment.visible_end(end_offset)
+        if segment is first:
+            break
+    return total

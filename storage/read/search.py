@@ -1,0 +1,351 @@
+"""Find an offset by time.
+
+The segment is found by bisection over the running maximum of the segments' largest timestamps,
+the place in it through its time index and offset index, and the message by reading on from
+there. A search is a series of bounded steps, so that a long one can make room for others.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from ...protocol.errors import CorruptMessage
+from ...protocol.records.batches.batch import find_in_batch
+from ...protocol.records.kernel.scans import BAD_SIZE, scan_timestamp
+from ...protocol.records.kernel.walk import Problem, walk
+from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
+from ...protocol.records.messages.message import Record, records
+from ...values import value_class
+from ..check.entry_rules import BATCH_MAGIC
+from ..directory.stepped_change import Work
+from ..log.entry_opening import Steps, opened
+from ..log.light_sets import OPENED_BYTES
+from ..log.segment import Segment
+from .time_lookup import Found as Found
+from .time_lookup import entry_bytes, look_for_time
+
+_FIRST_READ_BYTES = 8 << 10
+_READ_BYTES_MAX = 256 << 10
+
+EARLIEST = -2
+LATEST = -1
+
+T = TypeVar("T")
+
+
+@value_class
+class SearchView:
+    """The log as it was when the search began.
+
+    Segments that are dropped meanwhile count as empty from then on.
+    """
+
+    segments: Sequence[Segment]
+    closed_max_ms: Sequence[int]
+    """For each closed segment the largest timestamp in it and all before it."""
+    log_start_offset: int
+    high_watermark: int
+    max_decompressed_bytes: int
+
+
+class Search(Generic[T]):
+    """A search under way: call `step` until it says that it is done, or `run`."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._work: Work | None = None
+        self._result: T | None = None
+        self._done = False
+
+    def step(self) -> bool:
+        """Do a bounded piece of work; `True` when `result` is there."""
+        self.open()
+        if not self._done:
+            try:
+                self._work = next(self._steps)
+            except StopIteration as stop:
+                self._result = stop.value
+                self._done = True
+        return self._done
+
+    @property
+    def opens(self) -> bool:
+        """Whether the next step begins with `open`."""
+        return self._work is not None
+
+    def open(self) -> None:
+        """Open what is large when it is opened, if the search is there. May run in any thread."""
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+    @property
+    def result(self) -> T:
+        """What was found; only after `step` returned `True`."""
+        return self._result  # type: ignore[return-value]
+
+    def run(self) -> T:
+        """Do all steps now."""
+        while not self.step():
+            pass
+        return self.result
+
+
+def find_time(view: SearchView, target_ms: int) -> Steps[Found | None]:
+    """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
+
+    Only messages between the log start and the high watermark count, and only real timestamps.
+    Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
+    opens to more than `max.decompressed.bytes`.
+    """
+    segments = view.segments
+    for number in range(bisect_left(view.closed_max_ms, target_ms), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= view.high_watermark:
+            break
+        if _is_gone(view, segment) or segment.largest_possible_ms < target_ms:
+            continue
+        found = yield from _find_in_segment(view, segment, target_ms)
+        if found is not None:
+            return found if found.offset < view.high_watermark else None
+        yield None
+    return None
+
+
+def find_largest(view: SearchView) -> Steps[Found | None]:
+    """The first message that has the largest timestamp of all, or `None` without timestamps."""
+    largest_ms = NO_TIMESTAMP
+    for segment in view.segments:
+        if segment.base_offset >= view.high_watermark:
+            break
+        if _is_gone(view, segment):
+            continue
+        begins_inside = segment.base_offset < view.log_start_offset
+        if begins_inside or segment.next_offset > view.high_watermark:
+            largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
+        else:
+            if segment.largest_unknown:
+                segment.check_readable(view.high_watermark)
+            largest_ms = max(largest_ms, segment.largest_timestamp_ms)
+    if largest_ms == NO_TIMESTAMP:
+        return None
+    found = yield from find_time(view, largest_ms)
+    return found if found is not None else (yield from _find_largest_below(view, largest_ms))
+
+
+def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[Found | None]:
+    """The same where no message is as late as `limit_ms`: a wrapper that another broker stored can
+    have a later time than all the messages in it."""
+    largest = yield from find_time(view, 0)
+    while largest is not None and largest.timestamp_ms + 1 < limit_ms:
+        middle_ms = (largest.timestamp_ms + 1 + limit_ms) // 2
+        later = yield from find_time(view, middle_ms)
+        if later is None:
+            limit_ms = middle_ms
+        else:
+            largest = later
+    # Of several that are as late, this may be another than the first.
+    return None if largest is None else (yield from find_time(view, largest.timestamp_ms))
+
+
+def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
+    """The largest timestamp of a segment's visible messages, -1 without any.
+
+    For a segment that reaches below the log start or above the high watermark: its indexes tell
+    of a part at most, the rest is read.
+    """
+    largest_ms, start = NO_TIMESTAMP, view.log_start_offset
+    if start <= segment.base_offset:
+        largest_ms, start = segment.time_index.known_before(view.high_watermark)
+    yield from _close_to(segment, start)
+    if segment.dropped:
+        return NO_TIMESTAMP
+    cuts = segment.cuts
+    position = segment.locate(start)
+    segment.check_readable(view.high_watermark)
+    end = segment.visible_end(view.high_watermark)
+    if start == view.log_start_offset and position < end:
+        # A wrapper that holds the log start has messages on both sides of it.
+        head = segment.file.pread(ENTRY_OVERHEAD, position)
+        first = segment.file.pread(min(entry_bytes(head, 0), end - position), position)
+        newest_ms = yield from _opened(view, segment, first, position, partial(_newest, view))
+        largest_ms = max(largest_ms, newest_ms)
+        position += len(first)
+    wanted = _FIRST_READ_BYTES
+    while position < end:
+        yield None
+        if segment.dropped:
+            return NO_TIMESTAMP
+        if segment.cuts != cuts:
+            return (yield from _largest_in_part(view, segment))
+        data = segment.file.pread(min(wanted, end - position), position)
+        found = walk(data, 0, len(data), check_crc=False)
+        largest_ms = max(largest_ms, found.max_timestamp_ms)
+        position += found.end
+        wanted = _READ_BYTES_MAX
+        if not found.count:
+            if found.problem is not Problem.PARTIAL or len(data) == end - position:
+                raise segment.damage(position)
+            wanted = max(entry_bytes(data, 0), wanted)
+    return largest_ms
+
+
+def offsets_before(
+    view: SearchView, target_ms: int, count_max: int, now_ms: int
+) -> Steps[list[int]]:
+    """Offsets to start from so that nothing at or after `target_ms` is missed, falling.
+
+    The first is the exact answer of `find_time` (the log end when there is none), the others are
+    base offsets of segments below it. Where no segment has timestamps, file times decide: the
+    first is the base offset of the newest segment whose file is not younger than the target.
+    `EARLIEST` and `LATEST` stand for the log start and the log end.
+    """
+    if target_ms == EARLIEST:
+        return [view.log_start_offset][:count_max]
+    if target_ms == LATEST:
+        return _falling(_bases(view), view.high_watermark)[:count_max]
+    segments = _still_there(view)
+    if all(segment.largest_possible_ms < 0 for segment in segments):
+        bases, times = _bases(view), [segment.age_from_ms for segment in segments]
+        if segments and segments[-1].size_bytes:
+            bases, times = [*bases, view.high_watermark], [*times, now_ms]
+        old_enough = [number for number, at_ms in enumerate(times) if at_ms <= target_ms]
+        if not old_enough:
+            return []
+        newest = old_enough[-1]
+        return _falling(bases[:newest], min(bases[newest], view.high_watermark))[:count_max]
+    found = yield from find_time(view, target_ms)
+    start = view.high_watermark if found is None else found.offset
+    for segment in _still_there(view):
+        if segment.largest_possible_ms < 0 and segment.age_from_ms > target_ms:
+            start = min(start, max(segment.base_offset, view.log_start_offset))
+            break
+    return _falling(_bases(view), start)[:count_max]
+
+
+def _still_there(view: SearchView) -> list[Segment]:
+    """The segments that were not dropped meanwhile and do not end before the log start."""
+    return [
+        segment
+        for segment in view.segments
+        if not segment.dropped
+        and (segment.next_offset > view.log_start_offset or segment is view.segments[-1])
+    ]
+
+
+def _bases(view: SearchView) -> list[int]:
+    """Where these begin, oldest first."""
+    return [max(segment.base_offset, view.log_start_offset) for segment in _still_there(view)]
+
+
+def _falling(bases: Sequence[int], start: int) -> list[int]:
+    return [start, *(base for base in reversed(bases) if base < start)]
+
+
+def _find_in_segment(view: SearchView, segment: Segment, target_ms: int) -> Steps[Found | None]:
+    start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
+    found = look_for_time(segment, start, target_ms, min(view.max_decompressed_bytes, OPENED_BYTES))
+    if found is not None:
+        return found
+    if not segment.located(start):
+        yield from _close_to(segment, start)
+        if segment.dropped:
+            return None
+    position = segment.locate(start)
+    cuts = segment.cuts
+    wanted = _FIRST_READ_BYTES
+    while position < segment.readable_bytes:
+        data = segment.file.pread(min(wanted, segment.readable_bytes - position), position)
+        at, stopped = scan_timestamp(data, 0, len(data), target_ms)
+        if at == BAD_SIZE:
+            raise segment.damage(position + stopped)
+        if at >= 0:
+            end = at + entry_bytes(data, at)
+            if not segment.base_offset <= _offset(data, at) < segment.next_offset:
+                raise segment.damage(position + at)
+            call = partial(_first_from, view, target_ms)
+            found = yield from _opened(view, segment, data[at:end], position + at, call)
+            if segment.dropped:
+                return None
+            if found is not None:
+                segment.check_entries(position + at, position + end, data, position)
+                return found
+            position += end
+        elif stopped:
+            position += stopped
+        elif entry_bytes(data, 0) <= segment.readable_bytes - position and len(data) == wanted:
+            wanted = max(entry_bytes(data, 0), 2 * wanted)
+            continue
+        else:
+            raise segment.damage(position)
+        wanted = min(wanted * 2, _READ_BYTES_MAX)
+        yield None
+        if segment.dropped:
+            return None
+        if segment.cuts != cuts:
+            return (yield from _find_in_segment(view, segment, target_ms))
+    segment.check_readable(view.high_watermark)
+    return None
+
+
+def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
+    """Look for `offset` step by step until `locate` has not far to go."""
+    while not segment.dropped and not segment.located(offset):
+        yield None
+
+
+def _is_gone(view: SearchView, segment: Segment) -> bool:
+    """Whether the segment was dropped meanwhile, or ends before the log start."""
+    return segment.dropped or segment.next_offset <= view.log_start_offset
+
+
+def _offset(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + SIZE_AT], "big", signed=True)
+
+
+def _opened(
+    view: SearchView,
+    segment: Segment,
+    entry: bytes,
+    position: int,
+    call: Callable[[bytes, int], T],
+) -> Steps[T]:
+    """What `call` makes of the entry at `position`, given how much it may be opened to. Raises the
+    segment's damage for what is wrong with it."""
+    try:
+        return (yield from opened(entry, view.max_decompressed_bytes, partial(call, entry)))
+    except CorruptMessage as error:
+        raise segment.damage(position) from error
+
+
+def _first_from(view: SearchView, target_ms: int, entry: bytes, max_bytes: int) -> Found | None:
+    """The first message in `entry` that is late enough."""
+    walked = walk(entry, 0, len(entry))
+    if entry[MAGIC_AT] == BATCH_MAGIC:
+        if walked.problem is not Problem.NONE:
+            raise CorruptMessage("the batch is not as it was stored")
+        start = view.log_start_offset
+        found = find_in_batch(
+            entry, 0, target_ms, max_decompressed_bytes=max_bytes, from_offset=start
+        )
+        return None if found is None else Found(*found)
+    if not walked.last_codec and walked.problem is Problem.NONE:
+        if walked.last_offset < view.log_start_offset:
+            return None
+        return Found(walked.last_offset, walked.first_timestamp_ms)
+    for record in _visible(view, entry, max_bytes):
+        if record.timestamp_ms >= target_ms:
+            return Found(record.offset, record.timestamp_ms)
+    return None
+
+
+def _newest(view: SearchView, entry: bytes, max_bytes: int) -> int:
+    """The largest timestamp of the messages in `entry` from the log start on, -1 without any."""
+    times = (record.timestamp_ms for record in _visible(view, entry, max_bytes))
+    return max(times, default=NO_TIMESTAMP)
+
+
+def _visible(view: SearchView, entry: bytes, max_bytes: int) -> Iterator[Record]:
+    """The messages in `entry` from the log start on."""
+    return records(entry, max_decompressed_bytes=max_bytes, from_offset=view.log_start_offset)

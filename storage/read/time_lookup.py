@@ -1,0 +1,87 @@
+"""One look for a time in one segment: what nearly every search by time comes down to.
+
+It reads once from the last index entry on that is in front of what is searched. Whatever is not as
+usual there (bytes that are not good, compressed messages, an entry that is larger than the read) is
+left to `search`, which takes more than one step and finds out what is wrong.
+"""
+
+from typing import Final, NamedTuple
+
+from ...protocol.errors import HorologError
+from ...protocol.records.batches.batch import find_in_batch
+from ...protocol.records.kernel.scans import scan_timestamp
+from ...protocol.records.layout import (
+    ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    SIZE_AT,
+    TIMESTAMP_AT,
+)
+from ..check.entry_rules import BATCH_MAGIC, walk_row
+from ..log.segment import Segment
+
+_READ_BYTES: Final = 8 << 10
+_READ_BYTES_MAX: Final = 64 << 10
+FAR_BYTES: Final = 256 << 10
+"""Index entries that are further apart than this do not bring one near to anything."""
+
+
+class Found(NamedTuple):
+    """A message that a search by time found."""
+
+    offset: int
+    timestamp_ms: int
+
+
+def look_for_time(
+    segment: Segment, start: int, target_ms: int, max_decompressed_bytes: int
+) -> Found | None:
+    """The first message at or behind offset `start` with a timestamp >= `target_ms`, if all from
+    the index entry in front of it on are good, as they nearly always are; `None` tells nothing.
+
+    Nothing below `start` is as late. Batches are decompressed up to `max_decompressed_bytes`.
+    Raises `OSError`.
+    """
+    offset, position, after = segment.offset_index.around(start)
+    stop = segment.readable_bytes
+    if segment.gaps or position >= stop or min(after, stop) - position > FAR_BYTES:
+        return None
+    # What an index entry tells of is in front of the next one, or right behind it.
+    wanted = min(max(2 * (after - position), _READ_BYTES), _READ_BYTES_MAX, stop - position)
+    data = segment.file.pread(wanted, position)
+    at, _ = scan_timestamp(data, 0, len(data), target_ms)
+    if at < 0:
+        return None
+    if data[MAGIC_AT] == BATCH_MAGIC:
+        first = int.from_bytes(data[:SIZE_AT], "big", signed=True)
+        last_delta = int.from_bytes(data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big")
+        # An index has the last offset of a batch.
+        if offset != (first + last_delta if position else first):
+            return None
+        offset = first
+    walked = walk_row(data, 0, at + entry_bytes(data, at), offset)
+    if walked is None:
+        return None
+    if data[at + MAGIC_AT] != BATCH_MAGIC:
+        found = walked.last_offset, timestamp_ms(data, at)
+    else:
+        try:
+            in_batch = find_in_batch(
+                data, at, target_ms, max_decompressed_bytes=max_decompressed_bytes
+            )
+        except HorologError:
+            return None
+        if in_batch is None:
+            return None
+        found = in_batch
+    return Found(*found) if start <= found[0] < segment.next_offset else None
+
+
+def timestamp_ms(data: bytes, position: int) -> int:
+    """The timestamp of the v1 entry at `position`."""
+    return int.from_bytes(data[position + TIMESTAMP_AT : position + TIMESTAMP_AT + 8], "big")
+
+
+def entry_bytes(data: bytes, position: int) -> int:
+    """The size that the entry at `position` says it has, with the 12 bytes in front of it."""
+    return ENTRY_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
