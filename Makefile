@@ -11,8 +11,7 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/run.stamp
 DEV_READY := $(VENV)/dev.stamp
 KERNEL_READY := $(VENV)/kernel.stamp
-KERNEL := $(foreach types,$(wildcard protocol/records/kernel/*.pxd),$(types) $(types:.pxd=.py)) \
-    protocol/records/kernel/kernel.h
+KERNEL := $(wildcard protocol/records/kernel/*.p* protocol/records/kernel/*.h)
 
 IMPORTED := bench cli client config pipeline protocol pyspark_horolog server storage testing
 
@@ -112,7 +111,7 @@ $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	@$(BIN)/python -m compileall -q -l . && $(BIN)/python -m compileall -q $(IMPORTED)
 	@touch $@
 
-# Without a C compiler this says so, and everything runs interpreted.
+# Without a C compiler this says so, and the kernel's reference form is used.
 $(KERNEL_READY): $(KERNEL) setup.py compiled.py $(RUN_READY)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

@@ -4,11 +4,8 @@ The public names are loaded when they are first used, so that `import horolog` c
 nothing.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .compiled import choose
 
 if TYPE_CHECKING:
     from . import blocking
@@ -103,7 +100,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-choose(os.environ)
 
 __all__ = [
     "EARLIEST",

@@ -1,7 +1,7 @@
 """Compiles the kernel where Cython and a C compiler are there.
 
 Without them, or when it cannot be compiled, one line says so and everything is installed all the
-same: the kernel then runs as plain Python. All else is in pyproject.toml.
+same: the kernel's reference form is used then. All else is in pyproject.toml.
 """
 
 import os
@@ -18,38 +18,35 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
-from compiled import FOLDER, MODULES, PACKAGE, SOURCES, is_made_from, sources_digest  # noqa: E402
+from compiled import FOLDER, MODULE, PACKAGE, sources_digest  # noqa: E402
 
 sys.path.remove(str(ROOT))
 
 DIGEST = sources_digest(str(ROOT))
 
-DIRECTIVES = {
-    "language_level": 3,
-    "auto_pickle": False,
-    "annotation_typing": False,  # the types are in the .pxd files
-    "binding": False,
-    "boundscheck": False,
-    "cdivision": True,
-    "initializedcheck": False,
-    "wraparound": False,
-}
+# What Cython writes for every module breaks the rules that are off.
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-function",
+    "-Wno-unused-parameter",
+    "-Wno-sign-compare",
+]
 
 
 class BuildKernel(build_ext):
-    """Compiles what has changed, several modules at a time, and never fails."""
+    """Compiles what has changed, and never fails."""
 
     def run(self) -> None:
-        self.parallel = len(MODULES)
         try:
             super().run()
         except (Exception, SystemExit) as error:
             reason = " ".join(str(error).split())[:80] or type(error).__name__
-            sys.stderr.write(f"The kernel was not compiled and runs as plain Python: {reason}\n")
+            sys.stderr.write(f"The kernel was not compiled, and its slow form is used: {reason}\n")
 
     def build_extensions(self) -> None:
-        paths = [self.get_ext_fullpath(extension.name) for extension in self.extensions]
-        if all(is_made_from(path, DIGEST) for path in paths):
+        (kernel,) = self.extensions
+        if _is_made_from(self.get_ext_fullpath(kernel.name), DIGEST):
             return
         compiler = sysconfig.get_config_var("CC") or "cc"
         program = os.environ.get("CC", compiler).split()[0]
@@ -59,7 +56,7 @@ class BuildKernel(build_ext):
         output = ROOT / "build" / "kernel" / "output.txt"
         try:
             with _output_to(output):
-                _translate(self.extensions)
+                _translate(kernel)
                 super().build_extensions()
         except ImportError:
             raise
@@ -96,37 +93,42 @@ def _output_to(path: Path) -> Iterator[None]:
             os.close(original)
 
 
-def _translate(extensions: list[Extension]) -> None:
-    """Write the C sources; `ImportError` without Cython.
+def _is_made_from(path: str, digest: str) -> bool:
+    """Whether the compiled module at `path` is there and was made from sources of that digest."""
+    try:
+        return digest.encode() in Path(path).read_bytes()
+    except FileNotFoundError:
+        return False
 
-    Cython finds .pxd files by the names of the folders, and the root's can be anything.
+
+def _translate(kernel: Extension) -> None:
+    """Write the C source, in the build folder; `ImportError` without Cython.
+
+    Cython wants the folders to be called like the packages, and the root's can be anything.
     """
     from Cython.Build import cythonize
 
-    staged = ROOT / "build" / "kernel" / PACKAGE.replace(".", os.sep)
-    staged.mkdir(parents=True, exist_ok=True)
-    for folder in (staged, *staged.parents[: PACKAGE.count(".")]):
+    package = ROOT / "build" / "kernel" / PACKAGE.replace(".", os.sep)
+    package.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / FOLDER, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for folder in (package, *package.parents[: PACKAGE.count(".")]):
         (folder / "__init__.py").touch()
-    for name in SOURCES:
-        shutil.copy(ROOT / FOLDER / name, staged)
-    for extension in extensions:
-        module = extension.name.rpartition(".")[2]
-        made = Extension(extension.name, [str(staged / f"{module}.py")])
-        (translated,) = cythonize([made], compiler_directives=DIRECTIVES, force=True, quiet=True)
-        extension.sources = translated.sources
+    made = Extension(kernel.name, [str(package / f"{MODULE}.pyx")])
+    (translated,) = cythonize([made], force=True, quiet=True)
+    kernel.sources = translated.sources
 
 
 setup(
     cmdclass={"build_ext": BuildKernel, "build_py": WithoutThisFile},
     ext_modules=[
         Extension(
-            f"{PACKAGE}.{module}",
-            [f"{FOLDER}/{module}.py"],
+            f"{PACKAGE}.{MODULE}",
+            [f"{FOLDER}/{MODULE}.pyx"],
             include_dirs=[FOLDER],
             define_macros=[("HOROLOG_SOURCES", f'"{DIGEST}"')],
             # Two fields that were just stored, loaded as one vector, keep the processor waiting.
-            extra_compile_args=["-O2", "-fno-tree-slp-vectorize", "-g0", "-w"],
+            extra_compile_args=["-O2", "-fno-tree-slp-vectorize", "-g0", *WARNINGS],
         )
-        for module in MODULES
     ],
 )

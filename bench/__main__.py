@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from ..protocol.records.kernel import walk as kernel
+from ..protocol.records.kernel import FORM
 from .figure import Figure
 from .figures import MEASUREMENTS, NAMES
 
@@ -32,8 +32,8 @@ def main(names: list[str]) -> int:
 
 
 def kernel_mode() -> str:
-    """Whether the scan kernel that brokers use is compiled."""
-    return "interpreted" if str(kernel.__file__).endswith(".py") else "compiled"
+    """The form of the kernel that brokers use."""
+    return FORM
 
 
 if __name__ == "__main__":

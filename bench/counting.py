@@ -6,7 +6,8 @@ from statistics import median
 from typing import Final
 
 from ..clock import SystemClock
-from ..protocol.records.kernel.walk import Offsets, walk
+from ..protocol.records.kernel import walk
+from ..protocol.records.kernel.terms import Offsets
 from ..server.metrics.figures import Figures
 from .brokers import sets
 from .figure import Figure

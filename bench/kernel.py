@@ -1,4 +1,4 @@
-"""What the kernel takes per message, compiled and interpreted: `python -m horolog.bench.kernel`.
+"""What the kernel takes per message, in both forms: `python -m horolog.bench.kernel`.
 
 Processor time, the best of many tries that take turns, so that the ratios hold on a machine that
 others use too. Sets of 64 KiB, and of one message where the cost of a call is what counts.
@@ -11,21 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 
-from ..compiled import source_form
-from ..protocol.records.kernel import (
-    gathering,
-    packing,
-    record_check,
-    record_gathering,
-    record_packing,
-    record_rewriting,
-    rewriting,
-    scans,
-)
-from ..protocol.records.kernel import (
-    walk as kernel,
-)
-from ..protocol.records.kernel.walk import Offsets
+from ..protocol.records import kernel
+from ..protocol.records.kernel import reference
+from ..protocol.records.kernel.terms import OWN, Offsets
 from ..protocol.records.layout import BATCH_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord, build_set
 
@@ -45,34 +33,28 @@ class Cost:
     what: str
     value_bytes: int
     compiled: float
-    interpreted: float
+    reference: float
 
     @property
     def ratio(self) -> float:
-        return self.interpreted / self.compiled
+        return self.reference / self.compiled
 
 
 def main() -> int:
     if kernel.FORM != "compiled":
         sys.stderr.write("the kernel is not compiled: make setup does it where a compiler is\n")
         return 1
-    print(f"{'ns per message':<24} {'value':>7} {'compiled':>9} {'interpreted':>12} {'ratio':>6}")
+    print(f"{'ns per message':<24} {'value':>7} {'compiled':>9} {'reference':>10} {'ratio':>6}")
     for cost in costs():
         print(
             f"{cost.what:<24} {cost.value_bytes:>5} B {cost.compiled:>9.1f}"
-            f" {cost.interpreted:>12.1f} {cost.ratio:>6.1f}"
+            f" {cost.reference:>10.1f} {cost.ratio:>6.1f}"
         )
     return 0
 
 
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
-    compiled = (
-        *(gathering, kernel, packing, rewriting, scans),
-        *(record_check, record_gathering, record_packing, record_rewriting),
-    )
-    forms = {module.__name__.rpartition(".")[2]: module for module in compiled}
-    sources = {module: source_form(module) for module in forms}
     for value_bytes in (100, 1024):
         count = SET_BYTES // (value_bytes + 34)
         for what, messages, work in (
@@ -89,14 +71,12 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("records: columns", count, _record_columns(value_bytes, count)),
             ("records to v1", count, _to_messages(value_bytes, count)),
         ):
-            module, run = work
-            own = forms[module]
-            best = _best([partial(run, own), partial(run, sources[module])], tries)
+            best = _best([partial(work, kernel), partial(work, reference)], tries)
             yield Cost(what, value_bytes, best[0] / messages, best[1] / messages)
 
 
-OfForm = tuple[str, Callable[[ModuleType], object]]
-"""The module that does the work, and the work, to be called with one of its forms."""
+OfForm = Callable[[ModuleType], object]
+"""Work, to be called with one form of the kernel."""
 
 
 def _records(value_bytes: int, count: int, apart_ms: int) -> list[NewRecord]:
@@ -118,12 +98,12 @@ def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
             interval_bytes=4096,
         )
 
-    return "walk", run
+    return run
 
 
 def _scan(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
-    return "scans", lambda module: module.scan_timestamp(data, 0, len(data), NOW_MS)
+    return lambda module: module.scan_timestamp(data, 0, len(data), NOW_MS)
 
 
 def _encode(value_bytes: int, count: int) -> OfForm:
@@ -135,27 +115,26 @@ def _encode(value_bytes: int, count: int) -> OfForm:
             encoder.add(record.value, record.key, record.timestamp_ms)
         return encoder.finish()
 
-    return "packing", run
+    return run
 
 
 def _columns(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
-    return "gathering", lambda module: module.gather(data, 0, len(data), count)
+    return lambda module: module.gather(data, 0, len(data), count)
 
 
 def _stamp(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
-    return "packing", lambda module: module.stamp(data, 0, len(data), NOW_MS)
+    return lambda module: module.stamp(data, 0, len(data), NOW_MS)
 
 
 def _rewrite(value_bytes: int, count: int) -> OfForm:
     data = build_set(_records(value_bytes, count, 0))
-    own = rewriting.OWN
 
     def run(module: ModuleType) -> object:
-        return module.rewrite(bytearray(), data, 0, len(data), 0, own, 0, own)
+        return module.rewrite(bytearray(), data, 0, len(data), 0, OWN, 0, OWN)
 
-    return "rewriting", run
+    return run
 
 
 def _content(value_bytes: int, count: int) -> memoryview:
@@ -165,14 +144,14 @@ def _content(value_bytes: int, count: int) -> memoryview:
 
 
 def _check(value_bytes: int, count: int) -> OfForm:
-    """As for an append. The interpreted form reads by a compiled cursor where there is one."""
+    """As for an append."""
     data = _content(value_bytes, count)
 
     def run(module: ModuleType) -> object:
         size = len(data)
         return module.check_records(data, 0, size, base_timestamp_ms=NOW_MS - 3, now_ms=NOW_MS)
 
-    return "record_check", run
+    return run
 
 
 def _encode_records(value_bytes: int, count: int) -> OfForm:
@@ -184,19 +163,17 @@ def _encode_records(value_bytes: int, count: int) -> OfForm:
             encoder.add(record.value, record.key, record.timestamp_ms)
         return encoder.finish()
 
-    return "record_packing", run
+    return run
 
 
 def _record_columns(value_bytes: int, count: int) -> OfForm:
     data = _content(value_bytes, count)
-    return "record_gathering", lambda module: module.gather_records(
-        data, base_offset=0, base_timestamp_ms=NOW_MS
-    )
+    return lambda module: module.gather_records(data, base_offset=0, base_timestamp_ms=NOW_MS)
 
 
 def _to_messages(value_bytes: int, count: int) -> OfForm:
     data = _content(value_bytes, count)
-    return "record_rewriting", lambda module: module.records_to_messages(
+    return lambda module: module.records_to_messages(
         bytearray(), data, 0, magic=1, base_offset=0, base_timestamp_ms=NOW_MS
     )
 

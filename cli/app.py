@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..protocol.records.kernel.walk import FORM
+from ..protocol.records.kernel import FORM
 from .commands import BrokerCommand, with_plain_usage
 from .consume import consume
 from .demo.options import HISTORY

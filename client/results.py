@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..protocol.errors import HorologError
 from ..protocol.lag import Lag
 from ..protocol.records.binary import BinaryColumn
-from ..protocol.records.kernel.record_gathering import RecordHeaders
+from ..protocol.records.kernel.terms import RecordHeaders
 from ..protocol.records.layout import TimestampType
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ..client.results import ColumnBatch
 from ..protocol.records.columns import Columns, Content, read_columns
-from ..protocol.records.kernel.walk import walk
+from ..protocol.records.kernel import walk
 from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..storage.index.index_reader import TIME_ENTRY
 from ..storage.names import parse_folder_name, parse_segment_file

@@ -20,7 +20,8 @@ from zlib import crc32
 from ..client.client import cluster_at
 from ..protocol.partitioner import partition_of
 from ..protocol.records.binary import BinaryColumn
-from ..protocol.records.kernel.record_packing import MOST_OVERHEAD, Headers, RecordEncoder
+from ..protocol.records.kernel import RecordEncoder
+from ..protocol.records.kernel.terms import MOST_OVERHEAD, Headers
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
 from .storing import Lane, PackedBatch, Storing, other_rows
 from .write_options import Partitioner, WriteOptions

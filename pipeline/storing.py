@@ -16,7 +16,7 @@ from ..client.produce.delivery import Delivery
 from ..client.produce.set_limits import TOO_LARGE, SetLimits
 from ..protocol.errors import DuplicateSequenceNumber, OutOfOrderSequenceNumber
 from ..protocol.records.batches.batch import batch_records, finish_batch, read_header
-from ..protocol.records.kernel.record_packing import RecordEncoder
+from ..protocol.records.kernel import RecordEncoder
 from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
 from ..protocol.records.record import Record
 from .stored_before import ANY_SIZE, StoredBefore, end_of

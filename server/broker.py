@@ -21,7 +21,7 @@ from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..protocol.lag import Lag
 from ..protocol.records.codecs import codec as codecs
-from ..protocol.records.kernel.walk import FORM
+from ..protocol.records.kernel import FORM
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.flush import GroupCommit

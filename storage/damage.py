@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..protocol.errors import CodedError, StorageError, UnsupportedForMessageFormat
-from ..protocol.records.kernel.walk import Problem
+from ..protocol.records.kernel.terms import Problem
 from ..values import value_class
 from .check.salvage import offsets_at
 from .files import File

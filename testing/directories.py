@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from ..config.broker import broker_settings
-from ..protocol.records.kernel.walk import walk
+from ..protocol.records.kernel import walk
 from ..protocol.records.messages.message import records
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles

@@ -18,7 +18,7 @@ from ...protocol.api.log.fetch import (
 )
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.columns import CONTENT, Columns, Content, read_columns
-from ...protocol.records.kernel.walk import walk
+from ...protocol.records.kernel import walk
 from ...protocol.records.layout import NO_TIMESTAMP, Buffer, TimestampType
 from ..results import ColumnBatch, ConsumerRecord
 from .committed import without_aborted

@@ -7,7 +7,7 @@ from itertools import accumulate, compress
 from operator import add
 
 from ...protocol.partitioner import partition_of
-from ...protocol.records.kernel.rows import only_bytes, only_times, row_ends
+from ...protocol.records.kernel import only_bytes, only_times, row_ends
 from ...protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ...times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
 from ..instants import epoch_ms

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ...protocol.records.batches.batch import finish_batch
-from ...protocol.records.kernel.record_packing import RecordEncoder
+from ...protocol.records.kernel import RecordEncoder
 from ...protocol.records.layout import Codec
 from ...protocol.records.messages.sets import build_columns, build_wrapper
 

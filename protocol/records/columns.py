@@ -11,9 +11,8 @@ from ...values import value_class
 from ..errors import CorruptMessage
 from .batches.batch import batch_content, read_header
 from .binary import BinaryColumn
-from .kernel.gathering import OWN_TYPE, Gathered, gather
-from .kernel.record_gathering import RecordHeaders, gather_records
-from .kernel.walk import Problem, walk
+from .kernel import Gathered, gather, gather_records, walk
+from .kernel.terms import OWN, Problem, RecordHeaders
 from .layout import Buffer, Codec
 from .messages.conversion import runs
 from .messages.message import entries, open_set
@@ -89,7 +88,7 @@ def _read_run(
 ) -> Columns | None:
     if codec is None:
         return _read_batch(buffer, start, max_decompressed_bytes, from_offset, content)
-    shift, kind, timestamp_ms = 0, OWN_TYPE, -1
+    shift, kind, timestamp_ms = 0, OWN, -1
     if codec is not Codec.NONE:
         (wrapper,) = entries(buffer, start, end, verify_crc=False)
         if wrapper.offset < from_offset:

@@ -3,10 +3,8 @@
 from typing import Final
 
 from ..errors import CodedError, CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
-from .kernel.batch_head import crc32c
-from .kernel.record_check import BAD_OFFSET, BAD_TIME
-from .kernel.record_cursor import BAD_END, BAD_FIELD, BAD_LENGTH
-from .kernel.walk import Problem, Walk, crc32
+from .kernel import Walk, crc32, crc32c
+from .kernel.terms import BAD_END, BAD_FIELD, BAD_LENGTH, BAD_RECORD_OFFSET, BAD_TIME, Problem
 from .layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
@@ -120,7 +118,7 @@ _RECORD_PROBLEMS: Final = {
     BAD_LENGTH: "its length is none, or goes behind the batch's end",
     BAD_FIELD: "its key, value or a header goes behind its end",
     BAD_END: "it is longer than what is in it",
-    BAD_OFFSET: "its offset is not the one after that of the record before it",
+    BAD_RECORD_OFFSET: "its offset is not the one after that of the record before it",
     BAD_TIME: "its timestamp does not fit into 64 bits",
 }
 

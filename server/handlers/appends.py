@@ -22,7 +22,7 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from ...protocol.records.kernel.walk import walk
+from ...protocol.records.kernel import walk
 from ...storage.files import Buffer
 from ...storage.log.appended import Appended, AppendedTogether
 from ...storage.log.log import Log

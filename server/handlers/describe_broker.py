@@ -6,7 +6,7 @@ import shutil
 from ... import __version__
 from ...config.broker_table import AS_REACHED
 from ...protocol.api.broker.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
-from ...protocol.records.kernel.walk import FORM
+from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
 from .base import Call, Later, Services
 

@@ -20,7 +20,7 @@ from ...protocol.api.log.fetch import (
 )
 from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
-from ...protocol.records.kernel.walk import walk
+from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
 from ...storage.log.log import Log

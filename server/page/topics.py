@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from ...protocol.errors import HorologError
-from ...protocol.records.kernel.walk import FORM
+from ...protocol.records.kernel import FORM
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services

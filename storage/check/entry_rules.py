@@ -13,8 +13,8 @@ from typing import Final
 
 from ...protocol.errors import HorologError, MessageTooLarge
 from ...protocol.records.batches.batch import BatchHeader, batch_content, read_header
-from ...protocol.records.kernel.record_cursor import NO_MORE, RECORD, RecordCursor
-from ...protocol.records.kernel.walk import Offsets, Problem, Walk, walk
+from ...protocol.records.kernel import RecordCursor, Walk, walk
+from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import (
     CODEC_MASK,
     ENTRY_OVERHEAD,

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import Final
 
 from ...protocol.records.batches.batch import BatchHeader, read_header
-from ...protocol.records.kernel.walk import Problem, walk
+from ...protocol.records.kernel import walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, Codec
 from ...protocol.records.messages.message import Entry, entries
 from ...values import value_class

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import read_header
-from ...protocol.records.kernel.batch_head import crc32c
-from ...protocol.records.kernel.walk import Problem, crc32, walk
+from ...protocol.records.kernel import crc32, crc32c, walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import BatchHeader
-from ...protocol.records.kernel.walk import Problem
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import Codec
 from ...protocol.records.messages.message import Entry, open_wrapper
 from ...values import value_class

@@ -18,9 +18,8 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from ...protocol.records.codecs.codec import decompress
-from ...protocol.records.kernel.packing import stamp
-from ...protocol.records.kernel.sent_batches import stamp_batches
-from ...protocol.records.kernel.walk import Offsets, Problem, Walk, walk
+from ...protocol.records.kernel import Walk, stamp, stamp_batches, walk
+from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
 from ...protocol.records.messages.conversion import runs

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
-from ...protocol.records.kernel.walk import Walk, walk
+from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..check.entry_rules import BATCH_MAGIC
 from ..files import RETRIABLE_ERRORS, Buffer

@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidTimestamp
-from ...protocol.records.kernel.packing import stamp
-from ...protocol.records.kernel.scans import first_offsets
-from ...protocol.records.kernel.sent_batches import check_usual, stamp_batches
-from ...protocol.records.kernel.walk import Offsets, Problem, Walk, walk
+from ...protocol.records.kernel import Walk, check_usual, first_offsets, stamp, stamp_batches, walk
+from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import (
     ATTRIBUTES_AT,

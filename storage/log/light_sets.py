@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...config.topic import TopicSettings
-from ...protocol.records.kernel.walk import walk
+from ...protocol.records.kernel import walk
 from ...protocol.records.layout import Codec
 from ..files import Buffer
 

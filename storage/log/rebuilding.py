@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import InvalidTimestamp
 from ...protocol.records.batches.batch import CheckedBatch, finish_batch
-from ...protocol.records.kernel.record_packing import RecordEncoder
-from ...protocol.records.kernel.record_rewriting import records_to_messages
+from ...protocol.records.kernel import RecordEncoder, records_to_messages
 from ...protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Codec
 from ...protocol.records.messages.conversion import convert_entries
 from ...protocol.records.messages.sets import build_wrapper

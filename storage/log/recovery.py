@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...protocol.errors import StorageError
-from ...protocol.records.kernel.walk import Problem
+from ...protocol.records.kernel.terms import Problem
 from ..check.salvage import OFFSETS_PER_BYTE, good_after, has_wrong_size
 from ..check.set_aside import keep_bytes, set_aside
 from ..damage import damage_of, unreadable_format

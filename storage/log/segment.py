@@ -12,9 +12,10 @@ from zlib import crc32
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
-from ...protocol.records.kernel.marks import Marks
-from ...protocol.records.kernel.walk import Problem, Walk
+from ...protocol.records.kernel import Walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.records.marks import Marks
 from ..damage import unreadable_format
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums

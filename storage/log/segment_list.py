@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
-from ...protocol.records.kernel.walk import Problem, Walk
+from ...protocol.records.kernel import Walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums, format_checksums

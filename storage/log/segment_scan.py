@@ -4,9 +4,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...protocol.records.kernel.batch_head import crc32c
-from ...protocol.records.kernel.marks import Marks
-from ...protocol.records.kernel.walk import Offsets, Problem, Walk, crc32, walk
+from ...protocol.records.kernel import Walk, crc32, crc32c, walk
+from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
@@ -16,6 +15,7 @@ from ...protocol.records.layout import (
     MAGIC_AT,
     MESSAGE_OVERHEAD,
 )
+from ...protocol.records.marks import Marks
 from ..check.entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
 from ..check.log_reader import is_zero
 from ..files import File

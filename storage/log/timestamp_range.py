@@ -6,8 +6,7 @@ from typing import Final
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidTimestamp
 from ...protocol.records.batches.batch import CheckedBatch
-from ...protocol.records.kernel.record_cursor import RecordCursor
-from ...protocol.records.kernel.walk import Walk
+from ...protocol.records.kernel import RecordCursor, Walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.message import Entry, entries
 from ...times import format_time, later

@@ -6,7 +6,8 @@ from typing import Final
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import BatchHeader, read_header
-from ...protocol.records.kernel.record_cursor import RECORD, RecordCursor
+from ...protocol.records.kernel import RecordCursor
+from ...protocol.records.kernel.terms import RECORD
 from ...protocol.records.layout import (
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,

@@ -25,7 +25,7 @@ from threading import Lock
 from typing import Final
 from zlib import crc32
 
-from ...protocol.records.kernel.batch_head import crc32c
+from ...protocol.records.kernel import crc32c
 from ...values import value_class
 from ..files import Files, replace_file
 from ..names import MAX_OFFSET, OFFSET_DIGITS

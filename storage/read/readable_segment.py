@@ -11,8 +11,8 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import CodedError
-from ...protocol.records.kernel.scans import NOT_FOUND, scan_offset
-from ...protocol.records.kernel.walk import Problem
+from ...protocol.records.kernel import scan_offset
+from ...protocol.records.kernel.terms import NOT_FOUND, Problem
 from ...protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,

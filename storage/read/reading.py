@@ -2,7 +2,8 @@
 
 from contextlib import suppress
 
-from ...protocol.records.kernel.walk import Problem, walk
+from ...protocol.records.kernel import walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from ...values import value_class
 from ..files import Buffer, File

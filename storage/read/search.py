@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 from ...protocol.errors import CorruptMessage
 from ...protocol.records.batches.batch import find_in_batch
-from ...protocol.records.kernel.scans import BAD_SIZE, scan_timestamp
-from ...protocol.records.kernel.walk import Problem, walk
+from ...protocol.records.kernel import scan_timestamp, walk
+from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
-from ...protocol.records.kernel.scans import scan_timestamp
+from ...protocol.records.kernel import scan_timestamp
 from ...protocol.records.layout import (
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,

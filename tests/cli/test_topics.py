@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.protocol.records.kernel.walk import FORM
+from horolog.protocol.records.kernel import FORM
 from horolog.testing.program import Program, Result, ServerProcess
 
 Run = Callable[..., Result]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from horolog.protocol.records.kernel.walk import walk
+from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.messages.message import records
 from horolog.storage.log.log import Log
 

@@ -12,7 +12,7 @@ from horolog.protocol.records.batches.batch import (
     read_header,
     write_header,
 )
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_scan import ABORT, control_mark
 from horolog.testing.logs import LogFolder, timed_set

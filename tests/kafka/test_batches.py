@@ -25,7 +25,7 @@ from horolog.protocol.errors import (
     UnsupportedVersion,
 )
 from horolog.protocol.records.batches.batch import finish_batch, read_header
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.protocol.records.messages.sets import NewRecord, build_set

@@ -15,7 +15,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.protocol.records.batches.batch import finish_batch
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.network.connection import BURST_BYTES

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
 from horolog.protocol.records.batches.batch import finish_batch
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.messages.sets import (
     NewRecord,

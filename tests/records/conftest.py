@@ -2,55 +2,34 @@
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
-from horolog.compiled import MODULES, PACKAGE, source_form
+from horolog.compiled import FORMS
+from horolog.protocol.records import kernel
 
-FORMS = ("interpreted", "compiled")
+KERNEL = [name for name in kernel.__all__ if name != "FORM"]
 
 
-def form_of(name: str, form: str) -> ModuleType:
-    """One of the modules that can be compiled, in that form.
-
-    The source is loaded under a second name, beside what Python imports under the first. Without
-    a compiled form the test skips, or fails under `HOROLOG_REQUIRE=all`.
-    """
-    module = importlib.import_module(f"{PACKAGE}.{name}")
-    if form == "compiled":
-        if module.FORM != "compiled":
-            missing = pytest.fail if os.environ.get("HOROLOG_REQUIRE") == "all" else pytest.skip
-            missing("the kernel is not compiled; make setup does it where a C compiler is")
-        return module
-    source = source_form(name)
-    assert source.FORM == "interpreted"
-    return source
+def form_of(form: str) -> ModuleType:
+    """The kernel in that form. Without a compiled one the test skips, or fails under
+    `HOROLOG_REQUIRE=all`."""
+    if form == "compiled" and kernel.FORM != "compiled":
+        missing = pytest.fail if os.environ.get("HOROLOG_REQUIRE") == "all" else pytest.skip
+        missing("the kernel is not compiled; make setup does it where a C compiler is")
+    return importlib.import_module(f"{kernel.__name__}.{form}")
 
 
 @pytest.fixture(scope="module", params=FORMS, autouse=True)
 def form(request: pytest.FixtureRequest) -> Iterator[str]:
     """The form under test; what a test module imported from the kernel is of that form."""
     mine = vars(request.module)
-    before = {}
-    for name in MODULES:
-        imported = vars(importlib.import_module(f"{PACKAGE}.{name}"))
-        shared = {
-            key
-            for key, value in imported.items()
-            if callable(value) and getattr(value, "__module__", "") == f"{PACKAGE}.{name}"
-        }
-        if wanted := {key for key in mine if key in shared and mine[key] is imported[key]}:
-            other = form_of(name, request.param)
-            before.update({key: mine[key] for key in wanted})
-            mine.update({key: getattr(other, key) for key in wanted})
+    imported = vars(kernel)
+    wanted = [name for name in KERNEL if name in mine and mine[name] is imported[name]]
+    before = {name: mine[name] for name in wanted}
+    other = form_of(request.param)
+    mine.update({name: getattr(other, name) for name in wanted})
     yield request.param
     mine.update(before)
-
-
-@pytest.fixture(scope="session")
-def source_of() -> Callable[[str], ModuleType]:
-    """`source_of("walk")` is that module in its interpreted form, to compare with."""
-    return cache(lambda name: form_of(name, "interpreted"))

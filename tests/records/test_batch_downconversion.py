@@ -14,7 +14,7 @@ from horolog.protocol.records.batches.batch import (
     recompressed,
     set_times_in_place,
 )
-from horolog.protocol.records.kernel.batch_head import crc32c
+from horolog.protocol.records.kernel import crc32c
 from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
 from horolog.protocol.records.messages.downconversion import (
     DamagedSlice,

@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.packing import SetEncoder
-from horolog.protocol.records.kernel.record_check import check_records, find_timestamp
-from horolog.protocol.records.kernel.record_cursor import NO_MORE, RECORD, RecordCursor
-from horolog.protocol.records.kernel.record_gathering import gather_records
-from horolog.protocol.records.kernel.record_packing import RecordEncoder, varint
-from horolog.protocol.records.kernel.record_rewriting import records_to_messages
+from horolog.protocol.records.kernel import (
+    RecordCursor,
+    RecordEncoder,
+    SetEncoder,
+    check_records,
+    find_timestamp,
+    gather_records,
+    records_to_messages,
+    varint,
+)
+from horolog.protocol.records.kernel.terms import NO_MORE, RECORD
 from horolog.protocol.records.latency import LatencyCounts, latency_bucket
 from horolog.protocol.records.layout import BATCH_OVERHEAD
 from horolog.protocol.records.messages.message import entries

@@ -26,8 +26,7 @@ from horolog.protocol.records.batches.batch import (
     set_times_in_place,
 )
 from horolog.protocol.records.binary import BinaryColumn
-from horolog.protocol.records.kernel.batch_head import crc32c
-from horolog.protocol.records.kernel.record_packing import RecordEncoder, varint
+from horolog.protocol.records.kernel import RecordEncoder, crc32c, varint
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec, TimestampType
 from horolog.protocol.records.record import NewRecord, Record

@@ -10,14 +10,14 @@ pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
 BEFORE_A_WALL = """
 import ctypes, mmap, random
 from contextlib import suppress
-from horolog.protocol.records.kernel.walk import walk
-from horolog.protocol.records.kernel.gathering import gather
-from horolog.protocol.records.kernel.rewriting import plain_end, rewrite
-from horolog.protocol.records.kernel.scans import scan_offset, scan_timestamp
-from horolog.protocol.records.kernel.record_check import check_records
-from horolog.protocol.records.kernel.record_gathering import gather_records
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
-from horolog.protocol.records.kernel.record_rewriting import records_to_messages
+from horolog.protocol.records.kernel import walk
+from horolog.protocol.records.kernel import gather
+from horolog.protocol.records.kernel import plain_end, rewrite
+from horolog.protocol.records.kernel import scan_offset, scan_timestamp
+from horolog.protocol.records.kernel import check_records
+from horolog.protocol.records.kernel import gather_records
+from horolog.protocol.records.kernel import RecordEncoder
+from horolog.protocol.records.kernel import records_to_messages
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 
 page = mmap.PAGESIZE

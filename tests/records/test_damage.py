@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
-from horolog.protocol.records.kernel.walk import Offsets, Problem, crc32, walk
+from horolog.protocol.records.kernel import crc32, walk
+from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import build_message, entries, open_wrapper, records
 from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper, set_offset

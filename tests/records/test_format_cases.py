@@ -7,7 +7,8 @@ import pytest
 
 from horolog.protocol.errors import CorruptMessage
 from horolog.protocol.records.codecs.codec import compress, decompress
-from horolog.protocol.records.kernel.walk import Problem, walk
+from horolog.protocol.records.kernel import walk
+from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, Codec, TimestampType
 from horolog.protocol.records.messages.message import Record, build_message, entries, records
 from horolog.protocol.records.messages.sets import (

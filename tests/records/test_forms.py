@@ -3,16 +3,14 @@
 `test_walk_properties` has each against a slow decoder.
 """
 
-from collections.abc import Callable
 from struct import pack_into
-from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.scans import scan_offset, scan_timestamp
-from horolog.protocol.records.kernel.walk import Offsets, Walk, walk
+from horolog.protocol.records.kernel import Walk, reference, scan_offset, scan_timestamp, walk
+from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.tests.properties.examples import examples
 
@@ -63,11 +61,9 @@ def test_both_forms_say_the_same(
     now_ms: int,
     interval_bytes: int,
     target: int,
-    source_of: Callable[[str], ModuleType],
 ) -> None:
-    kernel, scans = source_of("walk"), source_of("scans")
     said, left = [], []
-    for one in (walk, kernel.walk):
+    for one in (walk, reference.walk):
         buffer = bytearray(data)
         found = one(
             buffer,
@@ -84,5 +80,8 @@ def test_both_forms_say_the_same(
         left.append(buffer)
     assert said[0] == said[1]
     assert left[0] == left[1]
-    for mine, other in ((scan_offset, scans.scan_offset), (scan_timestamp, scans.scan_timestamp)):
+    for mine, other in (
+        (scan_offset, reference.scan_offset),
+        (scan_timestamp, reference.scan_timestamp),
+    ):
         assert mine(data, 0, len(data), target) == other(data, 0, len(data), target)

@@ -2,10 +2,8 @@
 
 import zlib
 from array import array
-from collections.abc import Callable
 from itertools import pairwise
 from struct import pack
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,8 +13,7 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
 from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
-from horolog.protocol.records.kernel.gathering import OWN_TYPE, Gathered, gather
-from horolog.protocol.records.kernel.packing import SetEncoder, stamp
+from horolog.protocol.records.kernel import Gathered, SetEncoder, gather, reference, stamp
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
 from horolog.protocol.records.messages.message import entries, records
 from horolog.protocol.records.messages.sets import (
@@ -303,14 +300,11 @@ def test_both_forms_make_the_same_of_any_bytes(
     window: tuple[int, int, int],
     whole: bool,
     wanted: tuple[bool, bool],
-    source_of: Callable[[str], ModuleType],
 ) -> None:
     data = build_set([NewRecord(*one) for one in sent])
     for at, byte in spoiled:
         data[at % len(data)] = byte
     if whole:
         window = (0, len(data), len(sent))
-    plain = source_of("gathering").gather
     found = outcome(gather, bytes(data), *window, wanted)
-    assert found == outcome(plain, bytes(data), *window, wanted)
-    assert OWN_TYPE == -1
+    assert found == outcome(reference.gather, bytes(data), *window, wanted)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.rewriting import OWN, plain_end, rewrite
+from horolog.protocol.records.kernel import plain_end, rewrite
+from horolog.protocol.records.kernel.terms import OWN
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import build_message
 from horolog.protocol.records.messages.sets import NewRecord, build_set

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.rows import only_bytes, only_times, row_ends
+from horolog.protocol.records.kernel import only_bytes, only_times, row_ends
 
 CONTENTS = st.none() | st.binary(max_size=40)
 

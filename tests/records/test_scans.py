@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.scans import (
-    BAD_OFFSET,
-    BAD_SIZE,
-    NOT_FOUND,
-    first_offsets,
-    scan_offset,
-    scan_timestamp,
-)
+from horolog.protocol.records.kernel import first_offsets, scan_offset, scan_timestamp
+from horolog.protocol.records.kernel.terms import BAD_OFFSET, BAD_SIZE, NOT_FOUND
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries
 from horolog.protocol.records.messages.sets import NewRecord, build_set, set_offset

@@ -18,8 +18,7 @@ from horolog.protocol.records.batches.batch import (
     set_times_in_place,
     write_header,
 )
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
-from horolog.protocol.records.kernel.sent_batches import UsualBatches, check_usual, stamp_batches
+from horolog.protocol.records.kernel import RecordEncoder, UsualBatches, check_usual, stamp_batches
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
 from horolog.protocol.records.record import NewRecord

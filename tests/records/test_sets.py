@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import MessageTooLarge
-from horolog.protocol.records.kernel.walk import Problem, walk
+from horolog.protocol.records.kernel import walk
+from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec, TimestampType
 from horolog.protocol.records.messages.message import Record, entries, records
 from horolog.protocol.records.messages.sets import (

@@ -9,9 +9,10 @@ import google_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel.marks import Marks
-from horolog.protocol.records.kernel.walk import Offsets, Problem, Walk, walk
+from horolog.protocol.records.kernel import Walk, walk
+from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
+from horolog.protocol.records.marks import Marks
 from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_479_144_272_509

@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "memory": set(),
     "compiled": set(),
     "setup": set(),
-    "protocol": {"values"},
+    "protocol": {"compiled", "values"},
     "config": {"protocol"},
     "storage": BASE,
     "client": BASE,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.protocol.records.kernel.walk import FORM
+from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 

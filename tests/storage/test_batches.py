@@ -17,7 +17,7 @@ from horolog.protocol.errors import (
     UnsupportedVersion,
 )
 from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.appended import Appended
 from horolog.testing.logs import LogFolder, timed_set

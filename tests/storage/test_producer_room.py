@@ -7,7 +7,7 @@ import pytest
 
 from horolog.protocol.errors import PolicyViolation
 from horolog.protocol.records.batches.batch import finish_batch
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import SELF_CHOSEN
 from horolog.storage.producers.producer_budget import LOOK_SECONDS, QUIET_MS, ProducerBudget
 from horolog.storage.producers.producer_states import (

@@ -9,10 +9,8 @@ from typing import Final, NamedTuple
 
 from ...errors import CorruptMessage, InvalidRecord
 from ..codecs.codec import compress, decompress
-from ..kernel.batch_head import crc32c
-from ..kernel.record_check import check_records, find_timestamp
-from ..kernel.record_cursor import NO_MORE, RECORD, RecordCursor
-from ..kernel.record_packing import RecordEncoder
+from ..kernel import RecordCursor, RecordEncoder, check_records, crc32c, find_timestamp
+from ..kernel.terms import NO_MORE, RECORD
 from ..latency import LatencyCounts
 from ..layout import (
     BATCH_ATTRIBUTES_AT,

@@ -9,9 +9,8 @@ from functools import partial
 
 from ....values import value_class
 from ...errors import CorruptMessage, MessageTooLarge
-from ..kernel.record_cursor import RecordCursor
-from ..kernel.record_rewriting import OWN, Rewritten, records_to_messages
-from ..kernel.walk import Problem, walk
+from ..kernel import RecordCursor, records_to_messages, walk
+from ..kernel.terms import OWN, Problem, Rewritten
 from ..layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer, Codec
 from ..messages.conversion_steps import PIECE_BYTES, DamagedSlice, Downconverted, Steps
 from ..messages.sets import build_wrapper

@@ -1,1 +1,86 @@
-"""The modules that can be compiled: walks over bytes, and bytes to columns and back."""
+"""The kernel: every loop over the bytes of messages and records.
+
+It has two forms with the same names and the same answers: `compiled`, made of `compiled.pyx` where
+a C compiler is, and `reference`, plain Python, which says what everything means. `FORM` says which
+of them is here; `horolog.compiled` chooses.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from ....compiled import kernel_form
+
+__all__ = [
+    "FORM",
+    "Gathered",
+    "RecordCursor",
+    "RecordEncoder",
+    "RecordTally",
+    "RecordsFound",
+    "SetEncoder",
+    "UsualBatches",
+    "Walk",
+    "batch_problem",
+    "check_records",
+    "check_usual",
+    "columns_for",
+    "crc32",
+    "crc32c",
+    "find_timestamp",
+    "first_offsets",
+    "gather",
+    "gather_records",
+    "only_bytes",
+    "only_times",
+    "plain_end",
+    "records_to_messages",
+    "rewrite",
+    "row_ends",
+    "scan_offset",
+    "scan_timestamp",
+    "stamp",
+    "stamp_batches",
+    "varint",
+    "walk",
+]
+
+if TYPE_CHECKING:
+    from .reference import (
+        Gathered,
+        RecordCursor,
+        RecordEncoder,
+        RecordsFound,
+        RecordTally,
+        SetEncoder,
+        UsualBatches,
+        Walk,
+        batch_problem,
+        check_records,
+        check_usual,
+        columns_for,
+        crc32,
+        crc32c,
+        find_timestamp,
+        first_offsets,
+        gather,
+        gather_records,
+        only_bytes,
+        only_times,
+        plain_end,
+        records_to_messages,
+        rewrite,
+        row_ends,
+        scan_offset,
+        scan_timestamp,
+        stamp,
+        stamp_batches,
+        varint,
+        walk,
+    )
+
+FORM: Final = kernel_form()
+"""`compiled` or `reference`."""
+
+if not TYPE_CHECKING:
+    _form = import_module(f".{FORM}", __name__)
+    globals().update({name: getattr(_form, name) for name in __all__ if name != "FORM"})

@@ -30,8 +30,10 @@
 #endif
 
 #ifdef HOROLOG_SOURCES
-/* What this was compiled from; whoever loads the module looks for it in the file. */
-__attribute__((used)) static const char horolog_sources[] = "horolog-sources:" HOROLOG_SOURCES;
+/* What this was compiled from. */
+static const char horolog_sources[] = HOROLOG_SOURCES;
+#else
+static const char horolog_sources[] = "";
 #endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -54,6 +56,11 @@ static inline int int32_at(const unsigned char *data, long long position)
     uint32_t number;
     memcpy(&number, data + position, 4);
     return (int)HOROLOG_SWAP32(number);
+}
+
+static inline int int16_at(const unsigned char *data, long long position)
+{
+    return (short)((unsigned)data[position] << 8 | data[position + 1]);
 }
 
 static inline void put_int64(unsigned char *data, long long position, long long value)

@@ -7,7 +7,8 @@ so do the offsets inside.
 
 from collections.abc import Iterator
 
-from ..kernel.rewriting import OWN, plain_end, rewrite
+from ..kernel import plain_end, rewrite
+from ..kernel.terms import OWN
 from ..layout import ATTRIBUTES_AT, CODEC_MASK, ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Buffer, Codec
 
 

@@ -12,7 +12,8 @@ from typing import Final
 from ...errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
 from ..batches.downconversion import downconvert_batches
 from ..codecs.codec import decompress
-from ..kernel.walk import Problem, Walk, walk
+from ..kernel import Walk, walk
+from ..kernel.terms import Problem
 from ..layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
 from ..problems import problem_error, unsupported_magic
 from .conversion import convert_entries, runs

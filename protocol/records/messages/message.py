@@ -11,7 +11,8 @@ from ....values import value_class
 from ...errors import CorruptMessage
 from ..batches.batch import batch_records, read_header
 from ..codecs.codec import decompress
-from ..kernel.walk import Problem, Walk, crc32, walk
+from ..kernel import Walk, crc32, walk
+from ..kernel.terms import Problem
 from ..layout import (
     BATCH_OVERHEAD,
     CODEC_MASK,

@@ -6,8 +6,7 @@ from typing import Final
 
 from ..batches.batch import build_batch
 from ..codecs.codec import compress
-from ..kernel.packing import SetEncoder
-from ..kernel.walk import crc32
+from ..kernel import SetEncoder, crc32
 from ..layout import (
     ATTRIBUTES_AT,
     CRC_AT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.batches.batch import finish_batch
-from horolog.protocol.records.kernel.record_packing import RecordEncoder
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.directory.positions import Position
 from horolog.storage.log.flush import FlushWork

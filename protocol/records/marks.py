@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-from ..layout import NO_TIMESTAMP
+from .layout import NO_TIMESTAMP
 
 
 class Marks:

@@ -1,0 +1,132 @@
+# Bytes in memory: where they are, numbers in them, and the places of fields.
+
+cdef extern from "kernel.h" nogil:
+    const char *horolog_sources
+    long long int64_at(const unsigned char *data, long long position)
+    int int32_at(const unsigned char *data, long long position)
+    int int16_at(const unsigned char *data, long long position)
+    void put_int64(unsigned char *data, long long position, long long value)
+    void put_int32(unsigned char *data, long long position, long long value)
+    void copy_bytes(
+        unsigned char *data, long long position, const unsigned char *content, long long start,
+        long long length,
+    )
+    int short_at(const unsigned char *data, long long *at)
+    unsigned int crc32_at(const unsigned char *data, long long position, long long length)
+    unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
+
+cdef extern from "Python.h":
+    Py_buffer *PyMemoryView_GET_BUFFER(object view)
+    bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
+    char *PyByteArray_AS_STRING(object array)
+    bytearray PyByteArray_FromStringAndSize(const char *content, Py_ssize_t size)
+    char *PyBytes_AS_STRING(object content)
+
+# The same numbers as in `layout`, known to the compiler; a test compares them.
+cdef enum:
+    HEAD_BYTES = 12
+    SIZE = 8
+    CRC = 12
+    MAGIC = 16
+    BITS = 17
+    TIME = 18
+    TIME_BYTES = 8
+    LENGTH_BYTES = 4
+    CRC_BYTES = 4
+    V0_OVERHEAD = 14
+    V1_OVERHEAD = 22
+    V0_KEY = 18
+    V1_KEY = 26
+
+    BATCH_OVERHEAD = 61
+    LEADER_EPOCH = 12
+    BATCH_CRC = 17
+    BATCH_BITS = 21
+    LAST_DELTA = 23
+    BASE_TIME = 27
+    MAX_TIME = 35
+    PRODUCER_ID = 43
+    PRODUCER_EPOCH = 51
+    SEQUENCE = 53
+    RECORD_COUNT = 57
+
+    CODEC_MASK = 0x07
+    APPEND_TIME = 0x08
+    RESERVED = 0xF0
+    HIGHEST_MESSAGE_CODEC = 3
+    HIGHEST_CODEC = 4
+    NO_TIME = -1
+    NO_NUMBER = -1
+    BUCKETS = 19
+    FIRST_BYTES = 512
+
+LAYOUT = (
+    HEAD_BYTES, SIZE, CRC, MAGIC, BITS, TIME, V0_OVERHEAD, V1_OVERHEAD,
+    BATCH_OVERHEAD, LEADER_EPOCH, BATCH_CRC, BATCH_BITS, LAST_DELTA, BASE_TIME, MAX_TIME,
+    PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, RECORD_COUNT,
+    CODEC_MASK, APPEND_TIME, RESERVED, HIGHEST_MESSAGE_CODEC, HIGHEST_CODEC, NO_TIME, BUCKETS,
+)
+
+cdef long long LARGEST_INT32 = 0x7FFFFFFF
+cdef long long LARGEST_INT64 = 0x7FFFFFFFFFFFFFFF
+cdef long long SMALLEST_INT64 = ~LARGEST_INT64
+cdef long long LARGE = 1LL << 62
+cdef long long[18] BOUNDS
+BOUNDS[:] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000,
+    3_600_000, 86_400_000,
+]
+BOUNDS_MS = tuple(BOUNDS)
+
+
+# The memoryview holds on to its bytes for as long as the function holds on to it.
+cdef inline unsigned char *bytes_of(object view) except? NULL:
+    cdef Py_buffer *buffer = PyMemoryView_GET_BUFFER(view)
+    if buffer.itemsize != 1 or not PyBuffer_IsContiguous(buffer, b"C"):
+        raise BufferError("the bytes of a message set must follow each other in memory")
+    return <unsigned char *>buffer.buf
+
+
+cdef inline unsigned char *writable(object array) noexcept:
+    return <unsigned char *>PyByteArray_AS_STRING(array)
+
+
+cdef inline const unsigned char *content_of(object content) noexcept:
+    if content is None:
+        return NULL
+    return <const unsigned char *>PyBytes_AS_STRING(content)
+
+
+cdef inline bytearray undefined(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
+cdef inline int *int32s(bytearray array) noexcept:
+    return <int *>PyByteArray_AS_STRING(array)
+
+
+cdef inline long long *int64s(bytearray array) noexcept:
+    return <long long *>PyByteArray_AS_STRING(array)
+
+
+# A sum of what messages say may be anything; it wraps, as it does in the format.
+cdef inline long long added(long long one, long long other) noexcept:
+    return <long long>(<unsigned long long>one + <unsigned long long>other)
+
+
+cdef inline int bucket_of(long long latency_ms) noexcept:
+    cdef int bucket = 0
+    while bucket < BUCKETS - 1 and latency_ms > BOUNDS[bucket]:
+        bucket += 1
+    return bucket
+
+
+cdef inline list counts_of(const long long *counts):
+    return [counts[number] for number in range(BUCKETS)]
+
+
+cdef inline bytes flat(object content):
+    """Bytes, of whatever holder; `None` is none."""
+    if content is None or type(content) is bytes:
+        return content
+    return bytes(memoryview(content))

@@ -1,0 +1,214 @@
+# Columns out of messages and records, and a look at columns that are to be sent.
+
+
+cdef class Gathered:
+    cdef public long long count, key_nulls, value_nulls
+    cdef public bytearray offsets, timestamps, timestamp_types
+    cdef public bytearray key_offsets, key_data, key_valid
+    cdef public bytearray value_offsets, value_data, value_valid
+
+
+def columns_for(long long count, long long key_bytes, long long value_bytes):
+    cdef Gathered found = Gathered.__new__(Gathered)
+    found.offsets, found.timestamps = undefined(8 * count), undefined(8 * count)
+    found.timestamp_types = undefined(count)
+    found.key_offsets, found.value_offsets = undefined(4 * count + 4), undefined(4 * count + 4)
+    found.key_valid, found.value_valid = bytearray((count + 7) // 8), bytearray((count + 7) // 8)
+    found.key_data, found.value_data = undefined(key_bytes), undefined(value_bytes)
+    found.key_offsets[:4] = found.value_offsets[:4] = bytes(4)
+    return found
+
+
+cdef cut(Gathered found, long long count, long long key_bytes, long long value_bytes):
+    del found.offsets[8 * count :], found.timestamps[8 * count :], found.timestamp_types[count:]
+    del found.key_offsets[4 * count + 4 :], found.value_offsets[4 * count + 4 :]
+    del found.key_data[key_bytes:], found.value_data[value_bytes:]
+    del found.key_valid[(count + 7) // 8 :], found.value_valid[(count + 7) // 8 :]
+    found.count = count
+
+
+# Rows that are added to columns, where those are in memory.
+cdef struct Rows:
+    long long *offsets
+    long long *timestamps
+    unsigned char *types
+    int *key_ends
+    int *value_ends
+    unsigned char *key_valid
+    unsigned char *value_valid
+    unsigned char *key_data
+    unsigned char *value_data
+    long long row, key_at, value_at, key_nulls, value_nulls
+
+
+cdef void begin_rows(Rows *rows, Gathered columns) noexcept:
+    rows.offsets, rows.timestamps = int64s(columns.offsets), int64s(columns.timestamps)
+    rows.types = writable(columns.timestamp_types)
+    rows.key_ends, rows.value_ends = int32s(columns.key_offsets), int32s(columns.value_offsets)
+    rows.key_valid, rows.value_valid = writable(columns.key_valid), writable(columns.value_valid)
+    rows.key_data, rows.value_data = writable(columns.key_data), writable(columns.value_data)
+    rows.row = rows.key_at = rows.value_at = rows.key_nulls = rows.value_nulls = 0
+
+
+# Adds a row; a length below 0 is null.
+cdef inline void add_row(
+    Rows *rows, long long offset, long long time_ms, unsigned char time_type,
+    const unsigned char *key, long long key_bytes,
+    const unsigned char *value, long long value_bytes,
+) noexcept:
+    cdef long long row = rows.row
+    rows.offsets[row] = offset
+    rows.timestamps[row] = time_ms
+    rows.types[row] = time_type
+    if key_bytes < 0:
+        rows.key_nulls += 1
+    else:
+        rows.key_valid[row >> 3] |= 1 << (row & 7)
+        copy_bytes(rows.key_data, rows.key_at, key, 0, key_bytes)
+        rows.key_at += key_bytes
+    if value_bytes < 0:
+        rows.value_nulls += 1
+    else:
+        rows.value_valid[row >> 3] |= 1 << (row & 7)
+        copy_bytes(rows.value_data, rows.value_at, value, 0, value_bytes)
+        rows.value_at += value_bytes
+    row += 1
+    rows.key_ends[row] = <int>rows.key_at
+    rows.value_ends[row] = <int>rows.value_at
+    rows.row = row
+
+
+cdef Gathered finish_rows(Rows *rows, Gathered columns):
+    cut(columns, rows.row, rows.key_at, rows.value_at)
+    columns.key_nulls, columns.value_nulls = rows.key_nulls, rows.value_nulls
+    return columns
+
+
+def gather(
+    buffer, long long start, long long end, long long count, *, long long offset_shift=0,
+    long long from_offset=0, int timestamp_type=NO_NUMBER, long long timestamp_ms=NO_TIME,
+    bint with_keys=True, bint with_values=True,
+):
+    cdef object view = memoryview(buffer)
+    cdef const unsigned char *data = bytes_of(view)
+    cdef long long room = end - start - count * (HEAD_BYTES + V0_OVERHEAD)
+    cdef long long position = start, stop, offset, time_ms
+    cdef unsigned char time_type
+    cdef Content content
+    cdef Gathered found
+    cdef Rows rows
+    if start < 0 or count < 0 or end > len(view) or not 0 <= room <= LARGEST_INT32:
+        raise ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+    if not -LARGE <= offset_shift <= LARGE:
+        raise ValueError(f"offsets cannot be shifted by {offset_shift}")
+    found = columns_for(count, room if with_keys else 0, room if with_values else 0)
+    begin_rows(&rows, found)
+    while position < end:
+        if rows.row == count:
+            raise not_good(position)
+        stop = read_plain(data, position, end, &content)
+        offset = int64_at(data, position)
+        if not -LARGE <= offset <= LARGE:
+            raise ValueError(f"the entry at byte {position} has the offset {offset}")
+        offset += offset_shift
+        if offset >= from_offset:
+            time_ms, time_type = content.time_ms, 0
+            if content.magic == 0:
+                time_type = 255
+            elif timestamp_type == 1:
+                time_ms, time_type = timestamp_ms, 1
+            elif timestamp_type == NO_NUMBER:
+                time_type = (data[position + BITS] & APPEND_TIME) != 0
+            add_row(
+                &rows, offset, time_ms, time_type,
+                data + content.key_at, content.key_bytes if with_keys else -1,
+                data + content.value_at, content.value_bytes if with_values else -1,
+            )
+        position = stop
+    return finish_rows(&rows, found)
+
+
+def gather_records(
+    buffer, *, long long base_offset, long long base_timestamp_ms, long long append_time_ms=NO_TIME,
+    long long from_offset=0, bint with_keys=True, bint with_values=True, bint with_headers=True,
+):
+    cdef object view = memoryview(buffer)
+    cdef const unsigned char *data = bytes_of(view)
+    cdef long long room = len(view), count = 0, offset, time_ms
+    cdef RecordCursor cursor = RecordCursor(view, 0, room)
+    cdef Gathered found
+    cdef list headers = None
+    cdef Rows rows
+    if room > LARGEST_INT32:
+        raise ValueError(f"{room} bytes of records; columns hold less than 2 GiB")
+    while cursor.step() == RECORD_HERE:
+        count += 1
+    if cursor.following != room:
+        raise ValueError(f"record {count}, at byte {cursor.position} of its batch, is not good")
+    found = columns_for(count, room if with_keys else 0, room if with_values else 0)
+    begin_rows(&rows, found)
+    cursor.begin(0, room)
+    while cursor.step() == RECORD_HERE:
+        offset = added(base_offset, cursor.offset_delta)
+        if offset < from_offset:
+            continue
+        if cursor.header_count and headers is None and with_headers:
+            headers = [()] * rows.row
+        if headers is not None:
+            headers.append(cursor.headers())
+        time_ms = append_time_ms
+        if append_time_ms < 0:
+            time_ms = added(base_timestamp_ms, cursor.timestamp_delta_ms)
+        add_row(
+            &rows, offset, time_ms, append_time_ms >= 0,
+            data + cursor.key_at, cursor.key_bytes if with_keys else -1,
+            data + cursor.value_at, cursor.value_bytes if with_values else -1,
+        )
+    return finish_rows(&rows, found), headers
+
+
+def only_bytes(column):
+    for item in column:
+        if item is not None and type(item) is not bytes:
+            return False
+    return True
+
+
+def only_times(column, long long smallest_ms, long long largest_ms):
+    cdef long long time_ms
+    try:
+        for item in column:
+            if type(item) is not int:
+                return False
+            time_ms = item
+            if time_ms < smallest_ms or time_ms > largest_ms:
+                return False
+    except OverflowError:
+        return False
+    return True
+
+
+def row_ends(values, keys, long long overhead):
+    cdef long long count = len(values), row, total = 0
+    cdef bytearray found = bytearray(8 * count)
+    cdef long long *ends = int64s(found)
+    for column in (values, keys):
+        if column is None:
+            break
+        total = row = 0
+        for item in column:
+            if row == count:
+                raise other_length(count)
+            total += overhead
+            if item is not None:
+                total += len(item)
+            ends[row] += total
+            row += 1
+        if row != count:
+            raise other_length(count)
+        overhead = 0
+    return memoryview(found).cast("q")
+
+
+cdef object other_length(long long count):
+    return ValueError(f"a column is not as long as the values, of which there are {count}")
