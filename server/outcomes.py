@@ -1,6 +1,5 @@
 """The one place where exceptions become error codes, and answers are read for their first error."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
@@ -75,7 +74,7 @@ def first_error(body: Any) -> int:
 @cache
 def _places_of_errors(struct: type) -> tuple[bool, tuple[Callable[[Any], Any], ...]]:
     """Whether a message class has an error code, and its arrays whose items have one."""
-    has_code = any(field.name == "error_code" for field in dataclasses.fields(struct))
+    has_code = any(field.name == "error_code" for field in all_fields(struct))
     arrays = []
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):

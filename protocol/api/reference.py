@@ -56,7 +56,7 @@ have.
 Times are milliseconds since the epoch; -1 means none.
 
 In a request, a field that may be left out has a default in the tables; any other must be there. A
-key that the version does not have, or that is there twice, is refused, with error 42 and the place
+key that the version does not have is refused, with error 42 and the place
 in the text: `topics[0].partitions[2].records`. A client skips keys of a response that it does not
 know. Fields marked *native* are not in Kafka's protocol; they are left out of a message when they
 have their default value.

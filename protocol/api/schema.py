@@ -12,21 +12,24 @@ that have a field; in the others it has its default. A `native` field exists onl
 encoding; it stands after Kafka's fields, and an encoder of Kafka's bytes skips it. A field with
 `native_since` is in older versions of the native encoding than of Kafka's, as a native one there.
 
-The declarations are data: `fields_of` lists those of one version, and the encoders compile
-their plans from that.
+The declarations are data: `fields_of` lists those of one version, and encoders and decoders are
+made of that. A message object is a `msgspec.Struct`.
 """
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any, Final, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, dataclass_transform
 
-from ...values import by_fields, value_class
+import msgspec
+import msgspec.structs
+
+from ...values import value_class
 from ..limits import MAX_DATA_BYTES, MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
 
 REQUIRED: Final = object()
 """Default of a field that must be sent."""
 
-_METADATA_KEY: Final = "horolog.field"
+_FIELDS: Final = "__horolog_fields__"
+"""The attribute of a message class with its fields."""
 
 T = TypeVar("T")
 
@@ -143,6 +146,19 @@ class Field:
         """The default, a fresh list for arrays."""
         return list(self.default) if isinstance(self.default, tuple) else self.default
 
+    def declared(self, python_type: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+        """The field of a struct whose values are of that type."""
+        if self.required:
+            return self.name, python_type
+        if isinstance(self.default, tuple):
+            return self.name, python_type, msgspec.field(default_factory=self.default_value)
+        return self.name, python_type, self.default
+
+    def renamed(self, name: str, *, native: bool) -> "Field":
+        """The same under this name."""
+        kept = (self.type, self.since, self.until, native, self.native_since)
+        return Field(*kept, self.default, self.doc, name)
+
 
 class Options(TypedDict, total=False):
     """What every helper takes: see `Field`. A list's default is given as a tuple."""
@@ -159,12 +175,7 @@ def _declare(wire_type: WireType, options: Options) -> Any:
     spec = Field(wire_type, **options)
     if spec.required and (spec.since > 0 or spec.until is not None or spec.native):
         raise TypeError("a field that some version or encoding lacks needs a default")
-    metadata = {_METADATA_KEY: spec}
-    if spec.required:
-        return dataclasses.field(metadata=metadata)
-    if isinstance(spec.default, tuple):
-        return dataclasses.field(default_factory=spec.default_value, metadata=metadata)
-    return dataclasses.field(default=spec.default, metadata=metadata)
+    return spec
 
 
 def int8(**options: Unpack[Options]) -> Any:
@@ -255,31 +266,47 @@ def array(
     ),
 )
 def message(cls: type[T]) -> type[T]:
-    """Make `cls` a slotted dataclass whose every attribute is a declared field.
+    """Make `cls` a struct whose every attribute is a declared field.
 
     Raises TypeError at import when a declaration breaks the rules of this module.
     """
-    # A docstring is made of the signature where there is none, which takes long for a hundred.
-    cls.__doc__ = cls.__doc__ or f"The message {cls.__name__}."
-    made = by_fields(dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls))
-    made.__hash__ = None  # type: ignore[assignment]
-    seen_native = False
-    for spec in all_fields(made):
-        if seen_native and not spec.native:
-            raise TypeError(f"{cls.__name__}.{spec.name} stands after a native field")
-        seen_native = spec.native
-    return made
+    specs = []
+    for name in cls.__annotations__:
+        spec = vars(cls).get(name)
+        if not isinstance(spec, Field):
+            raise TypeError(f"{cls.__name__}.{name} is not declared by a helper")
+        specs.append(spec.renamed(name, native=spec.native))
+        if len(specs) > 1 and specs[-2].native and not spec.native:
+            raise TypeError(f"{cls.__name__}.{name} stands after a native field")
+    made = msgspec.defstruct(
+        cls.__name__,
+        [spec.declared(Any) for spec in specs],
+        kw_only=True,
+        eq=False,
+        gc=False,  # messages do not hold each other in circles
+        module=cls.__module__,
+        namespace={"__doc__": cls.__doc__, "__eq__": _equal, _FIELDS: tuple(specs)},
+    )
+    return cast(type[T], made)
 
 
-def all_fields(struct: type[Any]) -> list[Field]:
+def _equal(this: Any, other: Any) -> Any:
+    """Messages of one declaration are compared by their fields, whatever version was decoded."""
+    if getattr(type(other), _FIELDS, None) is not getattr(type(this), _FIELDS):
+        return NotImplemented
+    return all(getattr(this, spec.name) == getattr(other, spec.name) for spec in all_fields(this))
+
+
+def replaced(message: T, **changes: Any) -> T:
+    """A copy of a message with other values in some fields."""
+    copy: Any = msgspec.structs.replace
+    return cast(T, copy(message, **changes))
+
+
+def all_fields(struct: object) -> Sequence[Field]:
     """Every declared field of `struct`, in order."""
-    found = []
-    for attribute in dataclasses.fields(struct):
-        spec = attribute.metadata.get(_METADATA_KEY)
-        if spec is None:
-            raise TypeError(f"{struct.__name__}.{attribute.name} is not declared by a helper")
-        found.append(dataclasses.replace(spec, name=attribute.name))
-    return found
+    fields: Sequence[Field] = getattr(struct, _FIELDS)
+    return fields
 
 
 def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
@@ -291,7 +318,7 @@ def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
     found = [spec for spec in specs if spec.in_version(version) and not spec.native]
     if native:
         only_native = (spec for spec in specs if spec.only_native_in(version))
-        found += [dataclasses.replace(spec, native=True) for spec in only_native]
+        found += [spec.renamed(spec.name, native=True) for spec in only_native]
     return found
 
 

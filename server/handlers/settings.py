@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
 from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places, without_repeats
+from ...protocol.api.schema import replaced
 from ...protocol.api.topics.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -151,7 +151,7 @@ def _asked(
     by_name = {name: config for config in reversed(described) for name in _names(config.name)}
     found = {key: by_name[key] for key in keys if key in by_name}
     if call.kafka:
-        yield from (replace(config, name=key) for key, config in found.items())
+        yield from (replaced(config, name=key) for key, config in found.items())
     else:
         yield from {config.name: config for config in found.values()}.values()
 

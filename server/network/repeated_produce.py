@@ -7,7 +7,6 @@ comes is left to the handler.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from ...protocol.api.forms.kafka_produce_forms import KafkaProduceForm
 from ...protocol.api.forms.produce_forms import ProduceForm
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest, ProduceResponse
 from ...protocol.api.native.frames import RequestHead
+from ...protocol.api.schema import replaced
 from ...protocol.limits import LENGTH_BYTES
 from ..handlers.appends import DURABLE, IN_THE_LOG
 from ..handlers.base import Later, Services
@@ -272,5 +272,5 @@ def _from(response: ProduceResponse, first_offset: int) -> ProduceResponse:
     """A response for one partition with the offset of another's set."""
     (topic,) = response.topics
     (result,) = topic.partitions
-    own = replace(result, base_offset=first_offset)
-    return replace(response, topics=[replace(topic, partitions=[own])])
+    own = replaced(result, base_offset=first_offset)
+    return replaced(response, topics=[replaced(topic, partitions=[own])])

@@ -3,6 +3,7 @@
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,8 +214,8 @@ def plain(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, list):
         return [plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        names = value.__dataclass_fields__
+    if isinstance(value, msgspec.Struct):
+        names = value.__struct_fields__
         return type(value)(**{name: plain(getattr(value, name)) for name in names})
     return value
 

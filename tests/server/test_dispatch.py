@@ -121,7 +121,6 @@ def deep(depth: int) -> object:
         pytest.param(b"\x81\xa6topics\xcb\x7f\xf8\0\0\0\0\0\0", id="fault7-NaN"),
         pytest.param(b"\x81\x01\x02", id="fault7-integer-key"),
         pytest.param(msgpack.packb({"topics": [{"name": "a"}]})[:-1] + b"\xff", id="fault7-utf8"),
-        pytest.param(b"\x82\xa6topics\x90\xa6topics\x90", id="fault7-duplicate-key"),
         pytest.param(b"\xc0", id="null"),
         pytest.param(b"\x90", id="array"),
         pytest.param(b"\x81\xa6topics", id="cut-off"),

@@ -15,10 +15,8 @@ from ...limits import LENGTH_BYTES
 from ..encodings import Encoding
 from ..kafka import frames as kafka
 from ..native import frames as native
-from ..native.decoding import UNUSUAL
-from ..native.decoding import integer as decode_integer
 from ..native.frames import Frame, RequestHead
-from ..native.values import binary_head, integer, text
+from ..native.values import UNUSUAL, binary_head, integer, read_integer, text
 from ..schema import INT32, Api, fields_of
 
 MOST_BYTES: Final = 2048
@@ -80,13 +78,13 @@ class NativeWire:
         if not frame.startswith(self._begin):
             return None
         try:
-            correlation_id, begin = decode_integer(frame, _NATIVE_CORRELATION_AT)
+            correlation_id, begin = read_integer(frame, _NATIVE_CORRELATION_AT)
             # From the end: a topic can have any name.
             name_at = frame.rfind(self._name, begin)
             if name_at < 0 or not INT32.low <= correlation_id <= INT32.high:
                 return None
             at = name_at + len(self._name)
-            number, end = decode_integer(frame, at)
+            number, end = read_integer(frame, at)
         except UNUSUAL:
             return None
         return (frame[2], bytes(frame[begin:at]), bytes(frame[end:])), correlation_id, number

@@ -16,8 +16,7 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final, cast
 
-from ..native.plans import clip
-from ..native.values import Part
+from ..native.values import Part, clip
 from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
 from ..source import Source
 

@@ -18,7 +18,7 @@ from ..framing import ProtocolError
 from ..joining import joined, joined_if_in_memory
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
-from ..native.frames import Frame, PackedBody, RequestHead, ResponseHead
+from ..native.frames import Body, Frame, RequestHead, ResponseHead
 from ..native.values import Elsewhere, Part
 from ..schema import Api
 from .decoding import BROKEN, decoder
@@ -57,7 +57,7 @@ def likely_api_key(frame: Frame) -> int | None:
     return frame[1] if len(frame) > 1 and frame[0] == 0 else None
 
 
-def open_request(frame: Frame) -> tuple[RequestHead, PackedBody]:
+def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     """Take the head off a request.
 
     Raises ProtocolError when the frame is no request at all. A client id is cut to what log lines
@@ -84,10 +84,10 @@ def open_request(frame: Frame) -> tuple[RequestHead, PackedBody]:
     if size >= 0:
         shown = frame[begin : min(end, begin + MAX_CLIENT_ID_BYTES)]
         client_id = str(shown, "utf-8", "replace")
-    return RequestHead(api_key, version, correlation_id, client_id), PackedBody(frame, end)
+    return RequestHead(api_key, version, correlation_id, client_id), Body(frame, end)
 
 
-def decode_body(struct: type[T], version: int, raw: PackedBody) -> T:
+def decode_body(struct: type[T], version: int, raw: Body) -> T:
     """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
 
     Record sets are views of the frame: whoever keeps one keeps the frame.
@@ -134,16 +134,16 @@ def encode_refusal(
     return encode_response(head.correlation_id, api, head.version, refused)
 
 
-def open_response(frame: Frame) -> tuple[ResponseHead, PackedBody]:
+def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
     """Take the head off a response. Raises ProtocolError when the frame is no response."""
     try:
         (correlation_id,) = _RESPONSE_HEAD.unpack_from(frame)
     except StructError:
         raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a response") from None
-    return ResponseHead(correlation_id, 0), PackedBody(frame, _RESPONSE_HEAD.size)
+    return ResponseHead(correlation_id, 0), Body(frame, _RESPONSE_HEAD.size)
 
 
-def decode_response(struct: type[T], version: int, raw: PackedBody) -> T:
+def decode_response(struct: type[T], version: int, raw: Body) -> T:
     """Make a response's message object. Raises ProtocolError naming the field that is wrong.
 
     Bytes behind its last field are skipped. Record sets are views of the frame.
@@ -155,20 +155,18 @@ def decode_response(struct: type[T], version: int, raw: PackedBody) -> T:
     return found
 
 
-def error_message(raw: PackedBody) -> None:
+def error_message(raw: Body) -> None:
     """There is no sentence beside the error of a whole response, and no such error."""
 
 
-def _decoded(
-    struct: type[T], version: int, raw: PackedBody, max_values: int
-) -> tuple[T | None, int]:
+def _decoded(struct: type[T], version: int, raw: Body, max_values: int) -> tuple[T | None, int]:
     try:
         return decoder(struct, version)(raw.frame, raw.start, [max_values])
     except BROKEN:
         return None, 0
 
 
-def _fault(struct: type[Any], version: int, raw: PackedBody, max_values: int) -> str:
+def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:
     fault = find_fault(struct, version, raw.frame, raw.start, max_values)
     assert fault is not None
     return fault

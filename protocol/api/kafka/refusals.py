@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, cast
 
+import msgspec
+
 from ..schema import Array, Boolean, Field, Integer, Text, WireType, all_fields
 
 _CODE: Final = "error_code"
@@ -81,7 +83,7 @@ def _blank(wire_type: WireType) -> Any:
 
 def _named_in(named: Named) -> list[Named]:
     """The items of the first array of a message, each once."""
-    if not hasattr(type(named), "__dataclass_fields__"):
+    if not isinstance(named, msgspec.Struct):
         return []
     for spec in all_fields(type(named)):
         if isinstance(spec.type, Array):

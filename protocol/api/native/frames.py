@@ -11,9 +11,10 @@ correlation id: `open_request`, then `decode_body`.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-import msgpack
+import msgspec
+from msgspec.msgpack import Decoder
 
 from ...errors import NO_ERROR, InvalidRequest
 from ...limits import (
@@ -21,19 +22,15 @@ from ...limits import (
     MAX_ERROR_TEXT_BYTES,
     MAX_REQUEST_VALUES,
     MAX_RESPONSE_VALUES,
-    UNCHECKED_FRAME_BYTES,
 )
 from ..framing import ProtocolError
 from ..joining import joined, joined_if_in_memory
 from ..schema import INT32, Api
-from . import arranging
-from .decoding import UNUSUAL, Unusual, decoder
-from .decoding import integer as decode_integer
-from .decoding import nullable_string as decode_nullable_string
+from .decoding import WRONG, decoder
 from .encoding import encoder
-from .plans import Refused, clip, quoted, reader
+from .faults import fault_of, quoted
 from .shape import find_fault
-from .values import Elsewhere, Part, integer, text
+from .values import Elsewhere, Part, clip, integer, text
 
 T = TypeVar("T")
 Frame = bytes | bytearray | memoryview
@@ -44,11 +41,28 @@ NATIVE: Final = True
 
 _NO_ERROR: Final = integer(NO_ERROR)
 
-_RESPONSE_START: Final = 0x93
-"""An array of three."""
-
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 """The most that a request's bytes before its body take: array, three numbers, a string."""
+
+_Int32 = Annotated[int, msgspec.Meta(ge=INT32.low, le=INT32.high)]
+
+
+class _Request(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    api_key: int
+    version: int
+    correlation_id: _Int32
+    client_id: Annotated[str, msgspec.Meta(max_length=MAX_CLIENT_ID_BYTES)] | None
+    body: msgspec.Raw
+
+
+class _Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    correlation_id: _Int32
+    error_code: int
+    body: msgspec.Raw
+
+
+_read_request: Final = Decoder(_Request).decode
+_read_response: Final = Decoder(_Response).decode
 
 
 class RequestHead(NamedTuple):
@@ -61,22 +75,17 @@ class RequestHead(NamedTuple):
 
 
 @dataclass(slots=True)
-class RawBody:
-    """A body not yet decoded: what msgpack made of it, or what is wrong with it."""
-
-    value: Any
-    fault: str | None = None
-
-
-@dataclass(slots=True)
-class PackedBody:
-    """A body that was not looked at: it begins at `start` of the frame."""
+class Body:
+    """A body not yet decoded: the frame from `start` on, or what is wrong with it."""
 
     frame: Frame
     start: int
+    fault: str | None = None
 
-
-Body = RawBody | PackedBody
+    @property
+    def content(self) -> memoryview:
+        """The bytes of it."""
+        return memoryview(self.frame)[self.start :]
 
 
 class ResponseHead(NamedTuple):
@@ -97,39 +106,40 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     Raises ProtocolError when there is no telling what to answer to: the connection is to be
     closed. A broken body is no error yet.
     """
-    if len(frame) > UNCHECKED_FRAME_BYTES:
-        try:
-            return _usual_request(frame)
-        except UNUSUAL:
-            pass
-    return _unpacked_request(frame)
-
-
-def _usual_request(frame: Frame) -> tuple[RequestHead, PackedBody]:
-    """The same without unpacking the body; raises one of `UNUSUAL`."""
-    if frame[0] != 0x95:
-        raise Unusual
-    api_key, at = decode_integer(frame, 1)
-    version, at = decode_integer(frame, at)
-    correlation_id, at = decode_integer(frame, at)
-    client_id, at = decode_nullable_string(frame, at, MAX_CLIENT_ID_BYTES)
-    if at >= len(frame) or not INT32.low <= correlation_id <= INT32.high:
-        raise Unusual
-    return RequestHead(api_key, version, correlation_id, client_id), PackedBody(frame, at)
-
-
-def _unpacked_request(frame: Frame) -> tuple[RequestHead, RawBody]:
     try:
-        outer = _unpack(frame, MAX_REQUEST_VALUES)
-    except _Unreadable as unreadable:
-        head = _head(_salvage(frame, 5, str(unreadable)))
-        return head, RawBody(None, f"the body is not valid msgpack: {unreadable}")
+        found = _read_request(frame)
+        if found.client_id is None or len(found.client_id.encode()) <= MAX_CLIENT_ID_BYTES:
+            head = RequestHead(found.api_key, found.version, found.correlation_id, found.client_id)
+            return head, Body(frame, len(frame) - len(memoryview(found.body)))
+    except WRONG:
+        pass
+    return _doubtful_request(frame)
+
+
+def _doubtful_request(frame: Frame) -> tuple[RequestHead, Body]:
+    """The head of a request that is not good as a whole; `ProtocolError` if that is not either."""
+    fault = _fault_in(frame, MAX_REQUEST_VALUES)
+    if fault is not None:
+        head = _head(_salvage(frame, 5, fault))
+        return head, Body(frame, 0, f"the body is not valid msgpack: {fault}")
+    outer = msgspec.msgpack.decode(frame)
     if type(outer) is not list or len(outer) != 5:
         raise ProtocolError(
             "a request must be an array of 5: api, version, correlation id, client id, body; "
             f"got {quoted(outer)}"
         )
-    return _head(outer), RawBody(outer[4])
+    return _head(outer), Body(frame, len(frame), "the body is not valid msgpack")
+
+
+def _fault_in(frame: Frame, max_values: int) -> str | None:
+    """Why a frame is not one value of msgpack within the limits, if it is not."""
+    fault = find_fault(frame, max_values)
+    if fault is None:
+        try:
+            msgspec.msgpack.decode(frame)
+        except WRONG as error:
+            fault = str(error)
+    return fault
 
 
 def _head(outer: list[Any]) -> RequestHead:
@@ -143,8 +153,7 @@ def _head(outer: list[Any]) -> RequestHead:
     if client_id is not None:
         if type(client_id) is not str:
             raise ProtocolError(f"a client id must be a string or null, not {quoted(client_id)}")
-        # A character is at most 4 bytes: most ids need no encoding to be measured.
-        if len(client_id) * 4 > MAX_CLIENT_ID_BYTES < len(client_id.encode()):
+        if len(client_id.encode()) > MAX_CLIENT_ID_BYTES:
             raise ProtocolError(f"a client id must be at most {MAX_CLIENT_ID_BYTES} bytes long")
     return RequestHead(api_key, version, correlation_id, client_id)
 
@@ -154,30 +163,32 @@ def _check_correlation_id(value: object) -> None:
         raise ProtocolError(f"a correlation id must be an int32, not {quoted(value)}")
 
 
-def decode_body(struct: type[T], version: int, raw: Body) -> T:
+def decode_body(struct: type[T], version: int, body: Body) -> T:
     """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
 
-    Record sets are views of the frame when they can be: whoever keeps one keeps the frame.
+    Record sets are views of the frame: whoever keeps one keeps the frame.
     """
-    if isinstance(raw, PackedBody):
+    if body.fault is not None:
+        raise InvalidRequest(body.fault)
+    return _decoded(struct, version, body.content, MAX_REQUEST_VALUES, InvalidRequest)
+
+
+def _decoded(
+    struct: type[T],
+    version: int,
+    content: memoryview,
+    max_values: int,
+    refusal: type[InvalidRequest | ProtocolError],
+) -> T:
+    strict = refusal is InvalidRequest
+    # A value takes a byte at the least, and may become many: what is larger is counted first.
+    if len(content) <= max_values or find_fault(content, max_values) is None:
         try:
-            usual, end = decoder(struct, version)(raw.frame, raw.start)
-            if end == len(raw.frame):
-                return usual  # type: ignore[no-any-return]
-        except UNUSUAL:
+            return decoder(struct, version, strict)(content)  # type: ignore[no-any-return]
+        except WRONG:
             pass
-        raw = _unpacked_request(raw.frame)[1]
-    if raw.fault is not None:
-        raise InvalidRequest(raw.fault)
-    try:
-        return arranging.arranger(struct, version)(raw.value)  # type: ignore[no-any-return]
-    except arranging.UNUSUAL:
-        pass
-    try:
-        body: T = reader(struct, version, True)(raw.value)
-    except Refused as refused:
-        raise InvalidRequest(str(refused)) from None
-    return body
+    fault = fault_of(content, struct, version, strict=strict, max_values=max_values)
+    raise refusal(fault if strict else f"in a response, {fault}")
 
 
 def encode_request(
@@ -210,7 +221,8 @@ def _response(correlation_id: int, api: Api, version: int, body: object) -> list
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
     """The frame of a response that is an error as a whole, with its length in front."""
-    return _frame([correlation_id, code, {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}])
+    error = {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}
+    return joined([msgspec.msgpack.encode([correlation_id, code, error])])
 
 
 def encode_refusal(
@@ -222,99 +234,59 @@ def encode_refusal(
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
     """Take the head off a response. Raises ProtocolError when the frame is no response."""
-    if len(frame) > UNCHECKED_FRAME_BYTES and frame[0] == _RESPONSE_START:
-        try:
-            correlation_id, at = decode_integer(frame, 1)
-            error_code, at = decode_integer(frame, at)
-        except UNUSUAL:
-            pass
-        else:
-            if error_code == NO_ERROR and INT32.low <= correlation_id <= INT32.high:
-                return ResponseHead(correlation_id, error_code), PackedBody(frame, at)
-    return _unpacked_response(frame)
-
-
-def _unpacked_response(frame: Frame) -> tuple[ResponseHead, RawBody]:
     try:
-        outer = _unpack(frame, MAX_RESPONSE_VALUES)
-    except _Unreadable as unreadable:
-        raise ProtocolError(f"a response is not valid msgpack: {unreadable}") from None
+        found = _read_response(frame)
+    except WRONG:
+        raise _no_response(frame) from None
+    head = ResponseHead(found.correlation_id, found.error_code)
+    return head, Body(frame, len(frame) - len(memoryview(found.body)))
+
+
+def _no_response(frame: Frame) -> ProtocolError:
+    """What is wrong with a frame that is no response."""
+    fault = _fault_in(frame, MAX_RESPONSE_VALUES)
+    if fault is not None:
+        return ProtocolError(f"a response is not valid msgpack: {fault}")
+    outer = msgspec.msgpack.decode(frame)
     if type(outer) is not list or len(outer) != 3:
-        raise ProtocolError(
+        return ProtocolError(
             "a response must be an array of 3: correlation id, error code, body; "
             f"got {quoted(outer)}"
         )
-    correlation_id, error_code, body = outer
-    _check_correlation_id(correlation_id)
-    if type(error_code) is not int:
-        raise ProtocolError(f"an error code must be an integer, not {quoted(error_code)}")
-    return ResponseHead(correlation_id, error_code), RawBody(body)
+    correlation_id, error_code, _ = outer
+    if type(correlation_id) is not int or not INT32.low <= correlation_id <= INT32.high:
+        return ProtocolError(f"a correlation id must be an int32, not {quoted(correlation_id)}")
+    return ProtocolError(f"an error code must be an integer, not {quoted(error_code)}")
 
 
-def decode_response(struct: type[T], version: int, raw: Body) -> T:
+def decode_response(struct: type[T], version: int, body: Body) -> T:
     """Make a response's message object; fields this side does not know are skipped.
 
-    The record sets of a large response are views of its frame. Raises ProtocolError naming the
-    field that is wrong.
+    Its record sets are views of its frame. Raises ProtocolError naming the field that is wrong.
     """
-    body: T
-    if type(raw) is PackedBody:
-        try:
-            body, end = decoder(struct, version)(raw.frame, raw.start)
-            if end == len(raw.frame):
-                return body
-        except UNUSUAL:
-            pass
-        _, raw = _unpacked_response(raw.frame)
-    assert type(raw) is RawBody
-    try:
-        body = reader(struct, version, False)(raw.value)
-    except Refused as refused:
-        raise ProtocolError(f"in a response, {refused}") from None
-    return body
+    return _decoded(struct, version, body.content, MAX_RESPONSE_VALUES, ProtocolError)
 
 
-def error_message(raw: Body) -> str | None:
+def error_message(body: Body) -> str | None:
     """The sentence in the body of an error response; None when there is none."""
-    if type(raw) is RawBody and type(raw.value) is tuple:
-        for key, text in raw.value:
-            if key == "error_message" and isinstance(text, str):
-                return text
-    return None
-
-
-class _Unreadable(Exception):
-    """The bytes are not one msgpack value within the limits."""
-
-
-def _refuse_extension(code: int, _: bytes) -> None:
-    raise ValueError(f"it holds an extension type ({code}), which the protocol does not use")
-
-
-def _unpack(frame: Frame, max_values: int) -> Any:
-    """One msgpack value: arrays as lists, maps as tuples of pairs."""
-    if len(frame) > UNCHECKED_FRAME_BYTES:
-        fault = find_fault(frame, max_values)
-        if fault is not None:
-            raise _Unreadable(fault)
     try:
-        return msgpack.unpackb(
-            frame,
-            object_pairs_hook=tuple,
-            ext_hook=_refuse_extension,
-            strict_map_key=True,
-            max_ext_len=0,
-        )
-    except ValueError as error:
-        # Every error of msgpack is a ValueError; the one for depth has no text.
-        raise _Unreadable(str(error) or "it is nested too deeply") from None
+        return _read_error(body.content).error_message
+    except WRONG:
+        return None
+
+
+class _Error(msgspec.Struct, gc=False):
+    error_message: str | None = None
+
+
+_read_error: Final = Decoder(_Error).decode
 
 
 def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
     """All but the last value of an array of `length`, when the last is what is unreadable."""
-    unpacker = msgpack.Unpacker(
-        max_buffer_size=_HEAD_BYTES, ext_hook=_refuse_extension, max_ext_len=0
-    )
+    import msgpack  # the one who reads value by value; most brokers never need it here
+
+    unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_BYTES, max_ext_len=0)
     unpacker.feed(frame[:_HEAD_BYTES])
     try:
         if unpacker.read_array_header() == length:
@@ -325,7 +297,3 @@ def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
         # Where a Kafka request has the high byte of its api key.
         raise ProtocolError("a Kafka client: it speaks Kafka's protocol, which has another port")
     raise ProtocolError(f"the frame is not a msgpack request: {fault}")
-
-
-def _frame(values: list[Any]) -> bytes:
-    return joined([msgpack.packb(values)])

@@ -32,8 +32,12 @@ _COUNT_BYTES: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the count field of arrays and maps, and values an item stands for."""
 
 
-def find_fault(data: bytes | bytearray | memoryview, max_values: int) -> str | None:
+def find_fault(
+    data: bytes | bytearray | memoryview, max_values: int, outer_depth: int = 0
+) -> str | None:
     """Say what keeps `data` from being one msgpack value within the limits; None when it is.
+
+    `outer_depth` is how many containers there are around it.
 
     Extension types are a fault too: the protocol has none.
     """
@@ -78,7 +82,7 @@ def find_fault(data: bytes | bytearray | memoryview, max_values: int) -> str | N
             return "it ends in the middle of an array or a map"
         if values + count > max_values:
             return f"it holds more than {max_values} values"
-        if len(outer) == MAX_DEPTH:
+        if len(outer) + outer_depth == MAX_DEPTH:
             return f"it is nested more than {MAX_DEPTH} deep"
         outer.append(due)
         due = count

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
-from .plans import clip
-
 
 class Elsewhere(Protocol):
     """Bytes that are not in memory and go to the other side from where they are, as from a file."""
@@ -107,3 +105,32 @@ def array_head(count: int) -> bytes:
 def map_head(count: int) -> bytes:
     """What stands before the keys and values of a map."""
     return bytes((0x80 | count,)) if count < 0x10 else _UINT16(0xDE, count)
+
+
+def clip(text: str, max_bytes: int) -> str:
+    """The longest beginning of `text` that is at most `max_bytes` long in UTF-8.
+
+    Lone surrogates, which UTF-8 cannot say, become question marks.
+    """
+    encoded = text.encode("utf-8", "replace")
+    return encoded[:max_bytes].decode("utf-8", "ignore")
+
+
+UNUSUAL: Final[tuple[type[Exception], ...]] = (IndexError, ValueError)
+"""What `read_integer` raises where there is no integer."""
+
+
+def read_integer(data: Data, at: int) -> tuple[int, int]:
+    """The integer at `at`, in any form, and the position behind it."""
+    first = data[at]
+    if first < 0x80:
+        return first, at + 1
+    if first >= 0xE0:
+        return first - 0x100, at + 1
+    if 0xCC <= first <= 0xCF:
+        end = at + 1 + (1 << (first - 0xCC))
+        return int.from_bytes(data[at + 1 : end], "big"), end
+    if 0xD0 <= first <= 0xD3:
+        end = at + 1 + (1 << (first - 0xD0))
+        return int.from_bytes(data[at + 1 : end], "big", signed=True), end
+    raise ValueError("no integer")
