@@ -378,6 +378,12 @@ class Broker:
                 data_dir=str(self.settings.data_dir),
                 kernel=FORM,
             )
+            if FORM != "compiled":
+                self.observe(
+                    "kernel_not_compiled",
+                    hint="checking and storing a message takes this broker a hundred times "
+                    "as long; with a C compiler there, install Horolog again",
+                )
             if listening is not None:
                 await server.start(listening)
         except Exception as error:

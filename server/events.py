@@ -54,6 +54,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "http_request_refused": "warning",
         "disk_reserve_short": "warning",
         "index_rebuilt": "warning",
+        "kernel_not_compiled": "warning",
         "kafka_port_taken": "warning",
         "library_error": "error",
         "library_warning": "warning",

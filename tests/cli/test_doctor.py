@@ -105,7 +105,7 @@ def test_nothing_is_wrong() -> None:
     ("changes", "check", "verdict", "fix"),
     [
         ({"broker_version": "9.9"}, "version", "warning", "same version"),
-        ({"kernel": "interpreted"}, "kernel", "warning", "C compiler"),
+        ({"kernel": "reference"}, "kernel", "warning", "C compiler"),
         ({"disk_free_bytes": 99}, "disk", "warning", "retention.bytes"),
         ({"disk_free_bytes": 19}, "disk", "problem", "retention.bytes"),
         ({"disk_bytes": -1}, "disk", "warning", ""),

@@ -16,7 +16,7 @@ class DescribeBrokerRequest:
 @message
 class DescribeBrokerResponse:
     broker_version: str = string(doc="Version of the program.")
-    kernel: str = string(doc="How messages are scanned: `compiled` or `interpreted`.")
+    kernel: str = string(doc="How messages are scanned: `compiled` or `reference`.")
     now_ms: int = int64(doc="The broker's wall clock.")
     clock_caution: str = string(
         default="", doc="Why retention does not go by that clock; empty when it does."
