@@ -235,7 +235,7 @@ class PowerCuts:
             self._apply(image, self._operations[number], parts)
         return image
 
-    def _apply(self, image: Image, operation: Operation, pieces: list[tuple[int, int]]) -> None:
+    def _apply(self, image: Image, operation: Operation, pieces: list[tuple[int, int]]) -> None:  # noqa: C901 - a case an operation
         match operation:
             case Write(node, position, data):
                 content = image.contents[node]

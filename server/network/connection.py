@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return self._host.held_memory.has_room(self._work)
 
-    def _work(self, taken: int = 0) -> None:
+    def _work(self, taken: int = 0) -> None:  # noqa: C901 - the steps of a connection
         """Handle frames and write answers as far as the limits allow.
 
         So many requests were `taken` in this turn already.

@@ -125,7 +125,7 @@ class RepeatedProduces:
         (answers,) = self.answer_all(((frames, most),), most_bytes)
         return answers
 
-    def answer_all(
+    def answer_all(  # noqa: C901 - one loop over requests
         self, sources: Sequence[tuple[Frames, int]], most_bytes: int
     ) -> list[list[Answer]]:
         """As `answer`, for several connections, each with its own frames and how many of them may

@@ -126,7 +126,7 @@ class Unfit(Exception):
     """A value is not what was declared."""
 
 
-def fitted(value: Any, wire_type: WireType | type[Any], version: int) -> Any:
+def fitted(value: Any, wire_type: WireType | type[Any], version: int) -> Any:  # noqa: C901 - a case a type
     """What an unpacked value means, by the declaration alone."""
 
     def need(condition: bool) -> Any:

@@ -62,7 +62,7 @@ class Slow:
         return self.position + 12 + self.size
 
 
-def slow_entry(data: bytes, at: int, options: Options, expected: int) -> Problem | Slow:
+def slow_entry(data: bytes, at: int, options: Options, expected: int) -> Problem | Slow:  # noqa: C901 - the checks of one entry, in order
     left = data[at:]
     if len(left) < 12:
         return Problem.PARTIAL

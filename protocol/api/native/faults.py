@@ -36,7 +36,7 @@ def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_
     return "the body is not as declared"
 
 
-def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bool) -> None:
+def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bool) -> None:  # noqa: C901 - a case a type
     match wire_type:
         case Integer():
             if type(value) is int and not wire_type.low <= value <= wire_type.high:

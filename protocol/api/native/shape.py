@@ -32,7 +32,7 @@ _COUNT_BYTES: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the count field of arrays and maps, and values an item stands for."""
 
 
-def find_fault(
+def find_fault(  # noqa: C901, PLR0912 - one loop over bytes
     data: bytes | bytearray | memoryview, max_values: int, outer_depth: int = 0
 ) -> str | None:
     """Say what keeps `data` from being one msgpack value within the limits; None when it is.

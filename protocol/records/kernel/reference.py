@@ -232,7 +232,7 @@ class _Entry:
         )
 
 
-def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:
+def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:  # noqa: C901, PLR0912 - the checks of one entry, in order
     """The entry at `position`, or what is wrong with it."""
     if end - position < ENTRY_OVERHEAD:
         return Problem.PARTIAL
@@ -303,7 +303,7 @@ def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -
     return Problem.NONE
 
 
-def walk(
+def walk(  # noqa: C901, PLR0912, PLR0915 - one loop over entries
     buffer: Buffer,
     start: int,
     end: int,
@@ -1287,7 +1287,7 @@ class UsualBatches:
         self.latency: LatencyCounts | None = None
 
 
-def check_usual(buffer: Buffer, set_ends: list[int], now_ms: int) -> UsualBatches | None:
+def check_usual(buffer: Buffer, set_ends: list[int], now_ms: int) -> UsualBatches | None:  # noqa: C901 - the checks of one batch, in order
     """Check the batches of the sets that stand one behind the other in `buffer`.
 
     Their ends rise, the last one is no more than the buffer's; `now_ms` >= 0 is for the latencies.
