@@ -113,7 +113,7 @@ class Setting:
             return self.check(text.lower() == "true", name=name, at=at)
         return self.check(text, name=name, at=at)
 
-    def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:
+    def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:  # noqa: C901 - the checks of one value, in order
         """`value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
 
         Types are not mixed up: `true`, `1.0` and `"1"` are none of them the number 1.

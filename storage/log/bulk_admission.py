@@ -49,7 +49,7 @@ class Together(NamedTuple):
     """Of the producers that number their batches."""
 
 
-def admit_together(
+def admit_together(  # noqa: C901 - the conditions of the usual set, in order
     record_sets: Sequence[Buffer],
     settings: TopicSettings,
     active: Segment,

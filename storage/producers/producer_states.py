@@ -147,7 +147,7 @@ class ProducerStates:
         """Those that are kept with this one."""
         return self._self_chosen if producer_id & SELF_CHOSEN else self._handed_out
 
-    def check(
+    def check(  # noqa: C901 - the checks of one value, in order
         self, producer_id: int, epoch: int, first_sequence: int, count: int
     ) -> SentBatch | None:
         """Whether a batch may be stored: `None`, or the batch that it is a retry of.

@@ -243,7 +243,7 @@ def _falling(bases: Sequence[int], start: int) -> list[int]:
     return [start, *(base for base in reversed(bases) if base < start)]
 
 
-def _find_in_segment(view: SearchView, segment: Segment, target_ms: int) -> Steps[Found | None]:
+def _find_in_segment(view: SearchView, segment: Segment, target_ms: int) -> Steps[Found | None]:  # noqa: C901, PLR0912 - one search
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
     found = look_for_time(segment, start, target_ms, min(view.max_decompressed_bytes, OPENED_BYTES))
     if found is not None:

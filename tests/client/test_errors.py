@@ -13,12 +13,11 @@ import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
 from horolog.client.results import SentBatch
 from horolog.protocol.api.kafka.decoding import Broken
-from horolog.protocol.api.native.decoding import Unusual
-from horolog.protocol.api.native.plans import Refused
+from horolog.protocol.api.native.faults import Wrong
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
-INSIDE = {Broken, DamagedSlice, Refused, Unusual}
+INSIDE = {Broken, DamagedSlice, Wrong}
 """Raised and caught within `protocol`; no caller meets them."""
 
 RETRIABLE = {

@@ -12,7 +12,7 @@ from .values import Data as Frame
 _MAX_QUOTED_CHARS: Final = 60
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """A value does not fit its declaration. `path` collects the way to it, innermost first."""
 
     def __init__(self, problem: str) -> None:
@@ -28,7 +28,7 @@ def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_
         return f"the body is not valid msgpack: {fault}"
     try:
         _check(msgpack.decode(body), struct, version, strict)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         where = "".join(reversed(wrong.path)).removeprefix(".")
         return f"`{where}` {wrong.problem}" if where else f"the body {wrong.problem}"
     except WRONG as error:
@@ -40,7 +40,7 @@ def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bo
     match wire_type:
         case Integer():
             if type(value) is int and not wire_type.low <= value <= wire_type.high:
-                raise _Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {value}")
+                raise Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {value}")
             _expect(type(value) is int, f"an {wire_type}", value)
         case Boolean():
             _expect(type(value) is bool, "true or false", value)
@@ -52,7 +52,7 @@ def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bo
                 _expect(type(value) is kind, f"{what}{wire_type}", value)
                 size = len(value.encode()) if isinstance(value, str) else len(value)
                 if size > wire_type.max_bytes:
-                    raise _Wrong(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
+                    raise Wrong(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
         case Array():
             if not (value is None and wire_type.nullable):
                 _expect(type(value) is list, "an array", value)
@@ -63,11 +63,11 @@ def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bo
 
 def _check_items(value: list[Any], wire_type: Array, version: int, strict: bool) -> None:
     if len(value) > wire_type.max_items:
-        raise _Wrong(f"must have at most {wire_type.max_items} items, not {len(value)}")
+        raise Wrong(f"must have at most {wire_type.max_items} items, not {len(value)}")
     for number, item in enumerate(value):
         try:
             _check(item, wire_type.of, version, strict)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             wrong.path.append(f"[{number}]")
             raise
 
@@ -82,17 +82,17 @@ def _check_fields(value: Any, struct: type[Any], version: int, strict: bool) -> 
             if name in left:
                 _check(left.pop(name), spec.type, version, strict)
             elif spec.required:
-                raise _Wrong("is missing")
-    except _Wrong as wrong:
+                raise Wrong("is missing")
+    except Wrong as wrong:
         wrong.path.append(f".{name}")
         raise
     if left and (strict or not all(isinstance(key, str) for key in left)):
-        raise _Wrong(f"has no field {quoted(next(iter(left)))} in version {version}")
+        raise Wrong(f"has no field {quoted(next(iter(left)))} in version {version}")
 
 
 def _expect(condition: bool, what: str, value: Any) -> None:
     if not condition:
-        raise _Wrong(f"must be {what}, not {quoted(value)}")
+        raise Wrong(f"must be {what}, not {quoted(value)}")
 
 
 def quoted(value: object) -> str:

@@ -14,7 +14,7 @@ from horolog.server.network.listener import CannotListen, SameAddress
 from horolog.server.network.ports import Ports
 from horolog.testing.events import RecordedEvents
 
-from .processes import process, ready, refusal
+from ..processes import process, ready, refusal
 
 OFF = {"listen": "127.0.0.1:0", "http.listen": "off", "kafka.listen": "off"}
 PAIRS = [("listen", "kafka.listen"), ("listen", "http.listen"), ("http.listen", "kafka.listen")]
