@@ -226,7 +226,8 @@ class Producer(Client):
         compression: Compression | None = None,
         acks: Acks | None = None,
     ) -> list[SentRecord]:
-        """Append messages to one partition as one set: all of them or none.
+        """Append messages to one partition as one set: all of them or none. Those that take more
+        than `set_bytes_for(topic)` may be refused for their size.
 
         The set does not pass through the buffer. It is sent at once and only once:
         ConnectionFailed and RequestTimedOut leave open whether it was appended. An idempotent
