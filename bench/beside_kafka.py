@@ -19,9 +19,10 @@ from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
-from .brokers import MIB, ONE_TURN_BYTES
-from .figure import times_in_turns
-from .kafka_sides import Side, Sides, batch, both, bounded, check_answer, found_offset
+from .brokers import MIB, ONE_TURN_BYTES, batch
+from .fetching import fetch_all
+from .figure import median_ratio, times_in_turns
+from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
 from .librdkafka import consumed, produced
 from .raw_client import Refused
 
@@ -78,14 +79,13 @@ def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int =
 
 
 def compared(name: str, unit: str, found: Rounds) -> Compared:
-    ratios = [ours / theirs for ours, theirs in zip(found["written"], found["kafka"], strict=True)]
     fsync = found.get("fsync")
     return Compared(
         name,
         unit,
         median(found["kafka"]),
         median(found["written"]),
-        median(ratios),
+        median_ratio(found["written"], found["kafka"]),
         None if fsync is None else median(fsync),
     )
 
@@ -165,40 +165,36 @@ def produce_one(sides: Sides) -> Iterator[Compared]:
     yield compared("produce_one_pipelined", "req/s", found)
 
 
-def fetch_rate(sides: Sides) -> Iterator[Compared]:
-    """Bytes a second of fetches of 1 MiB from all over 64 MiB, four in flight."""
+def fetch_rate(
+    sides: Sides, name: str, fetch_bytes: int, in_flight: int = _FETCHES_IN_FLIGHT
+) -> Iterator[Compared]:
+    """Bytes a second of fetches of so many bytes from all over 64 MiB."""
     pair = (sides.kafka, sides.written)
     data, count = batch(100, 64 << 10)
     times = 64 * MIB // len(data)
     requests = {}
     for side in pair:
-        topic = side.topic("fetched", retention_ms=-1)
+        topic = side.topic(name, retention_ms=-1)
         side.client.pipeline(side.produce(topic, data), 1, times, _IN_FLIGHT)
         side.check_end(topic, times * count)
-        last = (times - MIB // len(data) - 1) * count
+        last = (times - fetch_bytes // len(data) - 1) * count
         requests[side.name] = [
-            side.request(
-                fetch(topic, (0, last * place // 40 // count * count), partition_max_bytes=MIB)
-            )
-            for place in range(40)
+            side.request(fetch(topic, (0, offset), partition_max_bytes=fetch_bytes))
+            for offset in (last * place // 40 // count * count for place in range(40))
         ]
         for request in requests[side.name]:
             answer = result(check_answer(side.client.exchange(request), FETCH))
-            if len(answer.records) < MIB // 2:
-                raise Refused(f"a fetch of 1 MiB got {len(answer.records)} bytes")
+            if len(answer.records) < fetch_bytes // 2:
+                raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
 
     def work(side: Side) -> float:
         began, done = time.perf_counter(), 0
         while (taken := time.perf_counter() - began) < _SECONDS:
-            for number in range(len(requests[side.name]) + _FETCHES_IN_FLIGHT):
-                if number < len(requests[side.name]):
-                    side.client.send(requests[side.name][number])
-                if number >= _FETCHES_IN_FLIGHT:
-                    done += len(side.client.answer())
+            done += fetch_all(side.client, requests[side.name], in_flight)
         return done / taken
 
     in_turns(pair, work)
-    yield compared("fetch_1MiB", "bytes/s", in_turns(pair, work))
+    yield compared(name, "bytes/s", in_turns(pair, work))
 
 
 def find_time(sides: Sides) -> Iterator[Compared]:
@@ -290,10 +286,15 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
     "start": start,
     "produce_100B_16KiB": lambda s: produce_rate(s, "produce_100B_16KiB", 100, 16 << 10),
     "produce_100B_64KiB": lambda s: produce_rate(s, "produce_100B_64KiB", 100, 64 << 10),
+    "produce_100B_900KiB": lambda s: produce_rate(s, "produce_100B_900KiB", 100, 900 << 10),
+    "produce_1KiB_16KiB": lambda s: produce_rate(s, "produce_1KiB_16KiB", 1024, 16 << 10),
     "produce_1KiB_64KiB": lambda s: produce_rate(s, "produce_1KiB_64KiB", 1024, 64 << 10),
+    "produce_1KiB_900KiB": lambda s: produce_rate(s, "produce_1KiB_900KiB", 1024, 900 << 10),
     "produce_1KiB_1MiB": lambda s: produce_rate(s, "produce_1KiB_1MiB", 1024, 1_000_000),
     "produce_one_pipelined": produce_one,
-    "fetch_1MiB": fetch_rate,
+    "fetch_64KiB": lambda s: fetch_rate(s, "fetch_64KiB", 64 << 10, 1),
+    "fetch_1MiB": lambda s: fetch_rate(s, "fetch_1MiB", MIB),
+    "fetch_8MiB": lambda s: fetch_rate(s, "fetch_8MiB", 8 * MIB),
     "client_100B": lambda s: client_rates(s, "100B", 100, 300_000),
     "client_1KiB": lambda s: client_rates(s, "1KiB", 1024, 100_000),
     "find_time": find_time,

@@ -9,15 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from ..compiled import VARIABLE
 from ..protocol.api.broker.api_versions import ApiVersionsRequest
+from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.layout import Codec
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.program import ServerProcess, serving
 from .raw_client import RawClient, encoded
 
 MIB: Final = 1 << 20
-KERNEL_VARIABLE: Final = "HOROLOG_KERNEL"
-"""Environment variable: `interpreted` passes over compiled code."""
 
 RETENTION_LIMIT: Final = {
     "segment_bytes": 64 * MIB,
@@ -34,6 +34,9 @@ ONE_TURN_BYTES: Final = 320 * MIB
 ENTRY_BYTES: Final = 34
 """What a stored message takes beside its value."""
 
+_OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
+"""What a record of a batch takes beside a value of that size, about."""
+
 _SPREAD_MS: Final = 500
 
 
@@ -45,16 +48,14 @@ def data_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def broker(
-    *arguments: str, data: Path | None = None, env: dict[str, str] | None = None
-) -> Iterator[tuple[ServerProcess, RawClient]]:
+def broker(*arguments: str, data: Path | None = None) -> Iterator[tuple[ServerProcess, RawClient]]:
     """A broker, on an empty directory unless told, and a connection to it."""
     if data is None:
-        with data_folder() as folder, broker(*arguments, data=folder, env=env) as found:
+        with data_folder() as folder, broker(*arguments, data=folder) as found:
             yield found
         return
     with (
-        serving(data, *arguments, env=kernel_choice() | (env or {})) as server,
+        serving(data, *arguments, env=kernel_choice()) as server,
         closing(RawClient(server.native)) as client,
     ):
         yield server, client
@@ -62,7 +63,7 @@ def broker(
 
 def kernel_choice() -> dict[str, str]:
     """What this process was told of compiled code, for its brokers: they get no other setting."""
-    return {name: text for name, text in os.environ.items() if name == KERNEL_VARIABLE}
+    return {name: text for name, text in os.environ.items() if name == VARIABLE}
 
 
 def sets(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
@@ -71,12 +72,24 @@ def sets(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
     Their times are of the last half second, so that latencies fall into several buckets.
     """
     count = max(set_bytes // (value_bytes + ENTRY_BYTES), 1)
+    return bytes(build_set(_records(value_bytes, count), codec=Codec.NONE)), count
+
+
+def batch(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
+    """A plain record batch of about `set_bytes`, and how many messages it has; times as in `sets`.
+
+    `value_bytes` are 100 or 1024.
+    """
+    count = max(set_bytes // (value_bytes + _OVERHEAD_BYTES[value_bytes]), 1)
+    return bytes(build_batch(_records(value_bytes, count))), count
+
+
+def _records(value_bytes: int, count: int) -> list[NewRecord]:
     began_ms = int(time.time() * 1000) - _SPREAD_MS
-    records = [
+    return [
         NewRecord(b"v" * value_bytes, timestamp_ms=began_ms + _SPREAD_MS * number // count)
         for number in range(count)
     ]
-    return bytes(build_set(records, codec=Codec.NONE)), count
 
 
 def echo_request() -> bytes:

@@ -1,6 +1,7 @@
 """Bytes a second out of a log that is in memory."""
 
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import Final
 
@@ -12,21 +13,32 @@ from .raw_client import RawClient, Refused, check_end, decoded, encoded
 
 _LOG_BYTES: Final = 128 * MIB
 _PLACES: Final = 64
+_ROUNDS: Final = 7
+_SECONDS: Final = 0.4
 
 
-def fetch_rate(name: str, fetch_bytes: int, in_flight: int) -> Iterator[Figure]:
+def fetch_rate(
+    name: str,
+    fetch_bytes: int,
+    in_flight: int,
+    *,
+    log_bytes: int = _LOG_BYTES,
+    rounds: int = _ROUNDS,
+    seconds: float = _SECONDS,
+) -> Iterator[Figure]:
     """Fetches of so many bytes from places all over the log."""
     with broker() as (_, client):
-        requests = _filled(client, fetch_bytes)
-        found = rates(lambda: _fetch_all(client, requests, in_flight), rounds=7, seconds=0.4)
+        requests = _filled(client, fetch_bytes, log_bytes)
+        work = partial(fetch_all, client, requests, in_flight)
+        found = rates(work, rounds=rounds, seconds=seconds)
         yield Figure(name, median(found), "bytes/s")
 
 
-def _filled(client: RawClient, fetch_bytes: int) -> list[bytes]:
+def _filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
     """Fill a log; requests that are each answered with `fetch_bytes`, checked once."""
     client.call(create_topic("bench", retention_ms=-1))
     data, count = sets(100, 256 << 10)
-    times = _LOG_BYTES // len(data)
+    times = log_bytes // len(data)
     client.pipeline(encoded(produce("bench", data, acks=1)), 1, times, 8)
     check_end(client, "bench", times * count)
     last = times * count - fetch_bytes // 100
@@ -41,7 +53,8 @@ def _filled(client: RawClient, fetch_bytes: int) -> list[bytes]:
     return requests
 
 
-def _fetch_all(client: RawClient, requests: list[bytes], in_flight: int) -> int:
+def fetch_all(client: RawClient, requests: list[bytes], in_flight: int) -> int:
+    """Send each of the requests once, so many ahead of the answers; bytes of all answers."""
     fetched = 0
     for number in range(len(requests) + in_flight):
         if number < len(requests):

@@ -30,6 +30,11 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
 
+def median_ratio(ours: Sequence[float], others: Sequence[float]) -> float:
+    """The median of what the rounds give: of each one value over the other of the same round."""
+    return median(one / other for one, other in zip(ours, others, strict=True))
+
+
 def rates(work: Callable[[], float], *, rounds: int, seconds: float) -> list[float]:
     """What `work` gets done a second, in each of so many rounds of at least `seconds`.
 

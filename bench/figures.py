@@ -11,7 +11,8 @@ from .counting import latency_count_cost
 from .durable import durable_acks
 from .fetching import fetch_rate
 from .figure import Figure
-from .producing import INTERPRETED, growth, produce_rate
+from .growing import growth
+from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
@@ -35,21 +36,31 @@ MEASUREMENTS: Final = (
     Measurement(
         ("produce_100B_64KiB",), lambda: produce_rate("produce_100B_64KiB", 100, 64 * _KIB)
     ),
+    Measurement(
+        ("produce_100B_64KiB_v2",), lambda: batch_rate("produce_100B_64KiB_v2", 100, 64 * _KIB)
+    ),
+    Measurement(
+        ("produce_100B_900KiB",), lambda: produce_rate("produce_100B_900KiB", 100, 900 * _KIB)
+    ),
     # The largest that is allowed by default: 1,000,012 bytes.
     Measurement(("produce_100B_1MiB",), lambda: produce_rate("produce_100B_1MiB", 100, 1_000_000)),
     Measurement(
         ("produce_1KiB_64KiB",), lambda: produce_rate("produce_1KiB_64KiB", _KIB, 64 * _KIB)
     ),
     Measurement(
-        ("produce_100B_interpreted",),
-        lambda: produce_rate("produce_100B_interpreted", 100, 64 * _KIB, INTERPRETED),
+        ("produce_1KiB_900KiB",), lambda: produce_rate("produce_1KiB_900KiB", _KIB, 900 * _KIB)
     ),
-    Measurement(("produce_100B_growing", "produce_1KiB_growing", "file_write_new"), growth),
+    Measurement(
+        ("produce_100B_growing", "produce_1KiB_growing", "socket_to_file", "file_write_new"), growth
+    ),
     Measurement(("produce_one",), produce_one),
     Measurement(("produce_one_pipelined",), produce_one_pipelined),
-    Measurement(("durable_acks", "durable_acks_p99"), durable_acks),
+    Measurement(
+        ("durable_acks", "durable_acks_p99", "disk_syncs_32", "disk_syncs_32_p99"), durable_acks
+    ),
     Measurement(("fetch_64KiB",), lambda: fetch_rate("fetch_64KiB", 64 * _KIB, 1)),
     Measurement(("fetch_1MiB",), lambda: fetch_rate("fetch_1MiB", MIB, 4)),
+    Measurement(("fetch_8MiB",), lambda: fetch_rate("fetch_8MiB", 8 * MIB, 4)),
     Measurement(("find_time_1", "find_time_1000", "find_time_10000"), find_time),
     Measurement(("latency_count_cost",), latency_count_cost),
     Measurement(("recovery",), recovery),

@@ -17,8 +17,6 @@ from typing import Any, Final
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
-from ..protocol.records.batches.batch import build_batch
-from ..protocol.records.record import NewRecord
 from ..testing.program import ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results
 from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
@@ -34,9 +32,6 @@ _KAFKA_SETTINGS: Final = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "0",
 }
-_OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
-"""What a record of a batch takes beside a value of that size."""
-_SPREAD_MS: Final = 500
 _READY_SECONDS: Final = 30
 _STARTS: Final = 5
 _LATEST: Final = -1
@@ -102,17 +97,6 @@ def bounded() -> dict[str, Any]:
     """Settings of a topic that keeps no more than stays in memory; for both brokers."""
     names = ("segment_bytes", "retention_bytes")
     return {name: RETENTION_LIMIT[name] for name in names}
-
-
-def batch(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
-    """A plain batch of about `set_bytes`, and how many messages it has."""
-    count = max(set_bytes // (value_bytes + _OVERHEAD_BYTES[value_bytes]), 1)
-    began_ms = int(time.time() * 1000) - _SPREAD_MS
-    records = [
-        NewRecord(b"v" * value_bytes, timestamp_ms=began_ms + _SPREAD_MS * number // count)
-        for number in range(count)
-    ]
-    return bytes(build_batch(records)), count
 
 
 def check_answer(frame: memoryview, api: Any = PRODUCE) -> Any:

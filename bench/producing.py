@@ -1,107 +1,97 @@
-"""Messages a second into one topic, and how fast a log grows beside a plain file."""
+"""Messages a second into topics at their retention limit."""
 
-import os
-import shutil
-import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 from statistics import median
 from typing import Final
 
+from ..protocol.api.encodings import Encoding
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.native import frames as native
 from ..testing.requests import create_topic, produce
-from .brokers import KERNEL_VARIABLE, MIB, ONE_TURN_BYTES, RETENTION_LIMIT, broker, sets
-from .figure import Figure, rates
+from .brokers import ONE_TURN_BYTES, RETENTION_LIMIT, batch, broker, sets
+from .figure import Figure, median_ratio, rates
 from .raw_client import RawClient, check_end, encoded
 
-INTERPRETED: Final = {KERNEL_VARIABLE: "interpreted"}
-"""Environment of a broker that is not to use compiled code."""
-
 _IN_FLIGHT: Final = 8
-_GROWTH_ROUNDS: Final = 3
-_SLICES: Final = 8
-_SLICE_BYTES: Final = 48 * MIB
+_ROUNDS: Final = 7
+_SECONDS: Final = 0.4
+
+
+class _Filling:
+    """Sends one set again and again into a topic of its own."""
+
+    def __init__(
+        self, client: RawClient, topic: str, data: bytes, count: int, encoding: Encoding = native
+    ) -> None:
+        """The set has `count` messages. `client` speaks `encoding`."""
+        self._client = client
+        self._topic = topic
+        self._count = count
+        self._request = encoded(produce(topic, data, acks=1), encoding=encoding)
+        self._sent = 0
+        client.call(create_topic(topic, **RETENTION_LIMIT))
+
+    def send(self, times: int = 64) -> int:
+        """Send the set so many times, wait for the answers; how many messages that are."""
+        self._client.pipeline(self._request, 1, times, _IN_FLIGHT)
+        self._sent += times * self._count
+        return times * self._count
+
+    def check(self) -> None:
+        check_end(self._client, self._topic, self._sent)
 
 
 def produce_rate(
-    name: str, value_bytes: int, set_bytes: int, env: dict[str, str] | None = None
+    name: str,
+    value_bytes: int,
+    set_bytes: int,
+    *,
+    turn_bytes: int = ONE_TURN_BYTES,
+    rounds: int = _ROUNDS,
+    seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
     """Messages a second into a topic at its retention limit, after one full turn of it."""
-    with broker(env=env) as (_, client):
-        client.call(create_topic("bench", **RETENTION_LIMIT))
+    with broker() as (_, client):
         data, count = sets(value_bytes, set_bytes)
-        request = encoded(produce("bench", data, acks=1))
-        sent = 0
-
-        def work(times: int = 64) -> int:
-            nonlocal sent
-            client.pipeline(request, 1, times, _IN_FLIGHT)
-            sent += times * count
-            return times * count
-
-        work(ONE_TURN_BYTES // len(data) + 1)
-        found = rates(work, rounds=7, seconds=0.4)
-        check_end(client, "bench", sent)
+        filling = _Filling(client, "bench", data, count)
+        filling.send(turn_bytes // len(data) + 1)
+        found = rates(filling.send, rounds=rounds, seconds=seconds)
+        filling.check()
         yield Figure(name, median(found), "msg/s")
 
 
-def growth() -> Iterator[Figure]:
-    """Bytes a second of growing logs, and of plain files that one writer makes of the same sets.
-
-    A log and a file grow in turns, slice by slice, so that both meet the same memory and the same
-    disk: new pages are many times dearer than used ones, and which there are changes by the
-    second.
-    """
-    plain: list[float] = []
-    for name, value_bytes in (("produce_100B_growing", 100), ("produce_1KiB_growing", 1024)):
-        found, ratios = [], []
-        for _ in range(_GROWTH_ROUNDS):
-            log_rate, file_rate = _grow(*sets(value_bytes, 64 << 10))
-            found.append(log_rate)
-            plain.append(file_rate)
-            ratios.append(log_rate / file_rate)
-        yield Figure(name, median(found), "bytes/s", "file_write_new", median(ratios))
-    yield Figure("file_write_new", median(plain), "bytes/s")
-
-
-def _grow(data: bytes, count: int) -> tuple[float, float]:
-    """Bytes a second of a new log and of a new file."""
-    times = _SLICE_BYTES // len(data)
-    log_seconds = file_seconds = 0.0
-    with broker() as (server, client):
-        client.call(create_topic("bench", retention_ms=-1))
-        request = encoded(produce("bench", data, acks=1))
-        path = server.data_dir.parent / "plain"
-        with path.open("wb", buffering=0) as file:
-            for number in range(_SLICES):
-                if number % 2:
-                    log_seconds += _timed_produce(client, request, times)
-                    file_seconds += _timed_write(file.fileno(), data, times)
-                else:
-                    file_seconds += _timed_write(file.fileno(), data, times)
-                    log_seconds += _timed_produce(client, request, times)
-        check_end(client, "bench", _SLICES * times * count)
-        server.process.kill()
-        server.process.wait()
-        _remove(server.data_dir, path)
-    written = _SLICES * times * len(data)
-    return written / log_seconds, written / file_seconds
+def batch_rate(
+    name: str,
+    value_bytes: int,
+    set_bytes: int,
+    *,
+    turn_bytes: int = ONE_TURN_BYTES,
+    rounds: int = _ROUNDS,
+    seconds: float = _SECONDS,
+) -> Iterator[Figure]:
+    """The same with record batches, in turns with the same batches sent to Kafka's port of the
+    same broker, into another topic like it."""
+    with (
+        broker("--kafka-listen", "127.0.0.1:0") as (server, client),
+        closing(RawClient(_kafka_address(server.kafka), kafka)) as kafka_client,
+    ):
+        data, count = batch(value_bytes, set_bytes)
+        ours = _Filling(client, "native", data, count)
+        theirs = _Filling(kafka_client, "kafka", data, count, kafka)
+        for filling in (ours, theirs):
+            filling.send(turn_bytes // len(data) + 1)
+        found: dict[_Filling, list[float]] = {ours: [], theirs: []}
+        for _ in range(rounds):
+            for filling in (ours, theirs):
+                found[filling] += rates(filling.send, rounds=1, seconds=seconds)
+        for filling in (ours, theirs):
+            filling.check()
+    beside, ratio = f"{name}_kafka", median_ratio(found[ours], found[theirs])
+    yield Figure(name, median(found[ours]), "msg/s", beside, ratio)
+    yield Figure(beside, median(found[theirs]), "msg/s")
 
 
-def _timed_produce(client: RawClient, request: bytes, times: int) -> float:
-    began = time.perf_counter()
-    client.pipeline(request, 1, times, _IN_FLIGHT)
-    return time.perf_counter() - began
-
-
-def _timed_write(descriptor: int, data: bytes, times: int) -> float:
-    began = time.perf_counter()
-    for _ in range(times):
-        if os.write(descriptor, data) != len(data):
-            raise OSError("the disk is full")
-    return time.perf_counter() - began
-
-
-def _remove(data_dir: Path, path: Path) -> None:
-    """Before the next round, so that the memory in use stays below 2 GiB."""
-    shutil.rmtree(data_dir)
-    path.unlink()
+def _kafka_address(address: str | None) -> str:
+    assert address is not None
+    return address

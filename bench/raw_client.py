@@ -17,6 +17,7 @@ from ..testing.requests import list_offsets, result, results
 
 _LENGTH_BYTES = 4
 _BUFFER_BYTES = 4 << 20
+"""At first: an answer that needs more gets more."""
 _RECEIVE_BYTES = 64 << 10
 _GOOD_HEADS = {native.NAME: b"\x93\x01\x00", kafka.NAME: b"\x00\x00\x00\x01"}
 """How an answer begins: an array of three, correlation id 1, error code 0; in Kafka's encoding
@@ -117,12 +118,16 @@ class RawClient:
             return
         if self._begin == self._end:
             self._begin = self._end = 0
-        elif self._begin + max(wanted, _RECEIVE_BYTES) > _BUFFER_BYTES:
+        elif self._begin + max(wanted, _RECEIVE_BYTES) > len(self._buffer):
             held = bytes(self._view[self._begin : self._end])
             self._begin, self._end = 0, len(held)
             self._buffer[: len(held)] = held
+        if wanted > len(self._buffer):
+            larger = bytearray(wanted + _RECEIVE_BYTES)
+            larger[: self._end] = self._view[: self._end]
+            self._buffer, self._view = larger, memoryview(larger)
         while missing > 0:
-            end = min(self._end + max(missing, _RECEIVE_BYTES), _BUFFER_BYTES)
+            end = min(self._end + max(missing, _RECEIVE_BYTES), len(self._buffer))
             received = self._socket.recv_into(self._view[self._end : end])
             if not received:
                 raise Refused("the broker closed the connection")

@@ -1,0 +1,66 @@
+"""A process that writes what it receives to a new file: the least that a log has to do.
+
+`python -m horolog.bench.socket_to_file FILE SET_BYTES SETS` prints `listening HOST:PORT`, takes one
+connection, receives sets of SET_BYTES each, writes each with one call, and sends one byte after
+every SETS sets, when these are written. It ends when the connection does.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ..config.address import split_address
+
+_LISTENING: Final = "listening "
+
+
+@contextmanager
+def writing(path: Path, data: bytes, times: int) -> Iterator[Callable[[int], None]]:
+    """A process that writes `path`. What is yielded sends `data` to it `times` times, so many with
+    one call, and returns when all of them are written."""
+    command = [sys.executable, "-m", __name__, str(path), str(len(data)), str(times)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().removesuffix("\n")
+            if not line.startswith(_LISTENING):
+                raise RuntimeError(f"{__name__} does not listen")
+            address = split_address(line.removeprefix(_LISTENING))
+            with socket.create_connection(address) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+                def send(at_once: int) -> None:
+                    together = memoryview(data * at_once)
+                    for sent in range(0, times, at_once):
+                        connection.sendall(together[: min(at_once, times - sent) * len(data)])
+                    if len(connection.recv(1)) != 1:
+                        raise RuntimeError(f"{__name__} ended early")
+
+                yield send
+        finally:
+            process.kill()
+
+
+def main(path: str, set_bytes: int, sets: int) -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print("{}{}:{}".format(_LISTENING, *listener.getsockname()), flush=True)
+        connection, _ = listener.accept()
+    received = memoryview(bytearray(set_bytes))
+    with connection, open(path, "xb", buffering=0) as file:
+        while True:
+            for _ in range(sets):
+                size = connection.recv_into(received, set_bytes, socket.MSG_WAITALL)
+                if size != set_bytes:
+                    return 0 if size == 0 else 1
+                if os.write(file.fileno(), received) != set_bytes:
+                    raise OSError("the disk is full")
+            connection.sendall(b".")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
