@@ -1,25 +1,33 @@
 """`make bench`: its names, its result file, and that it does not count work that was refused."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from horolog.bench import fixture
 from horolog.bench.__main__ import main
-from horolog.bench.brokers import broker, sets
-from horolog.bench.figure import quantile
-from horolog.bench.figures import NAMES
+from horolog.bench.brokers import MIB, broker, sets
+from horolog.bench.durable import durable_acks
+from horolog.bench.fetching import fetch_rate
+from horolog.bench.figure import Figure, median_ratio, quantile
+from horolog.bench.figures import MEASUREMENTS, NAMES
+from horolog.bench.growing import growth
+from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
+from horolog.bench.socket_to_file import writing
+from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import create_topic, fetch, produce
 
 FIXED_NAMES = set(
     """
-    echo_p50 produce_100B_16KiB produce_100B_64KiB produce_100B_1MiB produce_1KiB_64KiB
-    produce_100B_growing produce_1KiB_growing file_write_new produce_100B_interpreted produce_one
-    produce_one_pipelined durable_acks durable_acks_p99 fetch_64KiB fetch_1MiB find_time_1
-    find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500 rss_idle
-    rss_3500 fast_beside_slow client_send client_send_batch client_columns
+    echo_p50 produce_100B_16KiB produce_100B_64KiB produce_100B_64KiB_v2 produce_100B_900KiB
+    produce_100B_1MiB produce_1KiB_64KiB produce_1KiB_900KiB produce_100B_growing
+    produce_1KiB_growing socket_to_file file_write_new produce_one produce_one_pipelined
+    durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
+    find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
+    rss_idle rss_3500 fast_beside_slow client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -34,7 +42,7 @@ def test_a_measurement_prints_a_row_and_writes_the_result(
     monkeypatch.chdir(tmp_path)
     assert main(["echo_p50"]) == 0
     result = json.loads((tmp_path / "build" / "bench.json").read_text())
-    assert result["mode"] in ("compiled", "interpreted")
+    assert result["mode"] == FORM
     (figure,) = result["figures"]
     assert figure.pop("value") > 0
     assert figure == {"name": "echo_p50", "unit": "s", "beside": None, "ratio": None}
@@ -66,6 +74,71 @@ def test_answers_come_whole_however_they_are_cut() -> None:
             client.send(encoded(fetch("bench", (0, 0), partition_max_bytes=size)))
         found = [len(client.answer()) for _ in wanted]
         assert [size - found[0] + wanted[0] for size in found] == pytest.approx(wanted, abs=8)
+
+
+def taken(figures: Iterable[Figure]) -> dict[str, Figure]:
+    """A measurement's figures by their names; each has a value."""
+    found = {figure.name: figure for figure in figures}
+    assert all(figure.value > 0 for figure in found.values())
+    return found
+
+
+def names_with(name: str) -> set[str]:
+    """The names that are measured together with one."""
+    return next(set(each.names) for each in MEASUREMENTS if name in each.names)
+
+
+@pytest.mark.parametrize("value_bytes", [100, 1024])
+def test_sets_of_900_kib_are_taken(value_bytes: int) -> None:
+    found = produce_rate("x", value_bytes, 900 << 10, turn_bytes=0, rounds=1, seconds=0.01)
+    (figure,) = taken(found).values()
+    assert (figure.unit, figure.ratio) == ("msg/s", None)
+
+
+def test_batches_are_measured_beside_those_of_kafkas_port() -> None:
+    found = taken(batch_rate("x", 100, 64 << 10, turn_bytes=0, rounds=1, seconds=0.01))
+    assert set(found) == {"x", "x_kafka"}
+    assert found["x"].beside == "x_kafka"
+    assert found["x"].ratio == found["x"].value / found["x_kafka"].value
+
+
+def test_fetches_of_8_mib_are_whole() -> None:
+    (figure,) = taken(
+        fetch_rate("x", 8 * MIB, 4, log_bytes=16 * MIB, rounds=1, seconds=0.01)
+    ).values()
+    assert figure.unit == "bytes/s"
+
+
+def test_growing_logs_are_measured_beside_a_process_that_receives_and_writes() -> None:
+    found = taken(growth(rounds=1, slices=3, slice_bytes=MIB))
+    assert set(found) == names_with("socket_to_file")
+    for name in ("produce_100B_growing", "produce_1KiB_growing"):
+        assert found[name].beside == "socket_to_file"
+        assert found[name].ratio
+    assert found["file_write_new"].ratio is None
+
+
+def test_durable_acks_are_measured_beside_a_loop_that_syncs() -> None:
+    found = taken(durable_acks(turn_bytes=MIB, rounds=1, seconds=0.01))
+    assert set(found) == names_with("disk_syncs_32")
+    for name, beside in (
+        ("durable_acks", "disk_syncs_32"),
+        ("durable_acks_p99", "disk_syncs_32_p99"),
+    ):
+        assert found[name].beside == beside
+        assert found[name].ratio == found[name].value / found[beside].value
+
+
+def test_a_process_writes_every_set_that_it_receives(tmp_path: Path) -> None:
+    path = tmp_path / "received"
+    with writing(path, b"set", 10) as send:
+        for rounds in (1, 2):
+            send(4)
+            assert path.read_bytes() == b"set" * 10 * rounds
+
+
+def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
+    assert median_ratio([3.0, 20.0, 4.0], [1.0, 10.0, 4.0]) == 2.0
 
 
 def test_a_quantile_is_one_of_the_values() -> None:

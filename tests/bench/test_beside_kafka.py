@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from horolog.bench.beside_kafka import Compared, compared, main
-from horolog.bench.kafka_sides import batch
+from horolog.bench.beside_kafka import MEASUREMENTS, Compared, compared, main
+from horolog.bench.brokers import batch
 from horolog.protocol.records.batches.batch import read_header
 
 
@@ -16,11 +16,18 @@ def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
     assert compared("x", "msg/s", found) == Compared("x", "msg/s", 4.0, 4.0, 2.0, 2.0)
 
 
-@pytest.mark.parametrize(("value_bytes", "set_bytes"), [(100, 16 << 10), (1024, 64 << 10)])
+@pytest.mark.parametrize("set_bytes", [16 << 10, 64 << 10, 900 << 10])
+@pytest.mark.parametrize("value_bytes", [100, 1024])
 def test_a_batch_is_as_large_as_it_should_be(value_bytes: int, set_bytes: int) -> None:
     data, count = batch(value_bytes, set_bytes)
     assert read_header(data).record_count == count
-    assert abs(len(data) - set_bytes) < 0.03 * set_bytes
+    assert abs(len(data) - set_bytes) < max(0.03 * set_bytes, value_bytes)
+
+
+def test_produces_and_fetches_of_all_sizes_are_measured() -> None:
+    sizes = ("16KiB", "64KiB", "900KiB")
+    produces = {f"produce_{value}_{size}" for value in ("100B", "1KiB") for size in sizes}
+    assert produces | {"fetch_64KiB", "fetch_1MiB", "fetch_8MiB"} <= set(MEASUREMENTS)
 
 
 def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

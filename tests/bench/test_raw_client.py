@@ -34,6 +34,22 @@ def answered(listener: socket.socket, request_bytes: int, window: int, takes: li
         return there
 
 
+def test_an_answer_may_be_larger_than_all_before() -> None:
+    bodies = [b"small", b"l" * (5 << 20), b"between", b"L" * (9 << 20), b"last"]
+    frames = [(1).to_bytes(4, "big") + body for body in bodies]
+    sent = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    with (
+        ThreadPoolExecutor(1) as threads,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        closing(RawClient("{}:{}".format(*listener.getsockname()), kafka)) as client,
+    ):
+        peer, _ = listener.accept()
+        with peer:
+            sending = threads.submit(peer.sendall, sent)
+            assert [client.answer() == frame for frame in frames] == [True] * len(frames)
+            sending.result()
+
+
 @pytest.mark.parametrize("takes", [[1] * 16, [8, 8], [3, 5, 1, 7], [2, 2, 6, 6]])
 def test_a_window_of_requests_is_under_way(takes: list[int]) -> None:
     request = b"r" * 1000
