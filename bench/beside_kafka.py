@@ -184,7 +184,7 @@ def fetch_rate(
         ]
         for request in requests[side.name]:
             answer = result(check_answer(side.client.exchange(request), FETCH))
-            if len(answer.records) < fetch_bytes // 2:
+            if len(answer.records) < 0.9 * fetch_bytes:
                 raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
 
     def work(side: Side) -> float:
