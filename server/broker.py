@@ -65,7 +65,7 @@ no place is answered at once, with what there is."""
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
 
-HTTP = (f"{__package__}.page.routes", f"{__package__}.http_connection")
+HTTP = (f"{__package__}.page.routes", f"{__package__}.http.connection")
 """Modules that bring aiohttp along."""
 
 LINES_AT_ONCE = 50
