@@ -176,7 +176,7 @@ def _callers(frame: FrameType | None) -> tuple[str, ...]:
     callers = []
     while frame is not None:
         package, _, module = str(frame.f_globals.get("__name__", "")).rpartition(".")
-        if package.endswith(".storage"):
+        if ".storage." in f"{package}.":
             callers.append(f"{module}.{frame.f_code.co_qualname}")
         frame = frame.f_back
     return tuple(callers)
