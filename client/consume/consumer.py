@@ -188,6 +188,8 @@ class Consumer(Client):
     async def commit(self, name: str | None = None) -> None:
         """Store on the broker that everything given out so far is done with, under `name`, or that
         of the consumer; durable on return."""
+        if not self._assigned.complete:
+            await self._find_partitions()
         positions = [
             Position(*assigned.key, assigned.position, assigned.timestamp_ms)
             for assigned in self._all()

@@ -195,6 +195,16 @@ async def test_what_was_read_of_all_partitions_is_committed(address: str, topic:
         assert await take(consumer, 1) == [(2, 1)]
 
 
+async def test_where_a_topic_was_assigned_at_is_committed_before_anything_is_read(
+    address: str, topic: str
+) -> None:
+    async with Consumer(address, name=topic) as consumer, Admin(address) as admin:
+        consumer.assign(topic, offset=1)
+        await consumer.commit()
+        found = [await admin.position(topic, topic, number) for number in range(3)]
+        assert [one and one.offset for one in found] == [1, 1, 1]
+
+
 async def test_the_lag_of_every_partition(address: str, topic: str) -> None:
     async with Consumer(address) as consumer:
         consumer.assign(topic)

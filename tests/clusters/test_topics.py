@@ -140,7 +140,7 @@ def test_the_command_line(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None
             await producer.send_batch(
                 "by-hand", [b"one", b"two"], timestamps_ms=1_500_000_000_000, partition=0
             )
-            consumer.assign("by-hand", offset=1)
+            consumer.assign("by-hand", 0, offset=1)
             await consumer.commit()
 
     asyncio.run(feed())
