@@ -211,6 +211,6 @@ def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
 
 def new_member_id(joining: Joining) -> str:
     """An id that nobody had before: no member of an earlier broker is taken for this one."""
-    from uuid import uuid4  # brokers without groups start without it
+    from uuid import uuid4
 
     return f"{joining.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]}-{uuid4()}"

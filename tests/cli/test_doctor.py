@@ -1,7 +1,6 @@
 """`horolog doctor`: each finding with what to do about it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from horolog import __version__
 from horolog.cli.doctor import Finding, Probe, Verdict, judge
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
+from horolog.protocol.api.schema import replaced
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Result
 
@@ -92,7 +92,7 @@ def test_a_directory_that_is_none(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_where_kafkas_clients_connect(changes: dict[str, object], said: str) -> None:
-    broker = replace(BROKER, **changes)  # type: ignore[arg-type]
+    broker = replaced(BROKER, **changes)
     (one,) = [each for each in judge(Probe(broker, 0.0, 0.001)) if each.check == "kafka"]
     assert (one.verdict, one.finding) == (Verdict.GOOD, said)
 
@@ -119,7 +119,7 @@ def test_nothing_is_wrong() -> None:
 def test_each_finding_says_what_to_do(
     changes: dict[str, object], check: str, verdict: str, fix: str
 ) -> None:
-    (one,) = found(replace(BROKER, **changes))  # type: ignore[arg-type]
+    (one,) = found(replaced(BROKER, **changes))
     assert (one.check, one.verdict) == (check, verdict)
     assert fix in one.fix
 

@@ -120,7 +120,7 @@ def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> Non
 
 def test_serve_starts_without_the_libraries_that_can_wait() -> None:
     late = {"typer", "rich", "aiohttp", "structlog", "prometheus_client", "horolog.client"}
-    late |= {"cramjam", "lz4", "tomllib", "uuid"}
+    late |= {"cramjam", "lz4", "tomllib"}
     code = (
         "import sys; from horolog.cli.main import run\n"
         "print(run(['serve', '--listen', 'wrong']))\n"

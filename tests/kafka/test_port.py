@@ -25,6 +25,7 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native.frames import ResponseHead
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.errors import UnsupportedVersion
 from horolog.server.broker import Broker
@@ -261,7 +262,7 @@ async def test_a_fetch_that_names_all_it_asks_for_is_of_no_session(
     """Kafka ends the session that such a request names, and answers it whole."""
     await client.call(produce("t", SET), 2)
     for _ in range(3):  # the first, and those that repeat it
-        request = replace(fetch("t", (0, 0)), session_id=session_id, session_epoch=epoch)
+        request = replaced(fetch("t", (0, 0)), session_id=session_id, session_epoch=epoch)
         answer = await client.call(request, version)
         assert answer.session_id == 0
         if epoch in (-1, 0):
