@@ -23,7 +23,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test asan check bench bench-kafka bench-spark soak docs pictures lock clean
+.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark soak docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -59,7 +59,7 @@ soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Sp
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
-	@for page in settings:config.reference errors:cli.errors_reference \
+	@for page in settings:config.reference errors:protocol.errors_reference \
 	        protocol:protocol.api.reference metrics:server.metrics.reference \
 	        cli:cli.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \

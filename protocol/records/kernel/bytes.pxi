@@ -5,6 +5,8 @@ cdef extern from "kernel.h" nogil:
     long long int64_at(const unsigned char *data, long long position)
     int int32_at(const unsigned char *data, long long position)
     int int16_at(const unsigned char *data, long long position)
+    long long own_int64_at(const unsigned char *data, long long position)
+    int own_int32_at(const unsigned char *data, long long position)
     void put_int64(unsigned char *data, long long position, long long value)
     void put_int32(unsigned char *data, long long position, long long value)
     void copy_bytes(
@@ -16,13 +18,14 @@ cdef extern from "kernel.h" nogil:
     unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
 
 cdef extern from "Python.h":
+    bint PyMemoryView_Check(object view)
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
     bint PyBuffer_IsContiguous(const Py_buffer *buffer, char order)
     char *PyByteArray_AS_STRING(object array)
     bytearray PyByteArray_FromStringAndSize(const char *content, Py_ssize_t size)
     char *PyBytes_AS_STRING(object content)
 
-# The same numbers as in `layout`, known to the compiler; a test compares them.
+# The same numbers as in `layout`, known to the compiler; `LAYOUT` shows them to a test.
 cdef enum:
     HEAD_BYTES = 12
     SIZE = 8
@@ -35,6 +38,7 @@ cdef enum:
     CRC_BYTES = 4
     V0_OVERHEAD = 14
     V1_OVERHEAD = 22
+    SMALLEST_ENTRY = 26
     V0_KEY = 18
     V1_KEY = 26
 
@@ -60,13 +64,6 @@ cdef enum:
     BUCKETS = 19
     FIRST_BYTES = 512
 
-LAYOUT = (
-    HEAD_BYTES, SIZE, CRC, MAGIC, BITS, TIME, V0_OVERHEAD, V1_OVERHEAD,
-    BATCH_OVERHEAD, LEADER_EPOCH, BATCH_CRC, BATCH_BITS, LAST_DELTA, BASE_TIME, MAX_TIME,
-    PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, RECORD_COUNT,
-    CODEC_MASK, APPEND_TIME, RESERVED, HIGHEST_MESSAGE_CODEC, HIGHEST_CODEC, NO_TIME, BUCKETS,
-)
-
 cdef long long LARGEST_INT32 = 0x7FFFFFFF
 cdef long long LARGEST_INT64 = 0x7FFFFFFFFFFFFFFF
 cdef long long SMALLEST_INT64 = ~LARGEST_INT64
@@ -81,6 +78,8 @@ BOUNDS_MS = tuple(BOUNDS)
 
 # The memoryview holds on to its bytes for as long as the function holds on to it.
 cdef inline unsigned char *bytes_of(object view) except? NULL:
+    if not PyMemoryView_Check(view):
+        raise TypeError(f"{type(view).__name__}: it must be a memoryview")
     cdef Py_buffer *buffer = PyMemoryView_GET_BUFFER(view)
     if buffer.itemsize != 1 or not PyBuffer_IsContiguous(buffer, b"C"):
         raise BufferError("the bytes of a message set must follow each other in memory")

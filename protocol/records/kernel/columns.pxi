@@ -84,6 +84,10 @@ cdef Gathered finish_rows(Rows *rows, Gathered columns):
     return columns
 
 
+cdef object no_room(object view, long long start, long long end, long long count):
+    return ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+
+
 def gather(
     buffer, long long start, long long end, long long count, *, long long offset_shift=0,
     long long from_offset=0, int timestamp_type=NO_NUMBER, long long timestamp_ms=NO_TIME,
@@ -91,22 +95,28 @@ def gather(
 ):
     cdef object view = memoryview(buffer)
     cdef const unsigned char *data = bytes_of(view)
-    cdef long long room = end - start - count * (HEAD_BYTES + V0_OVERHEAD)
-    cdef long long position = start, stop, offset, time_ms
+    cdef long long room, position = start, stop, offset, time_ms, following = count
     cdef unsigned char time_type
     cdef Content content
     cdef Gathered found
     cdef Rows rows
-    if start < 0 or count < 0 or end > len(view) or not 0 <= room <= LARGEST_INT32:
-        raise ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+    if not 0 <= start <= end <= len(view) or not 0 <= count <= (end - start) // SMALLEST_ENTRY:
+        raise no_room(view, start, end, count)
+    room = end - start - count * SMALLEST_ENTRY
+    if room > LARGEST_INT32:
+        raise no_room(view, start, end, count)
     if not -LARGE <= offset_shift <= LARGE:
         raise ValueError(f"offsets cannot be shifted by {offset_shift}")
     found = columns_for(count, room if with_keys else 0, room if with_values else 0)
     begin_rows(&rows, found)
     while position < end:
-        if rows.row == count:
+        if following == 0:
             raise not_good(position)
+        following -= 1
         stop = read_plain(data, position, end, &content)
+        # Else keys and values could take more than `room`.
+        if end - stop < following * SMALLEST_ENTRY:
+            raise no_room(view, start, end, count)
         offset = int64_at(data, position)
         if not -LARGE <= offset <= LARGE:
             raise ValueError(f"the entry at byte {position} has the offset {offset}")

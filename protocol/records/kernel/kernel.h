@@ -63,6 +63,21 @@ static inline int int16_at(const unsigned char *data, long long position)
     return (short)((unsigned)data[position] << 8 | data[position + 1]);
 }
 
+/* In this machine's byte order, at any place. */
+static inline long long own_int64_at(const unsigned char *data, long long position)
+{
+    int64_t number;
+    memcpy(&number, data + position, 8);
+    return number;
+}
+
+static inline int own_int32_at(const unsigned char *data, long long position)
+{
+    int32_t number;
+    memcpy(&number, data + position, 4);
+    return number;
+}
+
 static inline void put_int64(unsigned char *data, long long position, long long value)
 {
     uint64_t number = HOROLOG_SWAP64((uint64_t)value);

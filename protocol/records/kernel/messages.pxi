@@ -198,14 +198,15 @@ cdef long long rewrite_all(
 ) except -1:
     cdef unsigned char *data = bytes_of(view)
     cdef unsigned char *out
-    cdef long long at = len(target), room = end - start, position = start, stop, size, offset
+    cdef long long at = len(target), room, position = start, stop, size, offset
     cdef long long time_ms, content, converted = 0, content_at
     cdef int own_magic, bits, wanted
     if start < 0 or start > end or end > len(view):
         raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    room = end - start
     if magic == 1:
         # Each entry may grow by the time that it gets.
-        room += TIME_BYTES * (room // (HEAD_BYTES + V0_OVERHEAD))
+        room += TIME_BYTES * (room // SMALLEST_ENTRY)
     target.extend(bytes(room))
     out = writable(target)
     while position < end:

@@ -350,8 +350,8 @@ cdef class Strings:
         cdef int end
         if not self._all_valid and not self._valid[row >> 3] >> (row & 7) & 1:
             return -1
-        self.start = (<const int *>self._ends)[row]
-        end = (<const int *>self._ends)[row + 1]
+        self.start = own_int32_at(self._ends, 4 * row)
+        end = own_int32_at(self._ends, 4 * row + 4)
         if self.start < 0 or end < self.start or end > self._data_bytes:
             raise ValueError(f"row {row} of a column is not in its data")
         return end - self.start
@@ -391,12 +391,12 @@ cdef class RecordEncoder:
         cdef object times_view = memoryview(timestamps_ms).cast("B")
         cdef long long rows = value_column.rows, row = start, key_bytes = -1, value_bytes, most
         cdef const unsigned char *key_content = NULL
-        cdef const long long *times
+        cdef const unsigned char *times
         if (key_column is not None and key_column.rows != rows) or len(times_view) != 8 * rows:
             raise ValueError(f"a column is not as long as the values, of which there are {rows}")
         if start < 0 or start > rows:
             raise ValueError(f"row {start} of {rows}")
-        times = <const long long *>bytes_of(times_view)
+        times = bytes_of(times_view)
         if self.count == 0:
             self._reserve(limit_bytes)
         while row < rows:
@@ -408,7 +408,7 @@ cdef class RecordEncoder:
             if self.count and self.size_bytes + most > limit_bytes:
                 break
             self._add(
-                times[row], key_bytes, key_content, value_bytes,
+                own_int64_at(times, 8 * row), key_bytes, key_content, value_bytes,
                 value_column.data + value_column.start, 1, NO_HEADERS,
             )
             row += 1
@@ -417,7 +417,7 @@ cdef class RecordEncoder:
     # Makes room for a whole batch at once: growing copies what is there already.
     cdef _reserve(self, long long size_bytes):
         if size_bytes > self._room:
-            self._room = max(size_bytes, BATCH_OVERHEAD)
+            self._room = min(max(size_bytes, BATCH_OVERHEAD), LARGEST_INT32)
             self._out = undefined(self._room)
             self._out[:BATCH_OVERHEAD] = bytes(BATCH_OVERHEAD)
 
@@ -491,7 +491,8 @@ cdef class RecordEncoder:
                 raise ValueError(
                     f"a batch of {self.size_bytes + most} bytes: it must be below 2 GiB"
                 )
-            self._room = 2 * (self.size_bytes + most) + FIRST_BYTES
+            # No more than a batch may take, so that the check above is made for each that is larger.
+            self._room = min(2 * (self.size_bytes + most) + FIRST_BYTES, LARGEST_INT32)
             self._out.extend(bytes(self._room - len(self._out)))
         delta_ms = time_ms - self.base_timestamp_ms
         body_bytes = (

@@ -114,7 +114,7 @@ def _flat(buffer: Buffer) -> memoryview:
 
 def _part(buffer: Buffer, start: int, end: int) -> memoryview:
     view = _flat(buffer)
-    if start < 0 or end > len(view):
+    if not 0 <= start <= len(view) or end > len(view):
         raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
     return view
 
@@ -1429,6 +1429,10 @@ def _add_row(
     columns.count += 1
 
 
+def _no_room(view: memoryview, start: int, end: int, count: int) -> ValueError:
+    return ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+
+
 def gather(
     buffer: Buffer,
     start: int,
@@ -1444,23 +1448,28 @@ def gather(
 ) -> Gathered:
     """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
 
-    A walk must have found them good; `ValueError` if they cannot be. `offset_shift` is added to
-    their offsets, and those below `from_offset` are left out. `timestamp_type` 0 says that all
-    times are their producers', 1 that all v1 messages have the append time `timestamp_ms`. Keys and
-    values that are not asked for are all null: nothing of them is copied.
+    A walk must have found them good; `ValueError` if they cannot be, or are not so many.
+    `offset_shift` is added to their offsets, and those below `from_offset` are left out.
+    `timestamp_type` 0 says that all times are their producers', 1 that all v1 messages have the
+    append time `timestamp_ms`. Keys and values that are not asked for are all null: nothing of them
+    is copied.
     """
     view = _flat(buffer)
-    room = end - start - count * (ENTRY_OVERHEAD + _V0_OVERHEAD)
+    smallest = ENTRY_OVERHEAD + _V0_OVERHEAD
+    room = end - start - count * smallest
     if start < 0 or count < 0 or end > len(view) or not 0 <= room <= _LARGEST_INT32:
-        raise ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+        raise _no_room(view, start, end, count)
     if not -_LARGE_OFFSET <= offset_shift <= _LARGE_OFFSET:
         raise ValueError(f"offsets cannot be shifted by {offset_shift}")
     found = Gathered()
-    position = start
+    position, following = start, count
     while position < end:
-        if found.count == count:
+        if following == 0:
             raise _not_good(position)
+        following -= 1
         message = _Message(view, position, end)
+        if end - message.stop < following * smallest:
+            raise _no_room(view, start, end, count)
         if not -_LARGE_OFFSET <= message.offset <= _LARGE_OFFSET:
             raise ValueError(f"the entry at byte {position} has the offset {message.offset}")
         if message.offset + offset_shift >= from_offset:
@@ -1538,8 +1547,8 @@ def row_ends(
     `ValueError` for columns of different lengths.
     """
     count = len(values)
-    sizes = [overhead + len(value or b"") for value in values]
-    of_keys = [0] * count if keys is None else [len(key or b"") for key in keys]
+    sizes = [overhead if value is None else overhead + len(value) for value in values]
+    of_keys = [0] * count if keys is None else [0 if key is None else len(key) for key in keys]
     if not len(sizes) == len(of_keys) == count or (keys is not None and len(keys) != count):
         raise ValueError(f"a column is not as long as the values, of which there are {count}")
     return list(accumulate(map(add, sizes, of_keys)))

@@ -19,6 +19,14 @@ cdef enum:
 cdef tuple PROBLEMS = tuple(Problem)
 
 
+# Where to stop in the bytes from `start` to `end`: no less than `start`, so that what is left of them
+# can be computed.
+cdef inline long long stop_of(object view, long long start, long long end) except -1:
+    if not 0 <= start <= len(view) or end > len(view):
+        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    return max(start, end)
+
+
 cdef class Walk:
     cdef public long long end, count, batches, first_offset, last_offset, magics, codecs, last_codec
     cdef public bint literal
@@ -183,8 +191,7 @@ def walk(
 ):
     cdef object view = memoryview(buffer)
     cdef unsigned char *data = bytes_of(view)
-    if start < 0 or end > len(view):
-        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    end = stop_of(view, start, end)
     if offsets == ASSIGN and view.readonly:
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     cdef Entry entry
@@ -277,7 +284,7 @@ def walk(
         if mark_after < position <= last_position and segment_offset <= offset <= last_markable:
             if marks is None:
                 marks = MarkArrays.begin(
-                    (end - position) // max(interval_bytes + 1, HEAD_BYTES + V0_OVERHEAD) + 1
+                    (end - position) // max(interval_bytes + 1, SMALLEST_ENTRY) + 1
                 )
             marks.add(
                 offset - segment_offset, position - start + segment_position, max(largest_ms, max_ms)
@@ -368,8 +375,7 @@ def scan_offset(buffer, long long start, long long end, long long target_offset)
     cdef object view = memoryview(buffer)
     cdef unsigned char *data = bytes_of(view)
     cdef long long position = start, offset, size, delta, last = -1
-    if start < 0 or end > len(view):
-        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    end = stop_of(view, start, end)
     while end - position >= HEAD_BYTES:
         offset = int64_at(data, position)
         size = int32_at(data, position + SIZE)
@@ -397,8 +403,7 @@ def scan_timestamp(buffer, long long start, long long end, long long target_ms):
     cdef object view = memoryview(buffer)
     cdef unsigned char *data = bytes_of(view)
     cdef long long position = start, size, following
-    if start < 0 or end > len(view):
-        raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+    end = stop_of(view, start, end)
     while end - position >= HEAD_BYTES:
         size = int32_at(data, position + SIZE)
         if size < V0_OVERHEAD:

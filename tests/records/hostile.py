@@ -1,0 +1,421 @@
+"""Bytes and numbers that mean harm, and what each function of the kernel makes of them.
+
+`CALLS` has each name of the kernel that can be called; what a call gives is made of plain values,
+so that those of two forms can be compared.
+"""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import accumulate
+from struct import pack_into
+from types import ModuleType
+from typing import Any, Final
+from zlib import crc32
+
+import google_crc32c
+from hypothesis import strategies as st
+
+from horolog.protocol.records.binary import BinaryColumn
+from horolog.protocol.records.kernel import reference
+from horolog.protocol.records.kernel.terms import RECORD, Offsets
+from horolog.protocol.records.marks import Marks
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+LARGE: Final = 2**62
+
+EDGES: Final = (INT64_MIN, INT64_MIN + 1, -LARGE, -2, -1, 0, 1, 2, 50, LARGE, INT64_MAX)
+any_int64 = st.sampled_from(EDGES) | st.integers(INT64_MIN, INT64_MAX)
+times = st.sampled_from([-1, 0, 1, 50, LARGE, INT64_MAX - 1, INT64_MAX])
+offsets = st.integers(0, 9) | st.integers(0, LARGE)
+lengths = st.sampled_from(
+    [-(2**31), -13, -12, -2, -1, 0, 1, 2, 9, 13, 14, 21, 22, 48, 49, 61, INT32_MAX - 12, INT32_MAX]
+)
+spoiling = st.sampled_from([0, 1, 2, 3, 8, 16, 127, 128, 129, 254, 255])
+
+ENTRY_FIELDS: Final = ((0, ">q"), (8, ">i"), (18, ">q"), (18, ">i"), (22, ">i"), (26, ">i"))
+BATCH_FIELDS: Final = (
+    *((0, ">q"), (8, ">i"), (23, ">i"), (27, ">q"), (35, ">q"), (43, ">q"), (53, ">i"), (57, ">i")),
+)
+
+
+def with_good_crc(entry: bytearray) -> bytearray:
+    """What is wrong with an entry is looked at only behind its CRC."""
+    if entry[16] == 2:
+        pack_into(">I", entry, 17, google_crc32c.value(bytes(entry[21:])))
+    else:
+        pack_into(">I", entry, 12, crc32(entry[16:]))
+    return entry
+
+
+@st.composite
+def hostile_entries(draw: st.DrawFn) -> bytearray:
+    """A message or a batch, one in three with fields that mean harm."""
+    magic = draw(st.sampled_from([0, 1, 1, 2, 2, 2]))
+    sent = [
+        NewRecord(
+            draw(st.none() | st.binary(max_size=12)), draw(st.sampled_from([None, b"", b"k"]))
+        )
+        for _ in range(draw(st.integers(1, 3)) if magic == 2 else 1)
+    ]
+    entry = build_set(sent, magic=magic, base_offset=draw(st.integers(0, 4)))
+    if draw(st.integers(0, 2)):
+        return entry
+    for at, form in draw(
+        st.lists(st.sampled_from(BATCH_FIELDS if magic == 2 else ENTRY_FIELDS), max_size=2)
+    ):
+        entry += bytes(8)
+        pack_into(form, entry, at, draw(any_int64 if form == ">q" else lengths))
+        del entry[-8:]
+    for place, byte in draw(st.lists(st.tuples(st.integers(17, 90), spoiling), max_size=3)):
+        entry[place % len(entry)] = byte
+    return with_good_crc(entry) if draw(st.booleans()) else entry
+
+
+@st.composite
+def hostile_sets(draw: st.DrawFn) -> bytes:
+    data = b"".join(draw(st.lists(hostile_entries(), max_size=5)))
+    data += draw(st.sampled_from([b"", b"", b"\0", bytes(11), bytes(26), b"\xff" * 61]))
+    return data[: draw(st.just(len(data)) | st.integers(0, len(data)))]
+
+
+@st.composite
+def hostile_records(draw: st.DrawFn) -> bytes:
+    """What a batch has behind its header."""
+    sent = [
+        NewRecord(
+            draw(st.none() | st.binary(max_size=70)),
+            draw(st.sampled_from([None, b"", b"key", b"k" * 64])),
+            draw(times),
+            draw(st.sampled_from([(), (), (("name", b"value"), ("", None))])),
+        )
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    data = bytearray()
+    for record in sent:
+        data += build_set([record], magic=2)[61:]
+    if sent and all(record.timestamp_ms < LARGE for record in sent) and draw(st.booleans()):
+        data = build_set(sent, magic=2)[61:]  # with offsets that count up
+    for place, byte in draw(st.lists(st.tuples(st.integers(0, 200), spoiling), max_size=3)):
+        if data:
+            data[place % len(data)] = byte
+    data += draw(st.sampled_from([b"", b"", b"\x0c", b"\xff" * 12, bytes(9)]))
+    return bytes(data[: draw(st.just(len(data)) | st.integers(0, len(data)))])
+
+
+def _shifted(content: bytes, by: int) -> memoryview:
+    """Bytes at a place where no number would be by itself."""
+    return memoryview(bytes(by) + content)[by:]
+
+
+@st.composite
+def hostile_columns(draw: st.DrawFn) -> BinaryColumn:
+    """A binary column whose buffers may contradict each other."""
+    contents = draw(st.lists(st.binary(max_size=9), max_size=5))
+    ends = [0, *accumulate(len(content) for content in contents)]
+    if draw(st.integers(0, 2)) == 0:
+        ends[draw(st.integers(0, len(ends) - 1))] = draw(lengths)
+    held = array("i", ends).tobytes()
+    held = held[: draw(st.just(len(held)) | st.integers(0, len(held)))]
+    valid = draw(st.none() | st.binary(max_size=2))
+    shifted = _shifted(held, draw(st.integers(0, 3)))
+    return BinaryColumn(shifted, b"".join(contents), valid, 0)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a call takes from; most take only some of it."""
+
+    data: bytes
+    records: bytes
+    start: int
+    end: int
+    cut: int
+    number: int
+    other: int
+    time_ms: int
+    offset: int
+    count: int
+    magic: int
+    flag: bool
+    rule: Offsets
+    set_ends: list[int]
+    values: BinaryColumn
+    keys: BinaryColumn | None
+    column: list[Any]
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Where a function looks in `data`: mostly all of it, at times what is not there."""
+        return self.start, len(self.data) + self.end
+
+    @property
+    def ends_of_sets(self) -> list[int]:
+        """Mostly of one set with everything in it."""
+        return [*(self.set_ends if self.flag else ()), len(self.data)]
+
+
+drawn = st.builds(
+    Drawn,
+    data=hostile_sets(),
+    records=hostile_records(),
+    start=st.sampled_from([0, 0, 0, 0, 1, 26, 61, 500, INT64_MAX, -1, INT64_MIN]),
+    end=st.sampled_from([0, 0, 0, 0, -1, -3, -60, 1, LARGE, -LARGE]),
+    cut=st.integers(-1, 100),
+    number=any_int64,
+    other=any_int64,
+    time_ms=times,
+    offset=offsets,
+    count=st.integers(0, 6) | st.sampled_from([-1, 1000, INT32_MAX, LARGE, INT64_MAX, INT64_MIN]),
+    magic=st.sampled_from([0, 1]),
+    flag=st.booleans(),
+    rule=st.sampled_from(list(Offsets)),
+    set_ends=st.lists(st.integers(-1, 300), max_size=4) | st.lists(any_int64, max_size=3),
+    values=hostile_columns(),
+    keys=st.none() | hostile_columns(),
+    column=st.lists(
+        st.none()
+        | st.binary(max_size=5)
+        | any_int64
+        | st.integers()
+        | st.just("text")
+        | st.just(True),
+        max_size=4,
+    ),
+)
+
+
+def plain(value: Any) -> Any:
+    """`value` as it can be compared with that of the other form."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Marks):
+        return [list(getattr(value, name)) for name in Marks.__slots__]
+    if is_dataclass(value):
+        return [plain(getattr(value, field.name)) for field in fields(value)]
+    known = getattr(reference, type(value).__name__, None)
+    if known is not None and hasattr(known, "__slots__"):
+        return {name: plain(getattr(value, name)) for name in public(known)}
+    return value
+
+
+def public(known: type) -> list[str]:
+    return [name for name in known.__slots__ if not name.startswith("_")]  # type: ignore[attr-defined]
+
+
+def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a call gives, or how it raises; the texts of `TypeError` are Python's own."""
+    try:
+        return plain(call(*arguments, **options))
+    except TypeError:
+        return "TypeError"
+    except (ValueError, IndexError, BufferError, OverflowError) as error:
+        return type(error).__name__, str(error)
+
+
+def one_fault(value: Any, time_ms: int) -> int:
+    """The time for a message with this value: of two faults either form may say either."""
+    return time_ms if value is None or isinstance(value, bytes) else -1
+
+
+def _walk(kernel: ModuleType, these: Drawn) -> Any:
+    data = bytearray(these.data)
+    found = outcome(
+        kernel.walk,
+        data,
+        *these.window,
+        offsets=these.rule,
+        base_offset=these.offset,
+        check_crc=these.flag,
+        now_ms=these.time_ms,
+        interval_bytes=these.cut,
+        largest_ms=these.time_ms,
+        segment_offset=these.offset,
+        segment_position=these.count if 0 <= these.count <= INT32_MAX else 0,
+    )
+    return found, bytes(data)
+
+
+def _cursor(kernel: ModuleType, these: Drawn) -> Any:
+    cursor = kernel.RecordCursor(memoryview(these.records), 0, len(these.records))
+    said = []
+    while (step := cursor.step()) == RECORD:
+        said += [plain(cursor), cursor.key(), cursor.value(), cursor.headers()]
+    said += [step, cursor.position, cursor.step(), cursor.following]
+    said.append(outcome(cursor.begin, these.start, these.end))
+    return plain(said), outcome(kernel.RecordCursor, memoryview(these.data), *these.window)
+
+
+def _tally(kernel: ModuleType, these: Drawn) -> Any:
+    tally = kernel.RecordTally(these.number)
+    said = []
+    for base_ms in (these.other, 0, these.time_ms):
+        cursor = kernel.RecordCursor(memoryview(these.records), 0, len(these.records))
+        said += [tally.add(cursor, base_ms), plain(tally), plain(tally.latency())]
+    return said
+
+
+def _find_timestamp(kernel: ModuleType, these: Drawn) -> Any:
+    cursor = kernel.RecordCursor(memoryview(these.records), 0, len(these.records))
+    step = kernel.find_timestamp(cursor, these.number, these.other)
+    return step, cursor.position, plain(cursor) if step == RECORD else None
+
+
+def _set_encoder(kernel: ModuleType, these: Drawn) -> Any:
+    encoder = kernel.SetEncoder(these.magic, these.offset)
+    said = [
+        outcome(encoder.add, value, b"key", one_fault(value, these.number) if these.flag else -1)
+        for value in these.column
+    ]
+    said.append(outcome(encoder.add_columns, these.column, None, [-1] * 3))
+    said.append(outcome(encoder.add_columns, [b"v"] * 2, these.column, [-1, -1]))
+    said.append(outcome(encoder.add_columns, [b"v"] * len(these.column), None, these.column))
+    said.append(outcome(kernel.SetEncoder, these.cut, 0))
+    return said, plain(encoder.finish()), plain(encoder.finish())
+
+
+def _record_encoder(kernel: ModuleType, these: Drawn) -> Any:
+    encoder = kernel.RecordEncoder()
+    said: list[Any] = []
+
+    def say(call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+        said.extend((outcome(call, *arguments, **options), plain(encoder), encoder.size_bytes))
+
+    for value in these.column:
+        time_ms = one_fault(value, these.number)
+        say(encoder.add, value, b"key", time_ms, (("name", b"v"),) * (these.cut % 3))
+    say(encoder.add_columns, these.column, None, [these.time_ms] * 2)
+    if these.flag:
+        said.append(plain(encoder.finish()))
+    say(encoder.add_messages, these.data, *these.window)
+    say(encoder.add_records, these.records, these.number, these.time_ms)
+    rows = max(len(memoryview(these.values.offsets)) // 4 - 1, 0)
+    stamps = array("q", [these.time_ms] * (rows if these.magic else these.cut % 4)).tobytes()
+    start = these.start if these.start < 10 else these.cut % 3
+    for limit_bytes in (these.cut, 200, -these.cut):
+        say(
+            encoder.add_binary,
+            these.values,
+            these.keys,
+            _shifted(stamps, these.cut % 8),
+            start=start,
+            limit_bytes=limit_bytes,
+        )
+    return said, plain(encoder.finish())
+
+
+def _onto(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A call that adds to a target, which is left as it was when it raises."""
+    target = bytearray(b"before")
+    return outcome(call, target, *arguments, **options), bytes(target)
+
+
+def _in_place(call: Callable[..., Any], data: bytes, *arguments: Any) -> Any:
+    buffer = bytearray(data)
+    refused = outcome(call, data, *arguments)  # not writable
+    return outcome(call, buffer, *arguments), bytes(buffer), refused
+
+
+def _columns_for(kernel: ModuleType, these: Drawn) -> Any:
+    found = kernel.columns_for(these.cut + 1, 3, these.start % 7)
+    sizes = {name: len(getattr(found, name)) for name in COLUMNS}
+    return sizes, plain(found.key_valid), plain(found.value_valid), plain(found.key_offsets[:4])
+
+
+COLUMNS: Final = [name for name in public(reference.Gathered) if name.split("_")[-1] != "nulls"]
+COLUMNS.remove("count")
+
+Call = Callable[[ModuleType, Drawn], Any]
+CALLS: Final[dict[str, Call]] = {
+    "RecordCursor": _cursor,
+    "RecordEncoder": _record_encoder,
+    "RecordTally": _tally,
+    "SetEncoder": _set_encoder,
+    "batch_problem": lambda kernel, these: outcome(
+        kernel.batch_problem, memoryview(these.data), *these.window, these.flag
+    ),
+    "check_records": lambda kernel, these: outcome(
+        kernel.check_records,
+        *(these.records, min(these.start, 500), len(these.records) + these.end),
+        base_timestamp_ms=these.number,
+        now_ms=these.other,
+    ),
+    "check_usual": lambda kernel, these: outcome(
+        kernel.check_usual, these.data, these.ends_of_sets, these.other
+    ),
+    "columns_for": _columns_for,
+    "crc32": lambda kernel, these: outcome(kernel.crc32, these.data),
+    "crc32c": lambda kernel, these: outcome(kernel.crc32c, these.data, *these.window),
+    "find_timestamp": _find_timestamp,
+    "first_offsets": lambda kernel, these: outcome(
+        kernel.first_offsets, these.data, these.ends_of_sets
+    ),
+    "gather": lambda kernel, these: outcome(
+        kernel.gather,
+        *(these.data, *these.window, these.count),
+        offset_shift=these.number if these.flag else 0,
+        from_offset=these.other if these.flag else 0,
+        timestamp_type=these.cut % 3 - 1,
+        timestamp_ms=these.time_ms,
+        with_keys=bool(these.cut & 1),
+        with_values=bool(these.cut & 2),
+    ),
+    "gather_records": lambda kernel, these: outcome(
+        kernel.gather_records,
+        these.records,
+        base_offset=these.number if these.flag else these.offset,
+        base_timestamp_ms=these.other,
+        append_time_ms=these.time_ms,
+        from_offset=these.number,
+        with_keys=bool(these.cut & 1),
+        with_values=bool(these.cut & 2),
+        with_headers=bool(these.cut & 4),
+    ),
+    "only_bytes": lambda kernel, these: outcome(kernel.only_bytes, these.column),
+    "only_times": lambda kernel, these: outcome(
+        kernel.only_times, these.column, these.number, these.other
+    ),
+    "plain_end": lambda kernel, these: outcome(kernel.plain_end, these.data, *these.window),
+    "records_to_messages": lambda kernel, these: _onto(
+        kernel.records_to_messages,
+        *(these.records, max(these.cut - 90, -1)),
+        magic=these.magic,
+        base_offset=these.number,
+        base_timestamp_ms=these.other,
+        first_offset=these.offset if these.flag else -1,
+        stamp_ms=these.time_ms,
+        max_bytes=these.cut,
+    ),
+    "rewrite": lambda kernel, these: _onto(
+        kernel.rewrite,
+        *(these.data, *these.window, these.cut % 3 - 1),
+        *(these.offset if these.flag else -1, these.number, these.time_ms),
+    ),
+    "row_ends": lambda kernel, these: outcome(
+        lambda: list(kernel.row_ends(these.column, these.keys and these.column[1:], 7))
+    ),
+    "scan_offset": lambda kernel, these: outcome(
+        kernel.scan_offset, these.data, *these.window, these.number
+    ),
+    "scan_timestamp": lambda kernel, these: outcome(
+        kernel.scan_timestamp, these.data, *these.window, these.number
+    ),
+    "stamp": lambda kernel, these: _in_place(
+        kernel.stamp, these.data, *these.window, these.time_ms
+    ),
+    "stamp_batches": lambda kernel, these: _in_place(
+        kernel.stamp_batches, these.data, these.window[1], these.time_ms
+    ),
+    "varint": lambda kernel, these: outcome(kernel.varint, these.number),
+    "walk": _walk,
+}
+"""What is asked of each name, by both forms."""
+
+
+ANSWERS: Final = {"Gathered", "RecordsFound", "UsualBatches", "Walk"}
+"""Names of what the functions give, which is not called."""
