@@ -45,6 +45,9 @@ check: $(DEV_READY) ## lint, formatting, types, import directions
 	@$(BIN)/mypy -p horolog
 	@cd tests && ../$(BIN)/pytest repo/test_imports.py
 
+wheel: $(DEV_READY) ## a wheel with the compiled kernel, in dist/, tried in a virtual environment of its own
+	@.ci/wheel $(abspath $(BIN)/python)
+
 bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/bench.json
 	@$(BIN)/python -m horolog.bench
 
@@ -59,7 +62,7 @@ soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Sp
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
-	@for page in settings:config.reference errors:protocol.errors_reference \
+	@for page in settings:config.reference errors:cli.errors_reference \
 	        protocol:protocol.api.reference metrics:server.metrics.reference \
 	        cli:cli.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \

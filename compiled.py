@@ -30,32 +30,55 @@ VARIABLE: Final = "HOROLOG_KERNEL"
 FORMS: Final = ("compiled", "reference")
 
 
+class KernelUnavailable(ImportError):
+    """`HOROLOG_KERNEL` asks for a form that there is not."""
+
+
 def sources_digest(root: str) -> str:
-    """Eight hexadecimal digits of what is in the sources below `root`; empty where there are none,
-    as in a zip file."""
+    """Eight hexadecimal digits of what is in the sources below `root`; empty where one of them
+    cannot be read, as in a zip file."""
     crc = 0
     for name in SOURCES:
         try:
             with open(os.path.join(root, FOLDER, name), "rb") as source:
                 crc = zlib.crc32(source.read(), zlib.crc32(name.encode(), crc))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:
             return ""
     return f"{crc:08x}"
 
 
 def kernel_form() -> str:
-    """The form to use here: one of `FORMS`. `ImportError` where the one asked for is not there."""
+    """The form to use here: one of `FORMS`. `KernelUnavailable` where the one asked for is not
+    there."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", *FORMS):
-        raise ImportError(f"{VARIABLE} is compiled or reference, not {wanted!r}")
+        raise KernelUnavailable(f"{VARIABLE} is compiled or reference, not {wanted!r}")
     if wanted == "reference":
         return wanted
-    try:
-        made_from: str = importlib.import_module(f"{PACKAGE}.{MODULE}").SOURCES
-    except ImportError:
-        made_from = ""
-    if made_from and made_from == sources_digest(os.path.dirname(os.path.abspath(__file__))):
+    reason = _why_not_compiled(os.path.dirname(os.path.abspath(__file__)))
+    if not reason:
         return "compiled"
     if wanted == "compiled":
-        raise ImportError(f"{VARIABLE} is compiled, and the kernel is not: make setup does it")
+        raise KernelUnavailable(
+            f"{VARIABLE} is compiled, and {reason}: make setup compiles it in a checkout, "
+            "installing the package again elsewhere"
+        )
     return "reference"
+
+
+def _why_not_compiled(root: str) -> str:
+    """Why the compiled kernel below `root` cannot be used; empty where it can."""
+    name = f"{PACKAGE}.{MODULE}"
+    try:
+        made_from: str = importlib.import_module(name).SOURCES
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return "the kernel is not compiled for this Python"
+        return f"the compiled kernel cannot be loaded ({error})"
+    except Exception as error:  # what was made from other sources may fail in any way
+        return f"the compiled kernel cannot be loaded ({error})"
+    # An installation may come without sources, and then there are no others.
+    sources = (os.path.join(root, FOLDER, source) for source in SOURCES)
+    if made_from == sources_digest(root) or not any(map(os.path.lexists, sources)):
+        return ""
+    return "the compiled kernel was made from other sources"

@@ -1,7 +1,8 @@
 """Compiles the kernel where Cython and a C compiler are there.
 
 Without them, or when it cannot be compiled, one line says so and everything is installed all the
-same: the kernel's reference form is used then. All else is in pyproject.toml.
+same: the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the environment
+that is an error. All else is in pyproject.toml.
 """
 
 import os
@@ -18,7 +19,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
-from compiled import FOLDER, MODULE, PACKAGE, sources_digest  # noqa: E402
+from compiled import FOLDER, MODULE, PACKAGE, VARIABLE, sources_digest  # noqa: E402
 
 sys.path.remove(str(ROOT))
 
@@ -35,19 +36,26 @@ WARNINGS = [
 
 
 class BuildKernel(build_ext):
-    """Compiles what has changed, and never fails."""
+    """Compiles what has changed. Fails only where the compiled kernel is asked for."""
+
+    force: bool
 
     def run(self) -> None:
         try:
             super().run()
         except (Exception, SystemExit) as error:
             reason = " ".join(str(error).split())[:80] or type(error).__name__
+            if os.environ.get(VARIABLE) == "compiled":
+                sys.exit(f"{VARIABLE} is compiled, and the kernel was not compiled: {reason}")
             sys.stderr.write(f"The kernel was not compiled, and its slow form is used: {reason}\n")
 
     def build_extensions(self) -> None:
         (kernel,) = self.extensions
-        if _is_made_from(self.get_ext_fullpath(kernel.name), DIGEST):
+        made = Path(self.get_ext_fullpath(kernel.name))
+        record = Path(self.build_temp) / "made.txt"
+        if not self.force and record.exists() and record.read_text() == _record_of(made):
             return
+        record.unlink(missing_ok=True)
         compiler = sysconfig.get_config_var("CC") or "cc"
         program = os.environ.get("CC", compiler).split()[0]
         if shutil.which(program) is None:
@@ -62,6 +70,16 @@ class BuildKernel(build_ext):
             raise
         except Exception:
             raise RuntimeError(f"{output.relative_to(ROOT)} says why") from None
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(_record_of(made))
+
+    def copy_extensions_to_source(self) -> None:
+        """In one step: a Python that loads a part of the file is killed."""
+        for extension in self.extensions:
+            made = Path(self.build_lib) / self.get_ext_filename(extension.name)
+            part = ROOT / FOLDER / f"{made.name}.part"
+            shutil.copy(made, part)
+            part.replace(ROOT / FOLDER / made.name)
 
     def get_outputs(self) -> list[str]:
         return [path for path in super().get_outputs() if os.path.exists(path)]
@@ -93,12 +111,10 @@ def _output_to(path: Path) -> Iterator[None]:
             os.close(original)
 
 
-def _is_made_from(path: str, digest: str) -> bool:
-    """Whether the compiled module at `path` is there and was made from sources of that digest."""
-    try:
-        return digest.encode() in Path(path).read_bytes()
-    except FileNotFoundError:
-        return False
+def _record_of(made: Path) -> str:
+    """What is written down of a compiled module that is whole, and what it was made from."""
+    size_bytes = made.stat().st_size if made.exists() else -1
+    return f"{DIGEST} {size_bytes} {made}\n"
 
 
 def _translate(kernel: Extension) -> None:

@@ -6,6 +6,7 @@
 import sys
 from collections.abc import Sequence
 
+from ..compiled import KernelUnavailable
 from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
 from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
 from .streams import drop, note
@@ -31,7 +32,8 @@ def run(arguments: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (WrongUsage, InvalidConfig) as error:  # the latter: a setting that is not allowed
+    except (KernelUnavailable, WrongUsage, InvalidConfig) as error:
+        # The last: a setting that is not allowed.
         note(_explained(error))
         return WRONG_USAGE
     except (CommandFailed, HorologError, OSError) as error:

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "server": BASE | {"memory", "storage"},
     "testing": BASE | {"storage", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server", "pipeline", "blocking"},
-    "cli": BASE | {"storage", "client", "pipeline", "server", "testing", "bench"},
+    "cli": BASE | {"compiled", "storage", "client", "pipeline", "server", "testing", "bench"},
     "pyspark_horolog": {"pipeline"},
     "__init__": {"blocking", "client", "compiled", "protocol", "times"},
     "__main__": {"cli"},

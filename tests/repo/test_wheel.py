@@ -129,6 +129,109 @@ def test_it_is_made_without_a_compiler_that_works(
     assert list(tmp_path.rglob("*.so")) == []
 
 
+def test_it_is_not_made_without_the_kernel_where_that_is_asked_for(
+    export: Path, tmp_path: Path
+) -> None:
+    made = subprocess.run(
+        (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path),
+        cwd=export,
+        env={**os.environ, "CC": "no-such-compiler", "HOROLOG_KERNEL": "compiled"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 1
+    assert made.stderr.splitlines() == [
+        "HOROLOG_KERNEL is compiled, and the kernel was not compiled: "
+        "there is no C compiler (no-such-compiler)"
+    ]
+
+
+def test_a_module_that_was_cut_short_is_made_again(
+    export: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    """As by a kill while it was written. What is whole is not made again."""
+    require_program("cc")
+    build = (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path)
+    run(*build, cwd=export)
+    (made,) = tmp_path.rglob("*.so")
+    first, content = made.stat(), made.read_bytes()
+    run(*build, cwd=export)
+    assert made.stat().st_mtime_ns == first.st_mtime_ns
+    made.write_bytes(content[:-1])
+    run(*build, cwd=export)
+    assert made.read_bytes() == content
+
+
+def test_the_module_in_place_is_replaced_in_one_step(
+    export: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    """A broker that runs has the old one in memory, as long as that is its file."""
+    require_program("cc")
+    build = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
+    run(*build, cwd=export)
+    (made,) = (export / FOLDER).glob("*.so*")
+    with made.open("rb") as held:
+        before = held.read()
+        run(*build, "--force", cwd=export)
+        assert os.fstat(held.fileno()).st_nlink == 0
+        held.seek(0)
+        assert held.read() == before
+    assert list((export / FOLDER).glob("*.so*")) == [made]
+    made.unlink()
+
+
+def test_the_compiler_warns_of_nothing(
+    export: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    require_program("cc")
+    build = (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path)
+    run(*build, "--force", cwd=export)
+    assert (export / "build/kernel/output.txt").read_text() == ""
+    header = export / FOLDER / "kernel.h"
+    source = header.read_text()
+    header.write_text(source + "static inline int never(unsigned a) { int b; return a == 0; }\n")
+    run(*build, cwd=export)
+    header.write_text(source)
+    assert "warning: unused variable" in (export / "build/kernel/output.txt").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="manylinux is about Linux")
+def test_it_runs_on_all_linux_systems_of_a_kind(wheel: Path, elsewhere: Path) -> None:
+    shown = " ".join(run(sys.executable, "-m", "auditwheel", "show", wheel).split())
+    assert 'is consistent with the following platform tag: "manylinux_2_' in shown
+
+
+def test_a_message_goes_there_and_back_elsewhere(
+    root: Path, elsewhere: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    require_program("cc")
+    tried = root / "tests/repo/installed.py"
+    said = run(elsewhere / "bin/python", "-I", tried, cwd=tmp_path)
+    assert said.endswith(f"(compiled) in {elsewhere}: a message went there and back\n")
+
+
+def test_this_checkout_is_not_taken_for_an_installation(root: Path) -> None:
+    tried = subprocess.run(
+        (sys.executable, "-I", root / "tests/repo/installed.py"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tried.returncode == 1
+    assert "another Horolog was found" in tried.stderr
+
+
+def test_runners_make_wheels_for_every_python_and_try_them(root: Path) -> None:
+    declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    of_wheels = declared["tool"]["cibuildwheel"]
+    oldest = declared["project"]["requires-python"].removeprefix(">=3.")
+    assert of_wheels["build"] == [f"cp3{minor}-*" for minor in range(int(oldest), 15)]
+    assert of_wheels["environment"] == {"HOROLOG_KERNEL": "compiled"}
+    (tried,) = [word for word in of_wheels["test-command"].split() if word.endswith(".py")]
+    assert (root / tried.removeprefix("{project}/")).is_file()
+
+
 def test_the_package_list_is_the_folders(root: Path, modules: list[Path]) -> None:
     declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     folders = {path.parent for path in modules if path.parts[0] not in NOT_INSTALLED}
@@ -174,5 +277,17 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
 def test_make_has_the_targets_of_the_readme(
     root: Path, require_program: Callable[[str], str]
 ) -> None:
-    for target in ("setup", "run", "test", "check", "bench", "clean", "soak", "help", "lock"):
+    for target in (
+        "setup",
+        "run",
+        "test",
+        "check",
+        "bench",
+        "clean",
+        "soak",
+        "asan",
+        "wheel",
+        "help",
+        "lock",
+    ):
         run(require_program("make"), "-n", target, cwd=root)

@@ -1433,6 +1433,16 @@ def _no_room(view: memoryview, start: int, end: int, count: int) -> ValueError:
     return ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
 
 
+def _time_of(message: _Message, timestamp_type: int, timestamp_ms: int) -> tuple[int, int]:
+    """The time of a message and its type, as `gather` has them."""
+    if message.magic == 0:
+        return message.time_ms, 255
+    if timestamp_type == 1:
+        return timestamp_ms, 1
+    is_stamped = timestamp_type == OWN and bool(message.attributes & LOG_APPEND_TIME_BIT)
+    return message.time_ms, int(is_stamped)
+
+
 def gather(
     buffer: Buffer,
     start: int,
@@ -1473,13 +1483,7 @@ def gather(
         if not -_LARGE_OFFSET <= message.offset <= _LARGE_OFFSET:
             raise ValueError(f"the entry at byte {position} has the offset {message.offset}")
         if message.offset + offset_shift >= from_offset:
-            time_ms, time_type = message.time_ms, 0
-            if message.magic == 0:
-                time_type = 255
-            elif timestamp_type == 1:
-                time_ms, time_type = timestamp_ms, 1
-            elif timestamp_type == OWN:
-                time_type = int(bool(message.attributes & LOG_APPEND_TIME_BIT))
+            time_ms, time_type = _time_of(message, timestamp_type, timestamp_ms)
             key = message.key if with_keys else None
             value = message.value if with_values else None
             _add_row(found, message.offset + offset_shift, time_ms, time_type, key, value)
