@@ -11,14 +11,15 @@ import pytest
 
 import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
+from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
 from horolog.protocol.api.kafka.decoding import Broken
 from horolog.protocol.api.native.faults import Wrong
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
-INSIDE = {Broken, DamagedSlice, Wrong}
-"""Raised and caught within `protocol`; no caller meets them."""
+INSIDE = {Broken, DamagedSlice, TooManyMessages, Wrong}
+"""Raised and caught within the library; no caller meets them."""
 
 RETRIABLE = {
     "ClientClosed": False,
@@ -27,6 +28,7 @@ RETRIABLE = {
     "NoJava": False,
     "NoMatplotlib": False,
     "OptionError": False,
+    "OtherUnit": False,
     "PartlySent": False,
     "ProtocolError": False,
     "TimeError": False,
