@@ -44,14 +44,31 @@ def test_the_last_first_offset_is_taken(folder: LogFolder) -> None:
         folder.log.append(timed_set(NOW))
 
 
-@pytest.mark.parametrize("distance", [RELATIVE_MAX - 1, RELATIVE_MAX, 2**31, 2**33])
-def test_a_segment_that_kafka_let_grow_too_long_is_closed(folder: LogFolder, distance: int) -> None:
-    """I-25: the closing entry is for an offset that it cannot say."""
+def with_offsets(*offsets: int) -> bytearray:
+    """Entries with these offsets, each a millisecond later than the one before."""
     data = bytearray()
-    for offset, time_ms in ((0, 1), (5, 2), (distance, 3)):
-        entry = timed_set(NOW + time_ms)
+    for number, offset in enumerate(offsets, 1):
+        entry = timed_set(NOW + number)
         set_offset(entry, 0, offset)
         data += entry
+    return data
+
+
+@pytest.mark.parametrize("distance", [RELATIVE_MAX, 2**31, 2**33])
+def test_an_entry_too_far_for_its_segment_is_set_aside(folder: LogFolder, distance: int) -> None:
+    """I-30: in the last segment it cannot be told from a damaged offset, which no CRC covers."""
+    (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 5, distance))
+    log = folder.open(gaps=True, clean=False, retention_ms=-1)
+    assert log.log_end_offset == 6
+    assert [path.name for path in folder.path.glob("*.broken")]
+    assert log.append(timed_set(NOW + 4)).first_offset == 6
+    log.close()
+
+
+@pytest.mark.parametrize("distance", [RELATIVE_MAX - 1])
+def test_the_last_offset_of_a_segment_is_closed(folder: LogFolder, distance: int) -> None:
+    """I-25: the closing entry is for an offset that it cannot say."""
+    data = with_offsets(0, 5, distance)
     (folder.path / f"{0:020d}.log").write_bytes(data)
     for interval in (0, 4096):
         folder.open(gaps=True, clean=False, retention_ms=-1, index_interval_bytes=interval)

@@ -24,7 +24,7 @@ from horolog.testing.wire import Wire, wire
 
 from .repeating import BOTH, CALLER, frame_of, learn
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-2.1"
 NOW = ManualClock().now_ms()
 
 

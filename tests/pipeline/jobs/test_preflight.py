@@ -7,7 +7,7 @@ import pytest
 from horolog.pipeline.jobs.preflight import DataFacts, Level, preflight
 from horolog.testing.broker_thread import BrokerThread
 
-from .brokers import create
+from ..brokers import create
 
 DAY = 86_400_000
 

@@ -10,7 +10,7 @@ from horolog import blocking
 from horolog.pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
 from horolog.testing.broker_thread import BrokerThread
 
-from .brokers import commit, create, send
+from ..brokers import commit, create, send
 
 T = 1_479_132_000_000
 SECOND = 1000

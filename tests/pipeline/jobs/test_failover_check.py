@@ -17,7 +17,7 @@ from horolog.pipeline.jobs.failover_check import (
 from horolog.pipeline.jobs.ranges import PartitionRange, ReadPlan, plan_by_create_time
 from horolog.testing.broker_thread import BrokerThread
 
-from .brokers import create
+from ..brokers import create
 
 T = 1_479_132_000_000
 

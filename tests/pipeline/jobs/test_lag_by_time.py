@@ -3,7 +3,7 @@
 from horolog.pipeline.jobs.lag import lag_by_time
 from horolog.testing.broker_thread import BrokerThread
 
-from .brokers import commit, create, send
+from ..brokers import commit, create, send
 
 T = 1_479_132_000_000
 

