@@ -47,6 +47,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "checksums_not_written": "warning",
         "clean_stop_doubted": "warning",
         "clock_behind_log": "warning",
+        "cluster_id_not_stored": "warning",
         "clock_stepped": "warning",
         "connection_dropped": "warning",
         "connection_refused": "warning",

@@ -16,7 +16,7 @@ from ...config.broker import BrokerSettings
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ..events import Observer
-from ..files import Files, make_directory_safely
+from ..files import RETRIABLE_ERRORS, Files, make_directory_safely
 from ..log.log import Log
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
@@ -29,6 +29,7 @@ from .deletion import DeletionQueue
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
 from .positions import Positions
+from .random_ids import random_id
 from .reserve import Reserve
 from .startup import Startup
 from .topic_changes import TopicChanges
@@ -287,12 +288,18 @@ class LogDirectory:
     def cluster_id(self) -> str:
         """The id by which clients know what is stored here; made when first asked for.
 
-        Raises OSError when it cannot be read or stored.
+        Without room to store it there is another one after the next start. Raises OSError when it
+        cannot be read or stored for another reason.
         """
         if self._cluster_id is None:
-            self._cluster_id = self.reserve.retrying(
-                partial(load_cluster_id, self._files, self._path, self._seams.random)
-            )
+            load = partial(load_cluster_id, self._files, self._path, self._seams.random)
+            try:
+                self._cluster_id = self.reserve.retrying(load)
+            except OSError as error:
+                if error.errno not in RETRIABLE_ERRORS:
+                    raise
+                self._observe("cluster_id_not_stored", error=str(error))
+                self._cluster_id = random_id(self._seams.random)
         return self._cluster_id
 
     def close(self) -> None:

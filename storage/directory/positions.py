@@ -326,23 +326,27 @@ class Positions:
                 yield encode_change(PositionChange(COMMIT, name, some))
 
     def _open(self) -> None:
-        file = self._files.open(self._path)
+        self._file = file = self._files.open(self._path)
+        try:
+            self._read(file)
+        except OSError:
+            self.close()
+            raise
+
+    def _read(self, file: File) -> None:
+        """Take what the file holds, and put right what a crash or damage left of it."""
         size = file.size()
         beginning = file.pread(len(HEADER), 0)
         if beginning != HEADER:
             file.close()
+            self._file = None
             if not HEADER.startswith(beginning):
                 kept = self._set_aside("positions_damaged", 0, size)
                 with suppress(OSError):
                     if kept:
                         self._open_or_create()
             return  # Else the next commit replaces the file.
-        self._file = file
-        try:
-            written, damaged, end = self._load(file, size)
-        except OSError:
-            self.close()
-            raise
+        written, damaged, end = self._load(file, size)
         self._size = end
         self._compacted_size = end * len(self._table) // max(written, 1)
         if end < size:
