@@ -33,8 +33,9 @@ def refused(data_dir: Path) -> str:
 
 def test_23_the_second_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    # No checkpoint is written while the two are compared.
+    # Neither checkpoint nor reserve is written while the two are compared.
     rarely = ["--set", "recovery.point.checkpoint.interval.ms=600000"]
+    rarely += ["--set", "disk.reserve.bytes=0"]
     with serving(data_dir, *rarely) as first:
         first.program.ok("produce", "a", stdin="one\n")
         before = content(data_dir)

@@ -70,7 +70,7 @@ HARMLESS = {
     "clean_shutdown.take_marker: sync_directory": (
         "a log that does not end where its checkpoint says is recovered all the same"
     ),
-    "positions.Positions._open: sync positions": (
+    "positions.Positions._read: sync positions": (
         "the next start cuts the same bytes again, the next commit syncs that they are gone"
     ),
     "producer_snapshots.PendingSnapshot.write > files.replace_file: sync *.tmp": (
