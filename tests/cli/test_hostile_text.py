@@ -27,6 +27,8 @@ from horolog.protocol.errors import InvalidRequest
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, Result
 
+from .test_terminal import all_of
+
 Run = Callable[..., Result]
 
 CONTROLS = (
@@ -231,8 +233,7 @@ def on_terminal(*arguments: str) -> str:
         )
     finally:
         os.close(slave)
-    with os.fdopen(master, "rb") as shown:
-        return shown.read1(1 << 16).decode().replace("\r\n", "\n")
+    return all_of(master).replace("\r\n", "\n")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,17 @@ def on_terminal(*arguments: str | Path, all_of_it: bool = False) -> tuple[str, s
         )
     finally:
         os.close(slave)
-    with os.fdopen(master, "rb") as shown:
-        try:
-            text = shown.read1(1 << 16).decode()
-        except OSError:  # nothing was written
-            text = ""
-    return (done.stdout or b"").decode(), text
+    return (done.stdout or b"").decode(), all_of(master)
+
+
+def all_of(master: int) -> str:
+    """What was written to a terminal of which only this end is open still; it comes in pieces."""
+    shown = bytearray()
+    with suppress(OSError):  # the end
+        while piece := os.read(master, 1 << 16):
+            shown += piece
+    os.close(master)
+    return shown.decode()
 
 
 def test_progress_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
