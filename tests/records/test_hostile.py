@@ -53,6 +53,15 @@ def test_what_wants_a_view_takes_nothing_else(form: str) -> None:
             module.RecordCursor(other, 0, 5)
 
 
+def test_times_that_are_too_far_from_each_other(form: str) -> None:
+    for module in (form_of(form), reference):
+        encoder = module.RecordEncoder()
+        encoder.add(b"first", None, -1)
+        with pytest.raises(ValueError, match=f"{INT64_MAX}: behind a first record without one"):
+            encoder.add(b"second", None, INT64_MAX)
+        encoder.add(b"second", None, INT64_MAX - 1)
+
+
 @pytest.mark.soak
 def test_a_batch_of_2_gib_is_refused(form: str) -> None:
     """Also where the room for it was made before."""

@@ -7,7 +7,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
@@ -213,6 +213,8 @@ def test_columns_hold_what_records_give(data: st.DataObject) -> None:
 def test_columns_left_out_are_null_and_the_others_as_they_were(
     sent: list[Any], magic: int, codec: Codec, content: set[Content]
 ) -> None:
+    # They would be 2**63 apart, which a batch cannot say.
+    assume(magic < 2 or sent[0][2] != -1 or all(time != INT64_MAX for _, _, time in sent))
     headers = (("h", b"1"),) if magic == 2 else ()
     new = [NewRecord(v, k, t if magic else -1, headers) for v, k, t in sent]
     data = build_set(new, magic=magic, codec=codec, base_offset=0)

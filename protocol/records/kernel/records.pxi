@@ -485,7 +485,7 @@ cdef class RecordEncoder:
         if self.count == 0:
             self.base_timestamp_ms = time_ms
         if self.base_timestamp_ms < 0 and time_ms == LARGEST_INT64:
-            raise bad_timestamp(time_ms)  # it is too far from the first one
+            raise too_far(time_ms)
         if self.size_bytes + most > self._room:
             if self.size_bytes + most > LARGEST_INT32:
                 raise ValueError(
@@ -521,6 +521,12 @@ cdef class RecordEncoder:
 
 
 cdef const unsigned char *NO_HEADERS = b"\0"
+
+
+cdef object too_far(long long time_ms):
+    return ValueError(
+        f"timestamp {time_ms}: behind a first record without one it must be at most {time_ms - 1}"
+    )
 
 
 cdef inline long long put_string(

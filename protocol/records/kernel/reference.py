@@ -1068,7 +1068,10 @@ class RecordEncoder:
             raise _bad_timestamp(timestamp_ms)
         base_ms = timestamp_ms if self.count == 0 else self.base_timestamp_ms
         if base_ms < 0 and timestamp_ms == _LARGEST_INT64:
-            raise _bad_timestamp(timestamp_ms)  # it is too far from the first one
+            raise ValueError(
+                f"timestamp {timestamp_ms}: behind a first record without one it must be at most "
+                f"{timestamp_ms - 1}"
+            )
         value, key = _content(value), _content(key)
         most = MOST_OVERHEAD + len(value or b"") + len(key or b"") + len(headers)
         if self.size_bytes + most > _LARGEST_INT32:
