@@ -8,6 +8,7 @@ thousand does not keep another's waiting for all of them.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import thread_time
 from typing import Final
 
@@ -108,7 +109,8 @@ class LateAppends:
             sender.has_turn = bool(sender.ready)
             if sender.has_turn:
                 self._turns.append(sender)
-            await late.append()
+            with suppress(Exception):  # for want of memory even that may fail; others go on
+                await late.append()
             of_partition = self._by_partition[late.partition]
             of_partition.popleft()
             if of_partition:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from ...protocol.errors import (
     PolicyViolation,
     RecordListTooLarge,
     StorageError,
+    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
@@ -191,10 +193,17 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
             outcome = log.end_append(admitted, wait_for_sync=wait_for_sync)
     except Exception as error:
         outcome = error
-    _note(services, log, sent.record_set, outcome)
-    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
-    sent.take(services, log, outcome)
-    late.set_result(None)
+    try:
+        _note(services, log, sent.record_set, outcome)
+        _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
+        sent.take(services, log, outcome)
+    except Exception as error:  # such as for want of memory
+        sent.result.error_code = UnknownServerError.code
+        with suppress(Exception):
+            sent.refuse(services, error)
+    finally:
+        if not late.done():
+            late.set_result(None)
 
 
 def _check_current(services: Services, log: Log) -> None:
