@@ -84,7 +84,7 @@ async def squeezed(server: ServerProcess) -> tuple[Counter[str], int]:
         return outcomes, small
 
 
-@pytest.mark.parametrize(("event_loop", "limit_mib"), [("uvloop", 340), ("asyncio", 240)])
+@pytest.mark.parametrize(("event_loop", "limit_mib"), [("uvloop", 420), ("asyncio", 320)])
 def test_38_a_lack_of_memory_hits_only_what_needs_it(
     tmp_path: Path, event_loop: str, limit_mib: int, tell: Callable[[str], None]
 ) -> None:
