@@ -230,8 +230,9 @@ class _Search:
 
     def jumping_to(self, position: int) -> int | None:
         """The first offset of the entry at `position`, which is above the one that is due, if all
-        behind it lead on from it: to the next segment, or at least one entry. What was in front of
-        it is gone without leaving bytes, then, and its offset is right."""
+        behind it lead on from it: to the known end or the next segment, otherwise at least one
+        entry. What was in front of it is gone without leaving bytes, then, and its offset is right.
+        """
         entry = _entry_at(self._file, position, self._size_bytes)
         if self._gaps or entry is None or entry.first_offset <= self._due_offset:
             return None
@@ -245,8 +246,12 @@ class _Search:
         )
         if scan.problem is not Problem.NONE or scan.next_offset > self._upper_offset:
             return None
-        several = position + ENTRY_OVERHEAD + entry.size < self._size_bytes
-        leads_on = scan.next_offset == self._upper_offset if self._closed else several
+        if self._end_offset is not None:
+            leads_on = scan.next_offset == self._end_offset
+        elif self._closed:
+            leads_on = scan.next_offset == self._upper_offset
+        else:
+            leads_on = position + ENTRY_OVERHEAD + entry.size < self._size_bytes
         return entry.first_offset if leads_on else None
 
     def after(self, bad: int) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from .pairs import Damage, Stored, apply, certain, damages, fill, read
 from .repairing import errors, repair
 
 KINDS = ("plain", "wrappers", "batches", "mixed")
+WRONG_ALIKE = ("offset + 7 of entry 10", "offset + 7 of entry 11")
 LATER_FORMAT = "format (magic byte)"
 
 
@@ -157,6 +158,12 @@ def test_an_offset_too_far_for_its_segment(place: Path, kind: str, clean: bool) 
     log = case.origin.open().log("t", 0)
     assert log.log_end_offset <= case.log[-1].last_offset + 1
     case.origin.close()
+
+
+def test_offsets_that_are_wrong_alike_do_not_lead_to_the_end(place: Path, kind: str) -> None:
+    """The last two follow each other, but not to where a clean stop says that the log ends."""
+    case = Case(place, kind, gaps=False, clean=True)
+    case.check(*(one for one in case.damages if one.name in WRONG_ALIKE))
 
 
 def test_nothing_behind_a_cut_contradicts_what_is_in_front_of_it(place: Path, kind: str) -> None:
