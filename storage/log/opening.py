@@ -71,7 +71,7 @@ def open_log(
         path, tuple(segments), opening.checksums, seams, topic=topic, partition=partition, gaps=gaps
     )
     listed.names_changed = opening.names_changed
-    listed.checksums_changed = bool(opening.new_checksums)
+    listed.checksums_changed = opening.checksums_changed
     listed.unsynced_indexes = opening.new_checksums
     producers = LogProducers(path, seams, {"topic": topic, "partition": partition})
     producers.load(segments, opening.checksums, clean=not opening.recovered)
@@ -113,6 +113,8 @@ class _Opening:
         self.recovered = False
         """Whether everything from the recovery point on had to be read."""
         self.names_changed = False
+        self.checksums_changed = False
+        """Whether the file says of a segment what does not hold any more, or not yet."""
         self.new_checksums: set[int] = set()
         self._path = path
         self._log_name = {"topic": topic, "partition": partition}
@@ -197,9 +199,11 @@ class _Opening:
             progress=self._progress,
         )
         self.recovered = first is None
+        written = dict(self.checksums)
         left = recovery.run(segments, first)
         self.names_changed = self.names_changed or recovery.names_changed
         self.new_checksums |= recovery.new_checksums
+        self.checksums_changed = bool(self.new_checksums) or self.checksums != written
         return left
 
 

@@ -242,6 +242,18 @@ def test_without_a_checkpoint_none_is_certain(folder: LogFolder) -> None:
     }
 
 
+def test_the_checksums_of_a_stop_end_with_the_kill_after_it(folder: LogFolder) -> None:
+    """Else the next recovery would believe nothing that came later."""
+    folder.open()
+    append(folder, 1)
+    folder.restart()
+    folder.kill_and_restart(checkpointed=False)
+    append(folder, 1)
+    folder.log.flush()
+    folder.kill_and_restart()
+    assert known(folder) == [None, 10]
+
+
 def test_a_torn_tail_takes_its_entries_along(folder: LogFolder) -> None:
     folder.open()
     append(folder, 1, 1)
