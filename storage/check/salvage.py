@@ -318,8 +318,8 @@ class _Search:
             return False
         first = entry.first_offset
         # The bad bytes in front of both were a message once, and each message has its own offset.
-        before = 1 if self._gaps else 1 + offset - first_offset
-        before += not self._is_known(bad)
+        known = self._is_known(bad)
+        before = (1 if self._gaps else 1 + offset - first_offset) + (not known)
         if not self._due_offset + before <= first < self._upper_offset:
             return False  # It is the wrong one: no message that stands there can have that offset.
         if self._gaps:
@@ -329,8 +329,10 @@ class _Search:
         beyond = self._offset_at(following + ENTRY_OVERHEAD + entry.size)
         if beyond == offset + 1 + entry.last_offset - first + 1:
             return False  # It is the wrong one again: what comes then goes on from the other.
-        if first <= offset or first_offset == self._due_offset:
+        if first <= offset:
             return True
+        if first_offset == self._due_offset:
+            return not known
         return beyond == entry.last_offset + 1
 
     def _is_known(self, bad: int) -> bool:

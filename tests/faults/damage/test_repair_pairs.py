@@ -16,6 +16,7 @@ from .repairing import errors, repair
 
 KINDS = ("plain", "wrappers", "batches", "mixed")
 WRONG_ALIKE = ("offset + 7 of entry 10", "offset + 7 of entry 11")
+TWICE_AND_WRONG = ("offset + 1 of entry 11", "entry 9 twice")
 LATER_FORMAT = "format (magic byte)"
 
 
@@ -173,3 +174,10 @@ def test_nothing_behind_a_cut_contradicts_what_is_in_front_of_it(place: Path, ki
     flip(path, victim.position + len(victim.data) - 1, 3)
     cut(path, lost.position + 5)
     case.check_repaired(case.origin, [case.log[0], *case.log[3:]])
+
+
+def test_what_follows_an_entry_that_is_there_twice(place: Path, kind: str) -> None:
+    """The second one takes no offset: the entry behind both is the one that is due, whatever comes
+    then."""
+    case = Case(place, kind, gaps=False, clean=True)
+    case.check(*(one for one in case.damages if one.name in TWICE_AND_WRONG))
