@@ -1,12 +1,14 @@
 """What the logs of one broker share and are handed: nothing in storage is global."""
 
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
 from ..clock import Clock
 from ..values import value_class
+from .disk_room import DiskRoom
 from .events import Observer
 from .files import Files
 from .open_files import OpenFiles
@@ -30,3 +32,4 @@ class Seams:
     open_files: OpenFiles
     random: Random
     producer_room: ProducerBudget
+    disk_room: DiskRoom = field(default_factory=DiskRoom)

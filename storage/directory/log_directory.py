@@ -56,7 +56,11 @@ class LogDirectory:
         self.producer_ids: ProducerIds
         """Ids for idempotent producers, each given out once."""
         self.reserve = Reserve(
-            seams.files, settings.data_dir, settings.disk_reserve_bytes, seams.observe
+            seams.files,
+            settings.data_dir,
+            settings.disk_reserve_bytes,
+            seams.disk_room,
+            seams.observe,
         )
         """Room for what a full disk must not keep from being done."""
         self._checkpoints: Checkpoints

@@ -14,13 +14,14 @@ from random import Random
 from typing import Final, TypeVar
 
 from ...protocol.errors import StorageError
+from ..disk_room import DiskRoom
 from ..events import Observer
 from ..files import Files
 
 RESERVE_FILE: Final = "disk-reserve"
 
 PIECES: Final = 8
-"""It is given up in so many pieces: who appends meanwhile may take one before it is used."""
+"""It is given up in so many pieces: a write that has begun already, or a position, may take one."""
 
 _BLOCK_BYTES: Final = 128 << 10
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -31,9 +32,15 @@ T = TypeVar("T")
 class Reserve:
     """The reserve of one data directory. May be used from several threads."""
 
-    def __init__(self, files: Files, directory: Path, size_bytes: int, observe: Observer) -> None:
-        """`size_bytes` is how large it shall be; nothing is written before `fill`."""
+    def __init__(
+        self, files: Files, directory: Path, size_bytes: int, room: DiskRoom, observe: Observer
+    ) -> None:
+        """`size_bytes` is how large it shall be; nothing is written before `fill`.
+
+        What is given up of it `room` keeps from appends until the operation has ended.
+        """
         self._files = files
+        self._room = room
         self._directory = directory
         self._path = directory / RESERVE_FILE
         self._wanted_bytes = size_bytes
@@ -49,16 +56,22 @@ class Reserve:
 
         `work` leaves things such that it can be done again. Raises what it raises at last.
         """
-        held = self._size
         try:
-            while True:
-                try:
-                    return work()
-                except (OSError, StorageError) as error:
-                    if not _is_full(error) or not self._give_up():
-                        raise
-        finally:
-            self._take_back(held)
+            return work()
+        except (OSError, StorageError) as error:
+            if not _is_full(error):
+                raise
+        with self._room.kept():
+            held = self._size
+            try:
+                while True:
+                    try:
+                        return work()
+                    except (OSError, StorageError) as error:
+                        if not _is_full(error) or not self._give_up():
+                            raise
+            finally:
+                self._take_back(held)
 
     def stopping(self, work: Callable[[], T]) -> T:
         """Do `work`, which makes do without room where there is none; so make some before."""

@@ -207,6 +207,7 @@ class Segment(ReadableSegment):
         try:
             if staged.broken:
                 raise MemoryError
+            self._seams.disk_room.check_append()
             # A copy of small sets is cheaper than a vectored write of them, and for those of
             # 16 KiB hardly dearer.
             data = staged.sets[0] if len(staged.sets) == 1 else b"".join(staged.sets)
