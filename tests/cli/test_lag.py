@@ -70,11 +70,11 @@ def test_lag_in_messages_and_seconds_and_until_when(horolog_broker: BrokerThread
         ("job", 50, 50.0),
         ("other", 0, 0.0),
     ]
-    clock.step(60)
+    clock.step(61)
     assert ask("lag", "job", "--json").objects[0]["catch_up_s"] is None
     header, line, _ = ask("lag").out.splitlines()
     assert " ".join(header.split()) == "name topic partition position messages behind caught up in"
-    assert " ".join(line.split()) == "job clicks 1 50 50 1 min 50 s -"
+    assert " ".join(line.split()) == "job clicks 1 50 50 1 min 51 s -"
 
 
 def test_nothing_is_stored(ask: Run) -> None:
