@@ -34,7 +34,8 @@ run: $(RUN_READY) $(KERNEL_READY) ## start a broker, feed it real input, show it
 	@exec $(BIN)/horolog demo
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
-	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder \
+	    --max-worker-restart 0
 
 asan: $(DEV_READY) ## the kernel's tests under gcc's address and undefined behaviour sanitizers
 	@.ci/asan $(abspath $(BIN)/python)

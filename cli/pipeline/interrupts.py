@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,6 +23,48 @@ def own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
+
+
+def ask_in_thread(ask: Callable[[], object], give_up: Callable[[], object]) -> None:
+    """Ask Spark something that may take for ever, and wait such that Ctrl-C disturbs no question.
+
+    Where the wait is interrupted, `give_up` has Spark answer. Raises what `ask` raises.
+    """
+    from pyspark.util import InheritableThread
+
+    failures: list[Exception] = []
+
+    def asking() -> None:
+        try:
+            ask()
+        except Exception as error:
+            failures.append(error)
+
+    thread = InheritableThread(target=asking, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    finally:
+        give_up()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def whole_answers() -> Iterator[None]:
+    """Whatever interrupts the block in the middle of a question to Spark, the next question of this
+    thread has a connection of its own, on which no answer is due."""
+    from pyspark import SparkContext
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        gateway = SparkContext._gateway
+        connection = gateway and gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
+        raise
 
 
 @contextmanager

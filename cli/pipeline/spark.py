@@ -14,7 +14,7 @@ from ...pipeline.java import submitted
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
 from ..streams import note
-from .interrupts import own_interrupts, silent_gateway
+from .interrupts import own_interrupts, silent_gateway, whole_answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,8 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
             with own_interrupts():
                 spark = session("horolog pipeline", master=master, conf=given)
             try:
-                yield spark
+                with whole_answers():
+                    yield spark
             finally:
                 if started:
                     spark.stop()

@@ -11,6 +11,7 @@ from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
 from ..output import emit, json_line, shown_time
 from ..streams import note
+from .interrupts import ask_in_thread
 from .shown import length_ms, refusals, show_plan
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
@@ -81,10 +82,7 @@ def watch(
     show_plan(plan, as_json)
     with spark_session(master, conf) as spark, refusals():
         query = start_watch(spark, asked, _printer(as_json))
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        ask_in_thread(query.awaitTermination, query.stop)
 
 
 def _printer(as_json: bool) -> "Callable[[DataFrame, int], None]":

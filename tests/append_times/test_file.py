@@ -346,7 +346,7 @@ def test_the_log_ends_elsewhere(
         pytest.param(-20, [], 0, id="in-front"),
     ],
 )
-@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("checksum", [True, False])
 def test_what_is_not_certain_becomes_unknown(
     tmp_path: Path,
     seams: Seams,
