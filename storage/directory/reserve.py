@@ -61,15 +61,18 @@ class Reserve:
         except (OSError, StorageError) as error:
             if not _is_full(error):
                 raise
+            failure = error
         with self._room.kept():
             held = self._size
             try:
-                while True:
+                while self._give_up():
                     try:
                         return work()
                     except (OSError, StorageError) as error:
-                        if not _is_full(error) or not self._give_up():
+                        if not _is_full(error):
                             raise
+                        failure = error
+                raise failure
             finally:
                 self._take_back(held)
 
