@@ -93,6 +93,7 @@ RESTARTS: dict[str, Callable[[LogFolder], object]] = {
 
 def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
     """All messages from `offset` to the high watermark, slice by slice as a consumer reads."""
+    log.prepare()
     read: list[Message] = []
     while offset < log.high_watermark:
         data = log.read(offset, max_bytes, whole_first=True).read()
