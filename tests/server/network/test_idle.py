@@ -104,6 +104,7 @@ async def test_what_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
         answered = loop.time()
         assert await reader.at_end()
         assert loop.time() - answered > 0.9 * IDLE_SECONDS, "counted from the answer on"
+        assert await writer.at_end()
     assert broker.figures.connections_dropped == {"idle": 3}
 
 
