@@ -11,10 +11,10 @@ from ..protocol.api.forms.form import MOST_BYTES
 from ..protocol.api.framing import ProtocolError
 from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
-from ..protocol.api.log.produce import PRODUCE, ProduceRequest
-from ..protocol.api.native.frames import Frame, RequestHead
+from ..protocol.api.log.produce import PRODUCE
+from ..protocol.api.native.frames import Frame, Request, RequestHead
 from ..protocol.api.registry import APIS
-from ..protocol.api.schema import Api
+from ..protocol.api.schema import Api, kind
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
@@ -60,6 +60,13 @@ class Dispatcher:
         self._produces = RepeatedProduces(services, encoding)
         self._fetches = RepeatedFetches(services, is_native=encoding.NATIVE)
         self._searches = RepeatedSearches(services, is_native=encoding.NATIVE)
+        self._kind_of = encoding.kind_of
+        self._readers = {
+            kind(key, version): encoding.reader(APIS[key], version)
+            for key in handlers_of_many
+            for version in APIS[key].versions(native=encoding.NATIVE)
+        }
+        """By the kinds of requests that are answered together."""
         self._left: Frame = b""
         """The last request that was left to `answer`: it is not to be looked at again there."""
         self._versions = {
@@ -121,8 +128,8 @@ class Dispatcher:
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        key = self._encoding.likely_api_key(frames[0])
-        if key == PRODUCE.key:
+        found = self._kind_of(frames[0])
+        if found is not None and found >> 8 == PRODUCE.key:
             answers = self._produces.answer(frames, most, TOGETHER_BYTES)
             if answers:
                 return answers
@@ -130,10 +137,10 @@ class Dispatcher:
         if answer is not None:
             frames.popleft()
             return (answer,)
-        if len(frames) > 1 and key is not None and key in self._handlers_of_many:
-            opened = self._open_alike(APIS[key], frames, most)
-            if opened:
-                return self._answer_alike(APIS[key], opened)
+        if found in self._readers:
+            requests = self._take(frames, found, most)
+            if requests:
+                return self._answer_alike(APIS[found >> 8], requests)
         return (self.answer_one(frames.popleft(), caller),)
 
     def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
@@ -141,52 +148,50 @@ class Dispatcher:
         they are made together; of each connection the first ones, up to so many."""
         return self._produces.answer_all(sources, TOGETHER_BYTES)
 
-    def _open_alike(self, api: Api, frames: Frames, most: int) -> list[tuple[RequestHead, Any]]:
-        """Take the requests of one kind off the front of `frames`."""
-        opened: list[tuple[RequestHead, Any]] = []
+    def _take(self, frames: Frames, kind: int, most: int) -> list[Request]:
+        """Take the requests of one kind off the front of `frames`, up to `most` of them."""
+        read, kind_of = self._readers[kind], self._kind_of
+        requests: list[Request] = []
         size = 0
-        while frames and len(opened) < most and size < TOGETHER_BYTES:
+        while frames and len(requests) < most and size < TOGETHER_BYTES:
             frame = frames[0]
-            if self._encoding.likely_api_key(frame) != api.key:
+            if kind_of(frame) != kind:
                 break
-            try:
-                head, body = self._encoding.open_request(frame)
-            except ProtocolError:
+            request = read(frame)
+            if request is None:
                 break  # It is met again when those before it have been answered.
-            if head.version not in self._versions[api.key]:
-                break
-            opened.append((head, body))
+            requests.append(request)
             size += len(frames.popleft())
-        return opened
+        return requests
 
-    def _answer_alike(
-        self, api: Api, opened: Sequence[tuple[RequestHead, Any]]
-    ) -> Iterator[Answer]:
+    def _answer_alike(self, api: Api, requests: Sequence[Request]) -> Iterator[Answer]:
         began = self._time()
-        requests = [self._decoded(api, head, body) for head, body in opened]
-        if api is PRODUCE and isinstance(requests[0], ProduceRequest):
-            self._produces.learn(opened[0][0], requests[0])
-        outcomes = iter(self._handle_alike(api, requests))
-        for (head, _), request in zip(opened, requests, strict=True):
-            failed = isinstance(request, Exception)
-            outcome = request if failed else next(outcomes)
-            asked = _Asked(api, head, began, None if failed else request)
-            yield self._guarded(asked, partial(self._answer_with, asked, outcome))
+        if api is PRODUCE:
+            self._produces.learn(requests[0], requests[0].body)
+        outcomes = self._handle_alike(api, [request.body for request in requests])
+        encode, usual, version = self._encoding.encode_answer, api.response, requests[0].version
+        counts: dict[int, int] = {}
+        try:
+            for request, outcome in zip(requests, outcomes, strict=False):
+                if type(outcome) is usual:
+                    answer = encode(request.correlation_id, api, version, outcome)
+                    code = first_error(outcome)
+                    counts[code] = counts.get(code, 0) + 1
+                    yield answer if isinstance(answer, bytes) else AnswerInParts(answer)
+                else:
+                    asked = _Asked(api, request, began, request.body)
+                    yield self._guarded(asked, partial(self._answer_with, asked, outcome))
+        finally:
+            seconds = self._time() - began
+            for code, count in counts.items():
+                self._services.figures.answered(api.name, error_name(code), seconds, count)
 
     def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
-        """The outcomes of those requests that could be decoded."""
-        decoded = [request for request in requests if not isinstance(request, Exception)]
+        """What becomes of each of these requests."""
         try:
-            return self._handlers_of_many[api.key](self._services, decoded)
+            return self._handlers_of_many[api.key](self._services, requests)
         except Exception as error:
-            return [error] * len(decoded)
-
-    def _decoded(self, api: Api, head: RequestHead, body: Any) -> Any:
-        """The request, or what is wrong with it."""
-        try:
-            return self._encoding.decode_body(api.request, head.version, body)
-        except Exception as error:
-            return error
+            return [error] * len(requests)
 
     def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):

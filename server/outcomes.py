@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 from ..protocol.api.schema import Array, all_fields
+from ..protocol.api.source import Source
 from ..protocol.errors import ERRORS, NO_ERROR, CodedError, StorageError, UnknownServerError
 from ..storage.events import Observer
 
@@ -60,26 +60,39 @@ def error_name(code: int) -> str:
 def first_error(body: Any) -> int:
     """The first error code in a response, in the order of its fields; 0 when there is none."""
     struct: type = type(body)
-    has_code, arrays = _places_of_errors(struct)
-    if has_code and body.error_code != NO_ERROR:
-        return int(body.error_code)
-    for items_of in arrays:
-        for item in items_of(body):
-            code = first_error(item)
-            if code != NO_ERROR:
-                return code
-    return NO_ERROR
+    return _finder(struct)(body)
 
 
 @cache
-def _places_of_errors(struct: type) -> tuple[bool, tuple[Callable[[Any], Any], ...]]:
-    """Whether a message class has an error code, and its arrays whose items have one."""
-    has_code = any(field.name == "error_code" for field in all_fields(struct))
-    arrays = []
+def _finder(struct: type) -> Callable[[Any], int]:
+    """`first_error` for one message class."""
+    source = Source("def find(body):", {})
+    _add_search(source, struct, "body")
+    source.add(f"return {NO_ERROR}")
+    find: Callable[[Any], int] = source.function(f"first_error of {struct.__name__}")
+    return find
+
+
+def _add_search(source: Source, struct: type, value: str) -> None:
+    """Return from the function with the error code of `value`, or of something in its arrays."""
+    if any(spec.name == "error_code" for spec in all_fields(struct)):
+        source.add(f"if {value}.error_code: return {value}.error_code")
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
             inner: type = spec.type.of
-            inner_code, inner_arrays = _places_of_errors(inner)
-            if inner_code or inner_arrays:
-                arrays.append(attrgetter(spec.name))
-    return has_code, tuple(arrays)
+            if _has_error(inner):
+                item = f"{value}_{spec.name}"
+                source.add(f"for {item} in {value}.{spec.name}:")
+                source.indent()
+                _add_search(source, inner, item)
+                source.dedent()
+
+
+def _has_error(struct: type) -> bool:
+    """Whether there is an error code in a message class, or in its arrays."""
+    return any(
+        spec.name == "error_code"
+        or (isinstance(spec.type, Array) and isinstance(spec.type.of, type))
+        and _has_error(spec.type.of)
+        for spec in all_fields(struct)
+    )

@@ -1,8 +1,9 @@
 """What either side needs of an encoding. There are two: the modules `native` and `kafka`."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from .native.frames import Frame, RequestHead, ResponseHead
+from .native.frames import Frame, Request, RequestHead, ResponseHead
 from .native.values import Elsewhere
 from .schema import Api
 
@@ -25,6 +26,10 @@ class Encoding(Protocol):
     # A broker's side.
 
     def likely_api_key(self, frame: Frame) -> int | None: ...
+
+    def kind_of(self, frame: Frame) -> int | None: ...
+
+    def reader(self, api: Api, version: int) -> Callable[[Frame], Request | None]: ...
 
     def open_request(self, frame: Frame) -> tuple[RequestHead, Any]: ...
 

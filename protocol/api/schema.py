@@ -369,3 +369,8 @@ class Api:
         if native or self.offered_max_version is None:
             return versions
         return range(versions.start, self.offered_max_version + 1)
+
+
+def kind(api_key: int, version: int) -> int:
+    """One number for an api key and a version, both of 0 to 255."""
+    return api_key << 8 | version

@@ -8,9 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from ...protocol.api.log.produce import (
+    ProducePartition,
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
+    ProduceTopic,
     ProduceTopicResult,
 )
 from ...protocol.errors import (
@@ -48,6 +50,9 @@ def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> Seque
     whether there is one, those behind wait for that. If one of them names a topic that is to be
     made, all wait for that.
     """
+    names = {topic.name for request in requests for topic in request.topics}
+    if all(map(services.creations.exists, names)):
+        return _handle_now(services, requests, {})
     missing = services.creations.missing(_named_topics(services, requests))
     if not missing:
         return _handle_now(services, requests, {})
@@ -121,13 +126,17 @@ def _handle_alike(
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
     by_partition: dict[Partition, list[Sent]] = {}
-    answers = []
+    answers: list[tuple[ProduceRequest, ProduceResponse, list[Sent]]] = []
     for request in requests:
         response, sent = _answer_to(request)
-        answers.append((response, sent))
+        answers.append((request, response, sent))
         for one in sent:
             if request.transactional_id is None:
-                by_partition.setdefault(one.partition, []).append(one)
+                of_partition = by_partition.get(one.partition)
+                if of_partition is None:
+                    by_partition[one.partition] = [one]
+                else:
+                    of_partition.append(one)
             else:
                 one.refuse(services, _no_transactions(request.transactional_id))
     late: list[tuple[Log, Sent]] = []
@@ -142,8 +151,10 @@ def _handle_alike(
         sender = Sender()
         for log, one in late:
             append_later(services, acks, log, one, sender)
+    elif acks == IN_THE_LOG:
+        return [response for _, response, _ in answers]
     outcomes = []
-    for request, (response, sent) in zip(requests, answers, strict=True):
+    for request, response, sent in answers:
         answer = partial(_answer, services, acks, request.timeout_ms, response, sent)
         outcomes.append(_once_appended(sent, answer) if late else answer())
     return outcomes
@@ -191,22 +202,34 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
 
 def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[Sent]]:
     """The answer, still without what becomes of the sets, and these."""
-    # A partition that is named twice gets the last set, and one answer.
-    sets: dict[str, dict[int, Buffer | None]] = {}
-    for topic in request.topics:
-        of_topic = sets.setdefault(topic.name, {})
-        for partition in topic.partitions:
-            of_topic[partition.partition] = partition.records
-    topics = []
+    topics = request.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        topics = _last_of_each(topics)
+    results = []
     all_sent = []
-    for name, of_topic in sets.items():
-        results = []
-        for number, record_set in of_topic.items():
+    for topic in topics:
+        name = topic.name
+        of_topic = []
+        for one in topic.partitions:
+            number = one.partition
             result = ProducePartitionResult(partition=number)
-            all_sent.append(Sent((name, number), record_set or b"", result))
-            results.append(result)
-        topics.append(ProduceTopicResult(name=name, partitions=results))
-    return ProduceResponse(topics=topics), all_sent
+            of_topic.append(result)
+            all_sent.append(Sent((name, number), one.records or b"", result))
+        results.append(ProduceTopicResult(name=name, partitions=of_topic))
+    return ProduceResponse(topics=results), all_sent
+
+
+def _last_of_each(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
+    """Each topic and partition once: one that is named twice has the last set."""
+    named: dict[str, dict[int, ProducePartition]] = {}
+    for topic in topics:
+        of_topic = named.setdefault(topic.name, {})
+        for one in topic.partitions:
+            of_topic[one.partition] = one
+    return [
+        ProduceTopic(name=name, partitions=list(of_topic.values()))
+        for name, of_topic in named.items()
+    ]
 
 
 def append_alone(

@@ -7,7 +7,7 @@ Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message
 them, without names; native ones are not there. These are the versions before Kafka's compact ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
 from typing import Any, Final, TypeVar
@@ -18,9 +18,9 @@ from ..framing import ProtocolError
 from ..joining import joined, joined_if_in_memory
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
-from ..native.frames import Body, Frame, RequestHead, ResponseHead
+from ..native.frames import Body, Frame, Request, RequestHead, ResponseHead
 from ..native.values import Elsewhere, Part
-from ..schema import Api
+from ..schema import Api, kind
 from .decoding import BROKEN, decoder
 from .encoding import NULL_LENGTH, encoder, text
 from .faults import find_fault
@@ -34,6 +34,8 @@ NATIVE: Final = False
 
 _REQUEST_HEAD: Final = Struct(">hhih")
 _RESPONSE_HEAD: Final = Struct(">i")
+
+_KIND_BYTES: Final = 3
 
 _NATIVE_START: Final = 0x95
 """The array that a native request is, where a Kafka request has the high byte of its api key."""
@@ -55,6 +57,33 @@ _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
 def likely_api_key(frame: Frame) -> int | None:
     """The api key of a request; `None` for what is none."""
     return frame[1] if len(frame) > 1 and frame[0] == 0 else None
+
+
+def kind_of(frame: Frame) -> int | None:
+    """A number for the api key and the version of a request, as `kind`; `None` for what is none."""
+    if len(frame) > _KIND_BYTES and frame[0] == frame[2] == 0:
+        return kind(frame[1], frame[3])
+    return None
+
+
+def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
+    """A function that gives the whole request of a frame; `None` where it is not as it should be:
+    then `open_request` tells."""
+    decode, api_key = decoder(api.request, version), api.key
+    begin = _REQUEST_HEAD.size
+
+    def read(frame: Frame) -> Request | None:
+        try:
+            _, _, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
+            end = begin + max(size, 0)
+            body, at = decode(frame, end, [MAX_REQUEST_VALUES])
+        except BROKEN:
+            return None
+        if at != len(frame) or size < NULL_LENGTH:
+            return None
+        return Request(api_key, version, correlation_id, _client_id(frame, size), body)
+
+    return read
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
@@ -80,11 +109,15 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
             f"a request's client id says that it has {size} bytes, and {len(frame) - begin} are "
             "left"
         )
-    client_id = None
-    if size >= 0:
-        shown = frame[begin : min(end, begin + MAX_CLIENT_ID_BYTES)]
-        client_id = str(shown, "utf-8", "replace")
-    return RequestHead(api_key, version, correlation_id, client_id), Body(frame, end)
+    head = RequestHead(api_key, version, correlation_id, _client_id(frame, size))
+    return head, Body(frame, end)
+
+
+def _client_id(frame: Frame, size: int) -> str | None:
+    if size < 0:
+        return None
+    begin = _REQUEST_HEAD.size
+    return str(frame[begin : begin + min(size, MAX_CLIENT_ID_BYTES)], "utf-8", "replace")
 
 
 def decode_body(struct: type[T], version: int, raw: Body) -> T:

@@ -59,6 +59,28 @@ decoder: Final = cast(Callable[[type[Any], int, bool], Decode], cache(_make_deco
 refused; otherwise it is skipped."""
 
 
+def request_decoder(struct: type[Any], version: int, around: type[Any]) -> Decode:
+    """The strict decoder of whole requests: of structs like `around`, whose body is a message of
+    the class in the version."""
+    whole = msgspec.defstruct(
+        around.__name__,
+        [("body", _in_version(struct, version, True))],
+        bases=(around,),
+        gc=False,
+    )
+    decode: Decode = Decoder(whole).decode
+    texts = _texts_of(struct, version)
+    shortest = _shortest_limit(texts)
+
+    def checked(frame: Frame) -> Any:
+        request = decode(frame)
+        if len(frame) > shortest:
+            _check_texts(request.body, texts)
+        return request
+
+    return checked
+
+
 def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[Any]:
     in_version = {spec.name for spec in fields_of(struct, version, native=True)}
     specs = all_fields(struct)

@@ -10,6 +10,7 @@ A request is opened in two steps, so that one whose body is wrong can still be a
 correlation id: `open_request`, then `decode_body`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -25,8 +26,8 @@ from ...limits import (
 )
 from ..framing import ProtocolError
 from ..joining import joined, joined_if_in_memory
-from ..schema import INT32, Api
-from .decoding import WRONG, decoder
+from ..schema import INT32, Api, kind
+from .decoding import WRONG, decoder, request_decoder
 from .encoding import encoder
 from .faults import fault_of, quoted
 from .shape import find_fault
@@ -47,11 +48,22 @@ _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32.low, le=INT32.high)]
 
 
-class _Request(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+class RequestHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What every request begins with. `api_key` and `version` may be unknown ones."""
+
     api_key: int
     version: int
     correlation_id: _Int32
     client_id: Annotated[str, msgspec.Meta(max_length=MAX_CLIENT_ID_BYTES)] | None
+
+
+class Request(RequestHead, gc=False):
+    """A whole request; `body` is its message."""
+
+    body: Any
+
+
+class _Request(RequestHead, gc=False):
     body: msgspec.Raw
 
 
@@ -61,17 +73,11 @@ class _Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     body: msgspec.Raw
 
 
+_REQUEST: Final = 0x95
+_KIND_BYTES: Final = 3
+
 _read_request: Final = Decoder(_Request).decode
 _read_response: Final = Decoder(_Response).decode
-
-
-class RequestHead(NamedTuple):
-    """What every request begins with. `api_key` and `version` may be unknown ones."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
 
 
 @dataclass(slots=True)
@@ -98,6 +104,36 @@ class ResponseHead(NamedTuple):
 def likely_api_key(frame: Frame) -> int | None:
     """The api key of a request as most clients write it; `None` where that takes a closer look."""
     return frame[1] if len(frame) > 1 and frame[0] == 0x95 and frame[1] < 0x80 else None
+
+
+def kind_of(frame: Frame) -> int | None:
+    """A number for the api key and the version of a request, as `kind`; `None` where to tell them
+    takes a closer look."""
+    if len(frame) > _KIND_BYTES and frame[0] == _REQUEST and frame[1] | frame[2] < 0x80:
+        return kind(frame[1], frame[2])
+    return None
+
+
+def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
+    """A function that gives the whole request of a frame, in one step; `None` where it is not as it
+    should be, or longer than is read without a look at its values first: then `open_request` tells.
+    """
+    decode = request_decoder(api.request, version, Request)
+
+    def read(frame: Frame) -> Request | None:
+        if len(frame) > MAX_REQUEST_VALUES:
+            return None
+        try:
+            found: Request = decode(frame)
+        except WRONG:
+            return None
+        client_id = found.client_id
+        if client_id is not None and not client_id.isascii():
+            if len(client_id.encode()) > MAX_CLIENT_ID_BYTES:
+                return None
+        return found
+
+    return read
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
