@@ -24,6 +24,7 @@ SOURCES: Final = (
     "records.pxi",
     "batches.pxi",
     "columns.pxi",
+    "fields.pxi",
     "kernel.h",
 )
 VARIABLE: Final = "HOROLOG_KERNEL"

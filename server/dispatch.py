@@ -8,7 +8,6 @@ from typing import Any
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.forms.form import MOST_BYTES
-from ..protocol.api.framing import ProtocolError
 from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE

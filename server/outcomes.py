@@ -92,7 +92,9 @@ def _has_error(struct: type) -> bool:
     """Whether there is an error code in a message class, or in its arrays."""
     return any(
         spec.name == "error_code"
-        or (isinstance(spec.type, Array) and isinstance(spec.type.of, type))
-        and _has_error(spec.type.of)
+        or (
+            (isinstance(spec.type, Array) and isinstance(spec.type.of, type))
+            and _has_error(spec.type.of)
+        )
         for spec in all_fields(struct)
     )

@@ -22,8 +22,7 @@ from ..schema import (
     WireType,
     fields_of,
 )
-from .decoding import smallest_size, text_limit, values_in
-from .encoding import NULL_LENGTH
+from .fields import NULL_LENGTH, smallest_size, text_limit, values_in
 
 _MAX_WALKED: Final = 10_000
 """Values that are looked at, which takes some 10 ms."""

@@ -7,23 +7,25 @@ Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message
 them, without names; native ones are not there. These are the versions before Kafka's compact ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
 
 from ...errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
 from ...limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
+from ...records.kernel import MessageReader, MessageWriter
 from ..framing import ProtocolError
-from ..joining import joined, joined_if_in_memory
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Frame, Request, RequestHead, ResponseHead
-from ..native.values import Elsewhere, Part
-from ..schema import Api, kind
-from .decoding import BROKEN, decoder
-from .encoding import NULL_LENGTH, encoder, text
+from ..native.values import Elsewhere
+from ..schema import INT16, INT32, Api, Text, WireType, kind
 from .faults import find_fault
+from .fields import NULL_LENGTH, UNREADABLE, field_reader, field_writer, message_reader
 from .refusals import refusal
 
 T = TypeVar("T")
@@ -45,6 +47,39 @@ NOT_LEADER: Final = 6
 _STORAGE_ERROR: Final = {StorageError.code: NOT_LEADER}
 """By either code clients look for the leader again."""
 _INVALID_RECORD: Final = {InvalidRecord.code: CorruptMessage.code}
+
+_HEAD: Final[Sequence[tuple[str, WireType]]] = (
+    ("api_key", INT16),
+    ("version", INT16),
+    ("correlation_id", INT32),
+    ("client_id", Text(nullable=True, max_bytes=MAX_CLIENT_ID_BYTES)),
+)
+"""What a request begins with."""
+
+
+class _Response(msgspec.Struct, gc=False):
+    correlation_id: int
+    body: object
+
+
+Writer = Callable[[Any], bytes | list[bytes | Elsewhere]]
+
+
+def _make_request_writer(struct: type[Any], version: int) -> Writer:
+    head = [(name, field_writer(wire_type, version)) for name, wire_type in _HEAD]
+    write: Writer = MessageWriter([*head, ("body", field_writer(struct, version))]).frame
+    return write
+
+
+def _make_response_writer(struct: type[Any], version: int) -> Writer:
+    number, body = field_writer(INT32, version), field_writer(struct, version)
+    write: Writer = MessageWriter([("correlation_id", number), ("body", body)]).frame
+    return write
+
+
+# The casts are there because mypy does not take a class for something hashable.
+_request_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_request_writer))
+_response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_response_writer))
 
 _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
     **{(PRODUCE.key, version): _STORAGE_ERROR | _INVALID_RECORD for version in range(4)},
@@ -69,19 +104,15 @@ def kind_of(frame: Frame) -> int | None:
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     """A function that gives the whole request of a frame; `None` where it is not as it should be:
     then `open_request` tells."""
-    decode, api_key = decoder(api.request, version), api.key
-    begin = _REQUEST_HEAD.size
+    head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
+    read_whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))]).read
 
     def read(frame: Frame) -> Request | None:
         try:
-            _, _, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
-            end = begin + max(size, 0)
-            body, at = decode(frame, end, [MAX_REQUEST_VALUES])
-        except BROKEN:
+            found, end = read_whole(frame, 0, MAX_REQUEST_VALUES)
+        except UNREADABLE:
             return None
-        if at != len(frame) or size < NULL_LENGTH:
-            return None
-        return Request(api_key, version, correlation_id, _client_id(frame, size), body)
+        return found if end == len(frame) else None
 
     return read
 
@@ -135,22 +166,20 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    head = _REQUEST_HEAD.pack(api.key, version, correlation_id, 0)[:-2]
-    parts: list[Part] = [head, text(client_id)]
-    encoder(api.request, version)(body, parts)
-    return joined(parts)
+    request = Request(api.key, version, correlation_id, client_id, body)
+    return _joined(_request_writer(api.request, version)(request))
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return joined(_response(correlation_id, api, version, body))
+    return _joined(_response(correlation_id, api, version, body))
 
 
 def encode_answer(
     correlation_id: int, api: Api, version: int, body: object
 ) -> bytes | list[bytes | Elsewhere]:
     """As `encode_response`; in parts when there are record sets that are not in memory."""
-    return joined_if_in_memory(_response(correlation_id, api, version, body))
+    return _joined_if_in_memory(_response(correlation_id, api, version, body))
 
 
 def encode_refusal(
@@ -194,8 +223,8 @@ def error_message(raw: Body) -> None:
 
 def _decoded(struct: type[T], version: int, raw: Body, max_values: int) -> tuple[T | None, int]:
     try:
-        return decoder(struct, version)(raw.frame, raw.start, [max_values])
-    except BROKEN:
+        return message_reader(struct, version).read(raw.frame, raw.start, max_values)
+    except UNREADABLE:
         return None, 0
 
 
@@ -205,13 +234,13 @@ def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:
     return fault
 
 
-def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
+def _response(
+    correlation_id: int, api: Api, version: int, body: object
+) -> bytes | list[bytes | Elsewhere]:
     replaced = _REPLACED.get((api.key, version))
     if replaced:
         body = _with_known_codes(body, replaced)
-    parts: list[Part] = [_RESPONSE_HEAD.pack(correlation_id)]
-    encoder(api.response, version)(body, parts)
-    return parts
+    return _response_writer(api.response, version)(_Response(correlation_id, body))
 
 
 def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:
@@ -220,3 +249,18 @@ def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:
         for result in topic.partitions:
             result.error_code = replaced.get(result.error_code, result.error_code)
     return body
+
+
+def _joined(frame: bytes | list[bytes | Elsewhere]) -> bytes:
+    """A frame whose parts are all in memory."""
+    return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]
+
+
+def _joined_if_in_memory(
+    frame: bytes | list[bytes | Elsewhere],
+) -> bytes | list[bytes | Elsewhere]:
+    """The same; in parts when some are not in memory."""
+    try:
+        return _joined(frame)
+    except TypeError:
+        return frame

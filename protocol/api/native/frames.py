@@ -128,10 +128,9 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
         except WRONG:
             return None
         client_id = found.client_id
-        if client_id is not None and not client_id.isascii():
-            if len(client_id.encode()) > MAX_CLIENT_ID_BYTES:
-                return None
-        return found
+        if client_id is None or client_id.isascii():
+            return found
+        return found if len(client_id.encode()) <= MAX_CLIENT_ID_BYTES else None
 
     return read
 

@@ -1,4 +1,5 @@
-"""The kernel: every loop over the bytes of messages and records.
+"""The kernel: every loop over the bytes of messages and records, and over the fields of Kafka's
+protocol.
 
 It has two forms with the same names and the same answers: `compiled`, made of `compiled.pyx` where
 a C compiler is, and `reference`, plain Python, which says what everything means. `FORM` says which
@@ -12,12 +13,17 @@ from ....compiled import kernel_form
 
 __all__ = [
     "FORM",
+    "FieldReader",
+    "FieldWriter",
     "Gathered",
+    "MessageReader",
+    "MessageWriter",
     "RecordCursor",
     "RecordEncoder",
     "RecordTally",
     "RecordsFound",
     "SetEncoder",
+    "Unreadable",
     "UsualBatches",
     "Walk",
     "batch_problem",
@@ -76,6 +82,13 @@ if TYPE_CHECKING:
         stamp_batches,
         varint,
         walk,
+    )
+    from .reference_fields import (
+        FieldReader,
+        FieldWriter,
+        MessageReader,
+        MessageWriter,
+        Unreadable,
     )
 
 FORM: Final = kernel_form()

@@ -18,6 +18,7 @@ include "messages.pxi"
 include "records.pxi"
 include "batches.pxi"
 include "columns.pxi"
+include "fields.pxi"
 
 # What the compiler was given of `layout` and of `terms`; a test compares them.
 LAYOUT = {

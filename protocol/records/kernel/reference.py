@@ -45,6 +45,21 @@ from ..layout import (
     Codec,
 )
 from ..marks import NO_MARKS, Marks
+from .reference_fields import (
+    FieldReader as FieldReader,
+)
+from .reference_fields import (
+    FieldWriter as FieldWriter,
+)
+from .reference_fields import (
+    MessageReader as MessageReader,
+)
+from .reference_fields import (
+    MessageWriter as MessageWriter,
+)
+from .reference_fields import (
+    Unreadable as Unreadable,
+)
 from .terms import (
     BAD_END,
     BAD_FIELD,

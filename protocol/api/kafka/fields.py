@@ -1,0 +1,125 @@
+"""Readers and writers of Kafka's encoding, made out of the declarations.
+
+Every length and count is looked at before anything of that size is made: it has to fit into what is
+left of the frame, into its limit, and into the number of values that a frame may have. What a
+writer is given is trusted.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, Final, cast
+
+from ...records.kernel import FieldReader, FieldWriter, MessageReader, MessageWriter, Unreadable
+from ..native.values import clip
+from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
+
+UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
+"""What a reader raises. It does not say what is wrong; `faults` does."""
+
+NULL_LENGTH: Final = -1
+"""Length of a string, of bytes or of an array that is null."""
+
+_LETTERS: Final = {8: "b", 16: "h", 32: "i", 64: "q"}
+_ANY_SIZE: Final = 2**31 - 1
+
+Type = WireType | type[Any]
+
+
+def _make_reader(struct: type[Any], version: int) -> MessageReader:
+    specs = fields_of(struct, version, native=False)
+    return MessageReader(struct, [(spec.name, field_reader(spec.type, version)) for spec in specs])
+
+
+def _make_writer(struct: type[Any], version: int) -> MessageWriter:
+    specs = fields_of(struct, version, native=False)
+    return MessageWriter([(spec.name, field_writer(spec.type, version)) for spec in specs])
+
+
+# The casts are there because mypy does not take a class for something hashable.
+message_reader: Final = cast(Callable[[type[Any], int], MessageReader], cache(_make_reader))
+"""The reader of a message class in a version."""
+message_writer: Final = cast(Callable[[type[Any], int], MessageWriter], cache(_make_writer))
+"""The writer of a message class in a version."""
+
+
+def field_reader(wire_type: Type, version: int) -> FieldReader:
+    """The reader of values of a type."""
+    limit, nullable = 0, False
+    message = item = None
+    item_bytes = item_values = 0
+    match wire_type:
+        case Text():
+            limit, nullable = text_limit(wire_type), wire_type.nullable
+        case Records():
+            limit, nullable = _ANY_SIZE, True
+        case Data():
+            limit, nullable = wire_type.max_bytes, wire_type.nullable
+        case Array():
+            limit, nullable = wire_type.max_items, wire_type.nullable
+            item = field_reader(wire_type.of, version)
+            item_bytes = smallest_size(wire_type.of, version)
+            item_values = values_in(wire_type.of, version)
+        case type():
+            message = message_reader(wire_type, version)
+    kind = _kind(wire_type)
+    return FieldReader(kind, limit, nullable, message, item, item_bytes, item_values)
+
+
+def field_writer(wire_type: Type, version: int) -> FieldWriter:
+    """The writer of values of a type."""
+    cut = message = item = None
+    match wire_type:
+        case Text(clipped=True):
+            cut = partial(clip, max_bytes=wire_type.max_bytes)
+        case Array():
+            item = field_writer(wire_type.of, version)
+        case type():
+            message = message_writer(wire_type, version)
+    return FieldWriter(_kind(wire_type), cut, message, item)
+
+
+def _kind(wire_type: Type) -> str:
+    """The letter that readers and writers know a type by."""
+    match wire_type:
+        case Integer():
+            return _LETTERS[wire_type.bits]
+        case Boolean():
+            return "?"
+        case Text():
+            return "s"
+        case Records():
+            return "v"
+        case Data():
+            return "p"
+        case Array():
+            return "a"
+        case type():
+            return "m"
+
+
+def smallest_size(wire_type: Type, version: int) -> int:
+    """The least bytes that a value of the type takes."""
+    match wire_type:
+        case Integer():
+            return wire_type.bits // 8
+        case Boolean():
+            return 1
+        case Text():
+            return 2
+        case Records() | Data() | Array():
+            return 4
+        case type():
+            specs = fields_of(wire_type, version, native=False)
+            return sum(smallest_size(spec.type, version) for spec in specs)
+
+
+def values_in(wire_type: Type, version: int) -> int:
+    """How many values an item of an array is, without those in arrays of its own."""
+    if isinstance(wire_type, type):
+        return 1 + len(fields_of(wire_type, version, native=False))
+    return 1
+
+
+def text_limit(wire_type: Text) -> int:
+    """The most bytes that are accepted: a sentence that we would cut may come longer."""
+    return Integer(16).high if wire_type.clipped else wire_type.max_bytes

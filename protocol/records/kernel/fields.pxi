@@ -1,0 +1,325 @@
+# What Kafka's clients send: fields, one behind the other, of which messages are made. The fields of a
+# message stand in a `MessageReader`, made by `protocol.api.kafka.decoding` of the declarations.
+
+from cpython.object cimport PyObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memcpy
+
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callable, PyObject *const *args, size_t count, object names)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+
+cdef enum:
+    MOST_FIELDS = 32
+    NULL_LENGTH = -1
+
+# The kinds of fields; a letter of the module `struct` for those of fixed size.
+cdef enum:
+    INT8 = 98  # b
+    INT16 = 104  # h
+    INT32 = 105  # i
+    INT64 = 113  # q
+    BOOLEAN = 63  # ?
+    STRING = 115  # s
+    BYTES = 112  # p
+    VIEW = 118  # v
+    MESSAGE = 109  # m
+    ARRAY = 97  # a
+
+
+class Unreadable(Exception):
+    """Bytes are no message of this class and version."""
+
+
+cdef struct Place:
+    const unsigned char *data
+    Py_ssize_t at
+    Py_ssize_t size
+    long long room  # how many values there may still be
+
+
+cdef class FieldReader:
+    """Reads one field, or one item of an array."""
+
+    cdef int kind
+    cdef bint nullable
+    cdef Py_ssize_t limit
+    cdef MessageReader message
+    cdef FieldReader item
+    cdef Py_ssize_t item_bytes
+    cdef Py_ssize_t item_values
+
+    def __init__(self, str kind, limit, nullable, message, item, item_bytes, item_values):
+        """`kind` is a letter; `limit` the most bytes or items. A message has its reader; an array
+        has that of its items, of which each takes `item_bytes` at least and is `item_values`."""
+        self.kind = ord(kind)
+        self.limit = limit
+        self.nullable = nullable
+        self.message = message
+        self.item = item
+        self.item_bytes = item_bytes
+        self.item_values = item_values
+
+    cdef object read(self, Place *place, object view):
+        cdef Py_ssize_t length, begin
+        cdef int kind = self.kind
+        if kind == INT32:
+            return <int> number(place, 4)
+        if kind == INT64:
+            return number(place, 8)
+        if kind == INT16:
+            return <short> number(place, 2)
+        if kind == INT8:
+            return <signed char> number(place, 1)
+        if kind == BOOLEAN:
+            return number(place, 1) != 0
+        if kind == MESSAGE:
+            return self.message.fields(place, view)
+        if kind == ARRAY:
+            return self.array(place, view)
+        length = <short> number(place, 2) if kind == STRING else <int> number(place, 4)
+        if length == NULL_LENGTH and self.nullable:
+            return None
+        if length < 0 or length > self.limit or length > place.size - place.at:
+            raise Unreadable
+        begin = place.at
+        place.at += length
+        if kind == STRING:
+            return PyUnicode_DecodeUTF8(<const char *> place.data + begin, length, NULL)
+        if kind == VIEW:
+            return view[begin : begin + length]
+        return <bytes> (<const char *> place.data)[begin : begin + length]
+
+    cdef object array(self, Place *place, object view):
+        cdef Py_ssize_t count = <int> number(place, 4)
+        cdef list items
+        cdef FieldReader item = self.item
+        if count == NULL_LENGTH and self.nullable:
+            return None
+        if count < 0 or count > self.limit or count * self.item_bytes > place.size - place.at:
+            raise Unreadable
+        place.room -= count * self.item_values
+        if place.room < 0:
+            raise Unreadable
+        items = []
+        for _ in range(count):
+            items.append(item.read(place, view))
+        return items
+
+
+cdef class MessageReader:
+    """Reads messages of one class in one version."""
+
+    cdef object struct
+    cdef tuple names
+    cdef list readers
+
+    def __init__(self, object struct, list fields):
+        """`fields` are pairs of a name and a `FieldReader`, in the order of the bytes."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"{struct} has more than {MOST_FIELDS} fields")
+        self.struct = struct
+        self.names = tuple(name for name, _ in fields)
+        self.readers = [reader for _, reader in fields]
+
+    def read(self, object data not None, Py_ssize_t at, long long room):
+        """The message at `at` of a frame, of which views go into it, and the position behind it.
+
+        `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
+        """
+        cdef const unsigned char[:] content = data
+        cdef Place place
+        place.data = &content[0] if content.shape[0] else NULL
+        place.at = at
+        place.size = content.shape[0]
+        place.room = room
+        if not 0 <= at <= place.size:
+            raise Unreadable
+        message = self.fields(&place, memoryview(data))
+        return message, place.at
+
+    cdef object fields(self, Place *place, object view):
+        cdef PyObject *values[MOST_FIELDS]
+        cdef list held = []
+        cdef Py_ssize_t number_of = 0
+        cdef FieldReader reader
+        for reader in self.readers:
+            value = reader.read(place, view)
+            held.append(value)
+            values[number_of] = <PyObject *> value
+            number_of += 1
+        return PyObject_Vectorcall(self.struct, values, 0, self.names)
+
+
+cdef inline long long number(Place *place, int size) except? -1:
+    cdef unsigned long long found = 0
+    cdef int position
+    if place.size - place.at < size:
+        raise Unreadable
+    for position in range(size):
+        found = found << 8 | place.data[place.at + position]
+    place.at += size
+    return <long long> found
+
+
+cdef class Output:
+    """Bytes that were written, and record sets between them, which stay where they are."""
+
+    cdef unsigned char *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+    cdef list parts
+    cdef Py_ssize_t parts_bytes
+
+    def __cinit__(self):
+        self.room = 512
+        self.data = <unsigned char *> PyMem_Malloc(self.room)
+        if self.data == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef unsigned char *more(self, Py_ssize_t size) except NULL:
+        """Where the next `size` bytes go."""
+        cdef unsigned char *grown
+        cdef Py_ssize_t begin = self.size
+        if size > self.room - begin:
+            self.room = 2 * (begin + size)
+            grown = <unsigned char *> PyMem_Realloc(self.data, self.room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+        self.size = begin + size
+        return self.data + begin
+
+    cdef int put(self, long long value, int size) except -1:
+        """An integer of so many bytes."""
+        cdef unsigned char *to
+        cdef int position
+        cdef long long limit = <long long> 1 << (8 * size - 1) if size < 8 else 0
+        if limit and not -limit <= value < limit:
+            raise OverflowError(f"{value} is no integer of {8 * size} bits")
+        to = self.more(size)
+        for position in range(size):
+            to[position] = <unsigned char> (value >> 8 * (size - 1 - position))
+        return 0
+
+    cdef int put_bytes(self, const void *data, Py_ssize_t size) except -1:
+        memcpy(self.more(size), data, size)
+        return 0
+
+    cdef int put_part(self, object part) except -1:
+        """A record set: a part of its own."""
+        if self.parts is None:
+            self.parts = []
+        if self.size:
+            self.parts.append(PyBytes_FromStringAndSize(<char *> self.data, self.size))
+            self.parts_bytes += self.size
+            self.size = 0
+        self.parts.append(part)
+        self.parts_bytes += len(part)
+        return 0
+
+
+cdef class FieldWriter:
+    """Writes one field, or one item of an array."""
+
+    cdef int kind
+    cdef object clip
+    cdef MessageWriter message
+    cdef FieldWriter item
+
+    def __init__(self, str kind, clip, message, item):
+        """`kind` is a letter; `clip` cuts a text that may be too long. A message has its writer, an
+        array that of its items."""
+        self.kind = ord(kind)
+        self.clip = clip
+        self.message = message
+        self.item = item
+
+    cdef int write(self, object value, Output output) except -1:
+        cdef int kind = self.kind
+        cdef const char *text
+        cdef Py_ssize_t size
+        cdef const unsigned char[:] content
+        cdef FieldWriter item
+        if kind == INT32:
+            return output.put(value, 4)
+        if kind == INT64:
+            return output.put(value, 8)
+        if kind == INT16:
+            return output.put(value, 2)
+        if kind == INT8:
+            return output.put(value, 1)
+        if kind == BOOLEAN:
+            return output.put(1 if value else 0, 1)
+        if kind == MESSAGE:
+            return self.message.fields(value, output)
+        if kind == STRING:
+            if value is None:
+                return output.put(NULL_LENGTH, 2)
+            if self.clip is not None:
+                value = self.clip(value)
+            text = PyUnicode_AsUTF8AndSize(value, &size)
+            output.put(size, 2)
+            return output.put_bytes(text, size)
+        if value is None:
+            return output.put(NULL_LENGTH, 4)
+        output.put(len(value), 4)
+        if kind == VIEW:
+            return output.put_part(value)
+        if kind == BYTES:
+            content = value
+            size = content.shape[0]
+            return output.put_bytes(&content[0], size) if size else 0
+        item = self.item
+        for each in value:
+            item.write(each, output)
+        return 0
+
+
+cdef class MessageWriter:
+    """Writes messages of one class in one version."""
+
+    cdef tuple names
+    cdef list writers
+
+    def __init__(self, list fields):
+        """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
+        self.names = tuple(name for name, _ in fields)
+        self.writers = [writer for _, writer in fields]
+
+    def frame(self, message):
+        """The bytes of a message with their length in front, as parts where record sets are among
+        them."""
+        cdef Output output = Output()
+        cdef Py_ssize_t size
+        output.put(0, 4)
+        self.fields(message, output)
+        if output.parts is None:
+            set_length(output.data, output.size - 4)
+            return PyBytes_FromStringAndSize(<char *> output.data, output.size)
+        size = output.parts_bytes + output.size - 4
+        if output.size:
+            output.parts.append(PyBytes_FromStringAndSize(<char *> output.data, output.size))
+        set_length(<unsigned char *> PyBytes_AS_STRING(output.parts[0]), size)
+        return output.parts
+
+    cdef int fields(self, object message, Output output) except -1:
+        cdef Py_ssize_t position
+        cdef FieldWriter writer
+        for position in range(len(self.writers)):
+            writer = <FieldWriter> self.writers[position]
+            writer.write(getattr(message, <object> self.names[position]), output)
+        return 0
+
+
+cdef void set_length(unsigned char *to, Py_ssize_t size) noexcept:
+    cdef int position
+    for position in range(4):
+        to[position] = <unsigned char> (size >> 8 * (3 - position))

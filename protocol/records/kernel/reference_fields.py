@@ -1,0 +1,204 @@
+"""Fields of Kafka's protocol: messages out of the bytes of a frame, and back, in plain Python.
+
+A message is its fields, one behind the other. What they are stands in readers and writers, which
+`protocol.api.kafka.fields` makes of the declarations. The kind of a field is a letter: `b`, `h`,
+`i`, `q` are integers of 8, 16, 32 and 64 bits, `?` is a boolean, `s` a text behind its length of
+16 bits, `p` and `v` bytes behind theirs of 32 bits, copied and as a view, `m` a message, and `a` an
+array behind its count of 32 bits. A length or a count of -1 is null.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+MOST_FIELDS: Final = 32
+
+_NULL_LENGTH: Final = -1
+_LENGTH_BYTES: Final = 4
+_INTEGER_BYTES: Final = {"b": 1, "h": 2, "i": 4, "q": 8, "?": 1}
+
+Frame = bytes | bytearray | memoryview
+
+
+class Unreadable(Exception):
+    """Bytes are no message of this class and version."""
+
+
+class _Place:
+    """How far a frame was read."""
+
+    def __init__(self, frame: Frame, at: int, room: int) -> None:
+        self.view = memoryview(frame)
+        self.at = at
+        self.room = room
+        """How many values there may still be in arrays."""
+
+    def take(self, size: int) -> memoryview:
+        """The next `size` bytes."""
+        begin, self.at = self.at, self.at + size
+        if not 0 <= begin <= self.at <= len(self.view):
+            raise Unreadable
+        return self.view[begin : self.at]
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+
+class FieldReader:
+    """Reads one field, or one item of an array."""
+
+    def __init__(
+        self,
+        kind: str,
+        limit: int,
+        nullable: bool,
+        message: "MessageReader | None",
+        item: "FieldReader | None",
+        item_bytes: int,
+        item_values: int,
+    ) -> None:
+        """`kind` is a letter; `limit` the most bytes or items. A message has its reader; an array
+        has that of its items, of which each takes `item_bytes` at least and is `item_values`."""
+        self._kind = kind
+        self._limit = limit
+        self._nullable = nullable
+        self._message = message
+        self._item = item
+        self._item_bytes = item_bytes
+        self._item_values = item_values
+
+    def read(self, place: _Place) -> Any:
+        kind = self._kind
+        if kind in _INTEGER_BYTES:
+            value = place.integer(_INTEGER_BYTES[kind])
+            return value != 0 if kind == "?" else value
+        if self._message is not None:
+            return self._message.fields(place)
+        length = place.integer(2 if kind == "s" else 4)
+        if length == _NULL_LENGTH and self._nullable:
+            return None
+        if not 0 <= length <= self._limit:
+            raise Unreadable
+        if self._item is not None:
+            return self._items(self._item, place, length)
+        content = place.take(length)
+        if kind == "s":
+            return str(content, "utf-8")
+        return content if kind == "v" else bytes(content)
+
+    def _items(self, item: "FieldReader", place: _Place, count: int) -> list[Any]:
+        place.room -= count * self._item_values
+        if count * self._item_bytes > len(place.view) - place.at or place.room < 0:
+            raise Unreadable
+        return [item.read(place) for _ in range(count)]
+
+
+class MessageReader:
+    """Reads messages of one class in one version."""
+
+    def __init__(self, struct: type[Any], fields: Sequence[tuple[str, FieldReader]]) -> None:
+        """`fields` are pairs of a name and its reader, in the order of the bytes."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"{struct} has more than {MOST_FIELDS} fields")
+        self._struct = struct
+        self._fields = fields
+
+    def read(self, data: Frame, at: int, room: int) -> tuple[Any, int]:
+        """The message at `at` of a frame, of which views go into it, and the position behind it.
+
+        `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
+        """
+        place = _Place(data, at, room)
+        return self.fields(place), place.at
+
+    def fields(self, place: _Place) -> Any:
+        return self._struct(**{name: reader.read(place) for name, reader in self._fields})
+
+
+class _Output:
+    """Bytes that were written, and record sets between them, which stay where they are."""
+
+    def __init__(self) -> None:
+        self._held = bytearray(_LENGTH_BYTES)
+        self._parts: list[Any] = []
+
+    def put(self, data: bytes) -> None:
+        self._held += data
+
+    def put_integer(self, value: int, size: int) -> None:
+        self._held += value.to_bytes(size, "big", signed=True)
+
+    def put_part(self, part: Any) -> None:
+        """A record set: a part of its own."""
+        if self._held:
+            self._parts.append(bytes(self._held))
+            self._held.clear()
+        self._parts.append(part)
+
+    def frame(self) -> Any:
+        """The bytes with their length in front, as parts where record sets are among them."""
+        if self._held:
+            self._parts.append(bytes(self._held))
+        first, *others = self._parts
+        size = sum(map(len, self._parts)) - _LENGTH_BYTES
+        first = size.to_bytes(_LENGTH_BYTES, "big") + first[_LENGTH_BYTES:]
+        return [first, *others] if others else first
+
+
+class FieldWriter:
+    """Writes one field, or one item of an array."""
+
+    def __init__(
+        self,
+        kind: str,
+        clip: Callable[[str], str] | None,
+        message: "MessageWriter | None",
+        item: "FieldWriter | None",
+    ) -> None:
+        """`kind` is a letter; `clip` cuts a text that may be too long. A message has its writer, an
+        array that of its items."""
+        self._kind = kind
+        self._clip = clip
+        self._message = message
+        self._item = item
+
+    def write(self, value: Any, output: _Output) -> None:
+        kind = self._kind
+        if kind in _INTEGER_BYTES:
+            output.put_integer(int(bool(value)) if kind == "?" else value, _INTEGER_BYTES[kind])
+        elif self._message is not None:
+            self._message.fields(value, output)
+        elif value is None:
+            output.put_integer(_NULL_LENGTH, 2 if kind == "s" else 4)
+        elif kind == "s":
+            text = (value if self._clip is None else self._clip(value)).encode()
+            output.put_integer(len(text), 2)
+            output.put(text)
+        else:
+            output.put_integer(len(value), 4)
+            if kind == "v":
+                output.put_part(value)
+            elif self._item is None:
+                output.put(value)
+            else:
+                for each in value:
+                    self._item.write(each, output)
+
+
+class MessageWriter:
+    """Writes messages of one class in one version."""
+
+    def __init__(self, fields: Sequence[tuple[str, FieldWriter]]) -> None:
+        """`fields` are pairs of a name and its writer, in the order of the bytes."""
+        self._fields = fields
+
+    def frame(self, message: Any) -> Any:
+        """The bytes of a message with their length in front; a list of parts where record sets are
+        among them, which stay where they are. Raises `OverflowError` for a number that is too large
+        for its field, `UnicodeEncodeError`."""
+        output = _Output()
+        self.fields(message, output)
+        return output.frame()
+
+    def fields(self, message: Any, output: _Output) -> None:
+        for name, writer in self._fields:
+            writer.write(getattr(message, name), output)
