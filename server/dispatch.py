@@ -12,6 +12,7 @@ from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Frame, Request, RequestHead
+from ..protocol.api.native.values import Elsewhere
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
@@ -24,7 +25,9 @@ from .network.repeated_fetch import RepeatedFetches
 from .network.repeated_produce import RepeatedProduces
 from .network.repeated_search import RepeatedSearches
 from .network.sending import Answer, AnswerInParts, Deferred
-from .outcomes import CloseConnection, error_name, first_error
+from .outcomes import CloseConnection, error_finder, error_name, first_error
+
+AnswerEncoder = Callable[[int, object], bytes | list[bytes | Elsewhere]]
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -66,6 +69,7 @@ class Dispatcher:
             for version in APIS[key].versions(native=encoding.NATIVE)
         }
         """By the kinds of requests that are answered together."""
+        self._encoders: dict[int, AnswerEncoder] = {}
         self._left: Frame = b""
         """The last request that was left to `answer`: it is not to be looked at again there."""
         self._versions = {
@@ -168,13 +172,14 @@ class Dispatcher:
         if api is PRODUCE:
             self._produces.learn(requests[0], requests[0].body)
         outcomes = self._handle_alike(api, [request.body for request in requests])
-        encode, usual, version = self._encoding.encode_answer, api.response, requests[0].version
+        usual, encode = api.response, self._encoder(api, requests[0].version)
+        find_error = error_finder(usual)  # type: ignore[arg-type] # a class is hashable
         counts: dict[int, int] = {}
         try:
             for request, outcome in zip(requests, outcomes, strict=False):
                 if type(outcome) is usual:
-                    answer = encode(request.correlation_id, api, version, outcome)
-                    code = first_error(outcome)
+                    answer = encode(request.correlation_id, outcome)
+                    code = find_error(outcome)
                     counts[code] = counts.get(code, 0) + 1
                     yield answer if isinstance(answer, bytes) else AnswerInParts(answer)
                 else:
@@ -184,6 +189,13 @@ class Dispatcher:
             seconds = self._time() - began
             for code, count in counts.items():
                 self._services.figures.answered(api.name, error_name(code), seconds, count)
+
+    def _encoder(self, api: Api, version: int) -> AnswerEncoder:
+        number = kind(api.key, version)
+        encoder = self._encoders.get(number)
+        if encoder is None:
+            encoder = self._encoders[number] = self._encoding.answer_encoder(api, version)
+        return encoder
 
     def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
         """What becomes of each of these requests."""
@@ -213,9 +225,7 @@ class Dispatcher:
             self._count(asked, NO_ERROR)
             return None
         head, code = asked.head, first_error(response)
-        answer = self._encoding.encode_answer(
-            head.correlation_id, asked.api, head.version, response
-        )
+        answer = self._encoder(asked.api, head.version)(head.correlation_id, response)
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 

@@ -60,11 +60,11 @@ def error_name(code: int) -> str:
 def first_error(body: Any) -> int:
     """The first error code in a response, in the order of its fields; 0 when there is none."""
     struct: type = type(body)
-    return _finder(struct)(body)
+    return error_finder(struct)(body)
 
 
 @cache
-def _finder(struct: type) -> Callable[[Any], int]:
+def error_finder(struct: type) -> Callable[[Any], int]:
     """`first_error` for one message class."""
     source = Source("def find(body):", {})
     _add_search(source, struct, "body")

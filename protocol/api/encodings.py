@@ -39,9 +39,9 @@ class Encoding(Protocol):
         self, correlation_id: int, api: Api, version: int, body: object
     ) -> bytes: ...
 
-    def encode_answer(
-        self, correlation_id: int, api: Api, version: int, body: object
-    ) -> bytes | list[bytes | Elsewhere]: ...
+    def answer_encoder(
+        self, api: Api, version: int
+    ) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]: ...
 
     def encode_refusal(
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from ...protocol.api.log.produce import ProducePartitionResult
 from ...protocol.errors import (
@@ -58,8 +59,7 @@ Outcomes = AppendedTogether | Sequence[Appended | Exception]
 have not been appended yet."""
 
 
-@dataclass(slots=True)
-class Sent:
+class Sent(msgspec.Struct):
     """A set on its way into a log, and what its producer is told."""
 
     partition: Partition

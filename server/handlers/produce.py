@@ -125,39 +125,51 @@ def _handle_alike(
     failures: Mapping[str, Exception],
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`."""
-    by_partition: dict[Partition, list[Sent]] = {}
-    answers: list[tuple[ProduceRequest, ProduceResponse, list[Sent]]] = []
-    for request in requests:
-        response, sent = _answer_to(request)
-        answers.append((request, response, sent))
-        for one in sent:
-            if request.transactional_id is None:
-                of_partition = by_partition.get(one.partition)
-                if of_partition is None:
-                    by_partition[one.partition] = [one]
-                else:
-                    of_partition.append(one)
-            else:
-                one.refuse(services, _no_transactions(request.transactional_id))
-    late: list[tuple[Log, Sent]] = []
-    for partition, sent in by_partition.items():
-        failure = failures.get(partition[0])
-        if failure is None:
-            late += append(services, acks, partition, sent)
-        else:
-            for one in sent:
-                one.refuse(services, failure)
-    if late:
-        sender = Sender()
-        for log, one in late:
-            append_later(services, acks, log, one, sender)
-    elif acks == IN_THE_LOG:
+    answers = [(request, *_answer_to(request)) for request in requests]
+    late = _append_all(services, acks, answers, failures)
+    if not late and acks == IN_THE_LOG:
         return [response for _, response, _ in answers]
     outcomes = []
     for request, response, sent in answers:
         answer = partial(_answer, services, acks, request.timeout_ms, response, sent)
         outcomes.append(_once_appended(sent, answer) if late else answer())
     return outcomes
+
+
+def _append_all(
+    services: Services,
+    acks: int,
+    answers: Sequence[tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]],
+    failures: Mapping[str, Exception],
+) -> bool:
+    """Append what requests brought, what is for one partition at once; whether some of it waits."""
+    by_partition: dict[Partition, list[Sent]] = {}
+    for request, _, sent in answers:
+        if request.transactional_id is not None:
+            _refuse(services, sent, _no_transactions(request.transactional_id))
+            continue
+        for one in sent:
+            of_partition = by_partition.get(one.partition)
+            if of_partition is None:
+                by_partition[one.partition] = [one]
+            else:
+                of_partition.append(one)
+    late: list[tuple[Log, Sent]] = []
+    for partition, of_partition in by_partition.items():
+        failure = failures.get(partition[0])
+        if failure is None:
+            late += append(services, acks, partition, of_partition)
+        else:
+            _refuse(services, of_partition, failure)
+    sender = Sender()
+    for log, one in late:
+        append_later(services, acks, log, one, sender)
+    return bool(late)
+
+
+def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
+    for one in sent:
+        one.refuse(services, error)
 
 
 def _once_appended(sent: Sequence[Sent], answer: Callable[[], Outcome]) -> Outcome:

@@ -8,8 +8,9 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import accumulate
+from operator import itemgetter
 from struct import pack_into
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 from zlib import crc32
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.kernel import reference
-from horolog.protocol.records.kernel.terms import RECORD, Offsets
+from horolog.protocol.records.kernel.terms import RECORD, FieldKind, Offsets, Unreadable
 from horolog.protocol.records.marks import Marks
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 
@@ -321,6 +322,78 @@ def _in_place(call: Callable[..., Any], data: bytes, *arguments: Any) -> Any:
     return outcome(call, buffer, *arguments), bytes(buffer), refused
 
 
+def _field(kernel: ModuleType, kind: FieldKind, limit: int = 0, **inner: Any) -> Any:
+    """A reader of a field that may be null."""
+    message, item = inner.get("message"), inner.get("item")
+    return kernel.FieldReader(kind.value, limit, True, message, item, 4, 2)
+
+
+def _message_reader(kernel: ModuleType, these: Drawn) -> Any:
+    """All kinds of fields, a message in an array among them; one may be of any size."""
+    head = [("a", _field(kernel, FieldKind.INT16)), ("b", _field(kernel, FieldKind.BOOLEAN))]
+    inner = kernel.MessageReader(
+        dict,
+        [*head, ("c", _field(kernel, FieldKind.TEXT, 9)), ("d", _field(kernel, FieldKind.INT64))],
+    )
+    item = _field(kernel, FieldKind.MESSAGE, message=inner)
+    whole = kernel.MessageReader(
+        dict,
+        [
+            ("e", _field(kernel, FieldKind.INT8)),
+            ("f", _field(kernel, FieldKind.BYTES, max(these.cut, 0))),
+            ("g", _field(kernel, FieldKind.VIEW, INT32_MAX)),
+            ("h", _field(kernel, FieldKind.ARRAY, max(these.count, 0), item=item)),
+            ("i", _field(kernel, FieldKind.INT32)),
+        ],
+    )
+    data = these.records + these.data
+    return [
+        outcome(_read_or_not, reader, data, at, these.number)
+        for reader in (inner, whole)
+        for at in (these.start, these.cut, len(data))
+    ]
+
+
+def _read_or_not(reader: Any, data: bytes, at: int, room: int) -> Any:
+    try:
+        message, end = reader.read(data, at, room)
+    except (Unreadable, UnicodeDecodeError) as error:
+        return type(error).__name__
+    return sorted(message.items(), key=itemgetter(0)), end
+
+
+def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
+    """Numbers that have room and such that have none, in fields of all sizes."""
+    said = []
+    for value in (these.number, these.count, these.cut, these.magic, *these.column):
+        for kind in FieldKind:
+            if kind in (FieldKind.MESSAGE, FieldKind.ARRAY):
+                continue
+            wants_bytes = kind in (FieldKind.BYTES, FieldKind.VIEW)
+            if value is not None and isinstance(value, bytes) != wants_bytes:
+                continue
+            if kind is FieldKind.TEXT and not isinstance(value, str | None):
+                continue
+            if isinstance(value, str) and kind is not FieldKind.TEXT:
+                continue
+            if value is None and kind not in (FieldKind.TEXT, FieldKind.BYTES):
+                continue
+            field = kernel.FieldWriter(kind.value, None, None, None)
+            writer = kernel.MessageWriter([("field", field), ("other", field)])
+            both = SimpleNamespace(field=value, other=value)
+            said.append(outcome(writer.frame, both))
+            inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
+            items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
+            many = kernel.MessageWriter([("items", items)])
+            said.append(outcome(many.frame, SimpleNamespace(items=[both] * 3)))
+    return [_sized(one) for one in said]
+
+
+def _sized(said: Any) -> Any:
+    """Of a number that has no room either form may say it in its own way."""
+    return said[0] if isinstance(said, tuple) and said[0] == "OverflowError" else said
+
+
 def _columns_for(kernel: ModuleType, these: Drawn) -> Any:
     found = kernel.columns_for(these.cut + 1, 3, these.start % 7)
     sizes = {name: len(getattr(found, name)) for name in COLUMNS}
@@ -332,6 +405,8 @@ COLUMNS.remove("count")
 
 Call = Callable[[ModuleType, Drawn], Any]
 CALLS: Final[dict[str, Call]] = {
+    "MessageReader": _message_reader,
+    "MessageWriter": _message_writer,
     "RecordCursor": _cursor,
     "RecordEncoder": _record_encoder,
     "RecordTally": _tally,
@@ -417,5 +492,8 @@ CALLS: Final[dict[str, Call]] = {
 """What is asked of each name, by both forms."""
 
 
-ANSWERS: Final = {"Gathered", "RecordsFound", "UsualBatches", "Walk"}
-"""Names of what the functions give, which is not called."""
+ANSWERS: Final = {
+    *("Gathered", "RecordsFound", "UsualBatches", "Walk"),
+    *("FieldReader", "FieldWriter"),
+}
+"""Names of what the functions give, or are given, which is not called by itself."""

@@ -69,6 +69,9 @@ TERMS: Final = {
     "TIME_WRONG": terms.BAD_TIME,
     "SMALLEST": terms.SMALLEST_RECORD,
     "MOST_RECORD_OVERHEAD": terms.MOST_OVERHEAD,
+    "MOST_FIELDS": terms.MOST_FIELDS,
+    "NULL_LENGTH": terms.NULL_LENGTH,
+    **{kind.name: ord(kind) for kind in terms.FieldKind},
 }
 ITS_OWN: Final = {"FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
 """Numbers that nothing else has a name for."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, cast
 
+from ...records.kernel.terms import NULL_LENGTH
 from ..native.values import Data as Frame
 from ..schema import (
     INT16,
@@ -22,7 +23,7 @@ from ..schema import (
     WireType,
     fields_of,
 )
-from .fields import NULL_LENGTH, smallest_size, text_limit, values_in
+from .fields import smallest_size, text_limit, values_in
 
 _MAX_WALKED: Final = 10_000
 """Values that are looked at, which takes some 10 ms."""

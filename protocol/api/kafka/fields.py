@@ -9,17 +9,20 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Final, cast
 
-from ...records.kernel import FieldReader, FieldWriter, MessageReader, MessageWriter, Unreadable
+from ...records.kernel import FieldReader, FieldWriter, MessageReader, MessageWriter
+from ...records.kernel.terms import FieldKind, Unreadable
 from ..native.values import clip
 from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
 
 UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
 """What a reader raises. It does not say what is wrong; `faults` does."""
 
-NULL_LENGTH: Final = -1
-"""Length of a string, of bytes or of an array that is null."""
-
-_LETTERS: Final = {8: "b", 16: "h", 32: "i", 64: "q"}
+_INTEGERS: Final = {
+    8: FieldKind.INT8,
+    16: FieldKind.INT16,
+    32: FieldKind.INT32,
+    64: FieldKind.INT64,
+}
 _ANY_SIZE: Final = 2**31 - 1
 
 Type = WireType | type[Any]
@@ -79,22 +82,22 @@ def field_writer(wire_type: Type, version: int) -> FieldWriter:
 
 
 def _kind(wire_type: Type) -> str:
-    """The letter that readers and writers know a type by."""
+    """The kind of field that a type is."""
     match wire_type:
         case Integer():
-            return _LETTERS[wire_type.bits]
+            return _INTEGERS[wire_type.bits].value
         case Boolean():
-            return "?"
+            return FieldKind.BOOLEAN.value
         case Text():
-            return "s"
+            return FieldKind.TEXT.value
         case Records():
-            return "v"
+            return FieldKind.VIEW.value
         case Data():
-            return "p"
+            return FieldKind.BYTES.value
         case Array():
-            return "a"
+            return FieldKind.ARRAY.value
         case type():
-            return "m"
+            return FieldKind.MESSAGE.value
 
 
 def smallest_size(wire_type: Type, version: int) -> int:

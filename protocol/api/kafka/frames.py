@@ -18,6 +18,7 @@ import msgspec
 from ...errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
 from ...limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
 from ...records.kernel import MessageReader, MessageWriter
+from ...records.kernel.terms import NULL_LENGTH
 from ..framing import ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
@@ -25,7 +26,7 @@ from ..native.frames import Body, Frame, Request, RequestHead, ResponseHead
 from ..native.values import Elsewhere
 from ..schema import INT16, INT32, Api, Text, WireType, kind
 from .faults import find_fault
-from .fields import NULL_LENGTH, UNREADABLE, field_reader, field_writer, message_reader
+from .fields import UNREADABLE, field_reader, field_writer, message_reader
 from .refusals import refusal
 
 T = TypeVar("T")
@@ -172,14 +173,24 @@ def encode_request(
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return _joined(_response(correlation_id, api, version, body))
+    return _joined(answer_encoder(api, version)(correlation_id, body))
 
 
-def encode_answer(
-    correlation_id: int, api: Api, version: int, body: object
-) -> bytes | list[bytes | Elsewhere]:
-    """As `encode_response`; in parts when there are record sets that are not in memory."""
-    return _joined_if_in_memory(_response(correlation_id, api, version, body))
+def answer_encoder(
+    api: Api, version: int
+) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]:
+    """A function that does as `encode_response` for one kind of response; in parts when there are
+    record sets that are not in memory."""
+    write = _response_writer(api.response, version)
+    replaced = _REPLACED.get((api.key, version))
+
+    def encode(correlation_id: int, body: object) -> bytes | list[bytes | Elsewhere]:
+        if replaced is not None:
+            body = _with_known_codes(body, replaced)
+        frame = write(_Response(correlation_id, body))
+        return frame if type(frame) is bytes else _joined_if_in_memory(frame)
+
+    return encode
 
 
 def encode_refusal(
@@ -232,15 +243,6 @@ def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:
     fault = find_fault(struct, version, raw.frame, raw.start, max_values)
     assert fault is not None
     return fault
-
-
-def _response(
-    correlation_id: int, api: Api, version: int, body: object
-) -> bytes | list[bytes | Elsewhere]:
-    replaced = _REPLACED.get((api.key, version))
-    if replaced:
-        body = _with_known_codes(body, replaced)
-    return _response_writer(api.response, version)(_Response(correlation_id, body))
 
 
 def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:

@@ -241,11 +241,16 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
     return joined(_response(correlation_id, api, version, body))
 
 
-def encode_answer(
-    correlation_id: int, api: Api, version: int, body: object
-) -> bytes | list[bytes | Elsewhere]:
-    """As `encode_response`; in parts when there are record sets that are not in memory."""
-    return joined_if_in_memory(_response(correlation_id, api, version, body))
+def answer_encoder(
+    api: Api, version: int
+) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]:
+    """A function that does as `encode_response` for one kind of response; in parts when there are
+    record sets that are not in memory."""
+
+    def encode(correlation_id: int, body: object) -> bytes | list[bytes | Elsewhere]:
+        return joined_if_in_memory(_response(correlation_id, api, version, body))
+
+    return encode
 
 
 def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:

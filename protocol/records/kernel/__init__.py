@@ -23,7 +23,6 @@ __all__ = [
     "RecordTally",
     "RecordsFound",
     "SetEncoder",
-    "Unreadable",
     "UsualBatches",
     "Walk",
     "batch_problem",
@@ -88,7 +87,6 @@ if TYPE_CHECKING:
         FieldWriter,
         MessageReader,
         MessageWriter,
-        Unreadable,
     )
 
 FORM: Final = kernel_form()

@@ -10,7 +10,7 @@ import cython
 
 from ..latency import LatencyCounts, exact_sum_ms
 from ..marks import NO_MARKS, Marks
-from .terms import Problem, Rewritten
+from .terms import Problem, Rewritten, Unreadable
 
 include "bytes.pxi"
 include "walk.pxi"
@@ -42,6 +42,9 @@ TERMS = {
     "AT_END": AT_END, "LENGTH_WRONG": LENGTH_WRONG, "FIELD_WRONG": FIELD_WRONG,
     "END_WRONG": END_WRONG, "OFFSET_WRONG": OFFSET_WRONG, "TIME_WRONG": TIME_WRONG,
     "SMALLEST": SMALLEST, "MOST_RECORD_OVERHEAD": MOST_RECORD_OVERHEAD,
+    "MOST_FIELDS": MOST_FIELDS, "NULL_LENGTH": NULL_LENGTH, "INT8": INT8, "INT16": INT16,
+    "INT32": INT32, "INT64": INT64, "BOOLEAN": BOOLEAN, "TEXT": TEXT, "BYTES": BYTES, "VIEW": VIEW,
+    "MESSAGE": MESSAGE, "ARRAY": ARRAY,
 }
 
 FORM = "compiled"

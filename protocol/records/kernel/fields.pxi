@@ -17,22 +17,17 @@ cdef enum:
     MOST_FIELDS = 32
     NULL_LENGTH = -1
 
-# The kinds of fields; a letter of the module `struct` for those of fixed size.
-cdef enum:
-    INT8 = 98  # b
-    INT16 = 104  # h
-    INT32 = 105  # i
-    INT64 = 113  # q
-    BOOLEAN = 63  # ?
-    STRING = 115  # s
-    BYTES = 112  # p
-    VIEW = 118  # v
-    MESSAGE = 109  # m
-    ARRAY = 97  # a
-
-
-class Unreadable(Exception):
-    """Bytes are no message of this class and version."""
+    # FieldKind
+    INT8 = 98
+    INT16 = 104
+    INT32 = 105
+    INT64 = 113
+    BOOLEAN = 63
+    TEXT = 115
+    BYTES = 112
+    VIEW = 118
+    MESSAGE = 109
+    ARRAY = 97
 
 
 cdef struct Place:
@@ -54,7 +49,7 @@ cdef class FieldReader:
     cdef Py_ssize_t item_values
 
     def __init__(self, str kind, limit, nullable, message, item, item_bytes, item_values):
-        """`kind` is a letter; `limit` the most bytes or items. A message has its reader; an array
+        """`kind` is a `FieldKind`; `limit` the most bytes or items. A message has its reader; an array
         has that of its items, of which each takes `item_bytes` at least and is `item_values`."""
         self.kind = ord(kind)
         self.limit = limit
@@ -81,14 +76,14 @@ cdef class FieldReader:
             return self.message.fields(place, view)
         if kind == ARRAY:
             return self.array(place, view)
-        length = <short> number(place, 2) if kind == STRING else <int> number(place, 4)
+        length = <short> number(place, 2) if kind == TEXT else <int> number(place, 4)
         if length == NULL_LENGTH and self.nullable:
             return None
         if length < 0 or length > self.limit or length > place.size - place.at:
             raise Unreadable
         begin = place.at
         place.at += length
-        if kind == STRING:
+        if kind == TEXT:
             return PyUnicode_DecodeUTF8(<const char *> place.data + begin, length, NULL)
         if kind == VIEW:
             return view[begin : begin + length]
@@ -136,7 +131,7 @@ cdef class MessageReader:
         place.data = &content[0] if content.shape[0] else NULL
         place.at = at
         place.size = content.shape[0]
-        place.room = room
+        place.room = room if room > 0 else 0
         if not 0 <= at <= place.size:
             raise Unreadable
         message = self.fields(&place, memoryview(data))
@@ -235,7 +230,7 @@ cdef class FieldWriter:
     cdef FieldWriter item
 
     def __init__(self, str kind, clip, message, item):
-        """`kind` is a letter; `clip` cuts a text that may be too long. A message has its writer, an
+        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long. A message has its writer, an
         array that of its items."""
         self.kind = ord(kind)
         self.clip = clip
@@ -260,7 +255,7 @@ cdef class FieldWriter:
             return output.put(1 if value else 0, 1)
         if kind == MESSAGE:
             return self.message.fields(value, output)
-        if kind == STRING:
+        if kind == TEXT:
             if value is None:
                 return output.put(NULL_LENGTH, 2)
             if self.clip is not None:
@@ -301,10 +296,12 @@ cdef class MessageWriter:
         cdef Py_ssize_t size
         output.put(0, 4)
         self.fields(message, output)
-        if output.parts is None:
-            set_length(output.data, output.size - 4)
-            return PyBytes_FromStringAndSize(<char *> output.data, output.size)
         size = output.parts_bytes + output.size - 4
+        if size > 0x7FFFFFFF:
+            raise OverflowError(f"a frame of {size} bytes")
+        if output.parts is None:
+            set_length(output.data, size)
+            return PyBytes_FromStringAndSize(<char *> output.data, output.size)
         if output.size:
             output.parts.append(PyBytes_FromStringAndSize(<char *> output.data, output.size))
         set_length(<unsigned char *> PyBytes_AS_STRING(output.parts[0]), size)

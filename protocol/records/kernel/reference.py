@@ -57,9 +57,6 @@ from .reference_fields import (
 from .reference_fields import (
     MessageWriter as MessageWriter,
 )
-from .reference_fields import (
-    Unreadable as Unreadable,
-)
 from .terms import (
     BAD_END,
     BAD_FIELD,

@@ -1,26 +1,25 @@
 """Fields of Kafka's protocol: messages out of the bytes of a frame, and back, in plain Python.
 
 A message is its fields, one behind the other. What they are stands in readers and writers, which
-`protocol.api.kafka.fields` makes of the declarations. The kind of a field is a letter: `b`, `h`,
-`i`, `q` are integers of 8, 16, 32 and 64 bits, `?` is a boolean, `s` a text behind its length of
-16 bits, `p` and `v` bytes behind theirs of 32 bits, copied and as a view, `m` a message, and `a` an
-array behind its count of 32 bits. A length or a count of -1 is null.
+`protocol.api.kafka.fields` makes of the declarations.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-MOST_FIELDS: Final = 32
+from .terms import MOST_FIELDS, NULL_LENGTH, FieldKind, Unreadable
 
-_NULL_LENGTH: Final = -1
 _LENGTH_BYTES: Final = 4
-_INTEGER_BYTES: Final = {"b": 1, "h": 2, "i": 4, "q": 8, "?": 1}
+_MOST_BYTES: Final = 2**31 - 1
+_INTEGER_BYTES: Final[dict[str, int]] = {
+    FieldKind.INT8: 1,
+    FieldKind.INT16: 2,
+    FieldKind.INT32: 4,
+    FieldKind.INT64: 8,
+    FieldKind.BOOLEAN: 1,
+}
 
 Frame = bytes | bytearray | memoryview
-
-
-class Unreadable(Exception):
-    """Bytes are no message of this class and version."""
 
 
 class _Place:
@@ -29,7 +28,7 @@ class _Place:
     def __init__(self, frame: Frame, at: int, room: int) -> None:
         self.view = memoryview(frame)
         self.at = at
-        self.room = room
+        self.room = max(room, 0)
         """How many values there may still be in arrays."""
 
     def take(self, size: int) -> memoryview:
@@ -56,8 +55,11 @@ class FieldReader:
         item_bytes: int,
         item_values: int,
     ) -> None:
-        """`kind` is a letter; `limit` the most bytes or items. A message has its reader; an array
-        has that of its items, of which each takes `item_bytes` at least and is `item_values`."""
+        """`kind` is a `FieldKind`; `limit` the most bytes or items.
+
+        A message has its reader; an array has that of its items, of which each takes `item_bytes`
+        at least and is `item_values`.
+        """
         self._kind = kind
         self._limit = limit
         self._nullable = nullable
@@ -70,20 +72,20 @@ class FieldReader:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             value = place.integer(_INTEGER_BYTES[kind])
-            return value != 0 if kind == "?" else value
+            return value != 0 if kind == FieldKind.BOOLEAN else value
         if self._message is not None:
             return self._message.fields(place)
-        length = place.integer(2 if kind == "s" else 4)
-        if length == _NULL_LENGTH and self._nullable:
+        length = place.integer(2 if kind == FieldKind.TEXT else 4)
+        if length == NULL_LENGTH and self._nullable:
             return None
         if not 0 <= length <= self._limit:
             raise Unreadable
         if self._item is not None:
             return self._items(self._item, place, length)
         content = place.take(length)
-        if kind == "s":
+        if kind == FieldKind.TEXT:
             return str(content, "utf-8")
-        return content if kind == "v" else bytes(content)
+        return content if kind == FieldKind.VIEW else bytes(content)
 
     def _items(self, item: "FieldReader", place: _Place, count: int) -> list[Any]:
         place.room -= count * self._item_values
@@ -125,6 +127,8 @@ class _Output:
         self._held += data
 
     def put_integer(self, value: int, size: int) -> None:
+        if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
+            raise OverflowError(f"{value} is no integer of {8 * size} bits")
         self._held += value.to_bytes(size, "big", signed=True)
 
     def put_part(self, part: Any) -> None:
@@ -140,6 +144,8 @@ class _Output:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
         size = sum(map(len, self._parts)) - _LENGTH_BYTES
+        if size > _MOST_BYTES:
+            raise OverflowError(f"a frame of {size} bytes")
         first = size.to_bytes(_LENGTH_BYTES, "big") + first[_LENGTH_BYTES:]
         return [first, *others] if others else first
 
@@ -154,8 +160,10 @@ class FieldWriter:
         message: "MessageWriter | None",
         item: "FieldWriter | None",
     ) -> None:
-        """`kind` is a letter; `clip` cuts a text that may be too long. A message has its writer, an
-        array that of its items."""
+        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long.
+
+        A message has its writer, an array that of its items.
+        """
         self._kind = kind
         self._clip = clip
         self._message = message
@@ -164,18 +172,20 @@ class FieldWriter:
     def write(self, value: Any, output: _Output) -> None:
         kind = self._kind
         if kind in _INTEGER_BYTES:
-            output.put_integer(int(bool(value)) if kind == "?" else value, _INTEGER_BYTES[kind])
+            output.put_integer(
+                int(bool(value)) if kind == FieldKind.BOOLEAN else value, _INTEGER_BYTES[kind]
+            )
         elif self._message is not None:
             self._message.fields(value, output)
         elif value is None:
-            output.put_integer(_NULL_LENGTH, 2 if kind == "s" else 4)
-        elif kind == "s":
+            output.put_integer(NULL_LENGTH, 2 if kind == FieldKind.TEXT else 4)
+        elif kind == FieldKind.TEXT:
             text = (value if self._clip is None else self._clip(value)).encode()
             output.put_integer(len(text), 2)
             output.put(text)
         else:
             output.put_integer(len(value), 4)
-            if kind == "v":
+            if kind == FieldKind.VIEW:
                 output.put_part(value)
             elif self._item is None:
                 output.put(value)

@@ -1,7 +1,7 @@
 """What the kernel is asked, and what it answers, in numbers; both of its forms have them alike."""
 
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 from ..layout import LAST_DELTA_AT
@@ -86,6 +86,35 @@ class Rewritten(NamedTuple):
     """Where the first record begins that was not taken; the end of all of them, if none is left."""
     last_offset: int
     """Of the last message, -1 without any."""
+
+
+class FieldKind(StrEnum):
+    """How a field of Kafka's protocol is read and written."""
+
+    INT8 = "b"
+    INT16 = "h"
+    INT32 = "i"
+    INT64 = "q"
+    BOOLEAN = "?"
+    TEXT = "s"
+    """Behind its length of 16 bits."""
+    BYTES = "p"
+    """Behind their length of 32 bits; copied."""
+    VIEW = "v"
+    """The same; read as a view of the frame, written as a part of its own."""
+    MESSAGE = "m"
+    ARRAY = "a"
+    """Items behind their number of 32 bits."""
+
+
+NULL_LENGTH: Final = -1
+"""The length, or number of items, of what is null."""
+MOST_FIELDS: Final = 32
+"""Of a message."""
+
+
+class Unreadable(Exception):
+    """Bytes are no message of the class and version that they are read as."""
 
 
 Headers = Sequence[tuple[str, bytes | None]]
