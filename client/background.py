@@ -5,11 +5,15 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.2
+"""How often a wait is looked up from. A signal that comes just before a thread begins to wait for a
+lock does not end that wait, and Ctrl-C would be seen only with the answer."""
 
 
 class BackgroundLoop:
@@ -66,7 +70,12 @@ class BackgroundLoop:
             raise RuntimeError("a blocking client cannot be used here: its own loop would stand")
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(_LOOK_SECONDS)
+                except TimeoutError:
+                    if future.done():  # the error may be the work's own
+                        return future.result()
         except concurrent.futures.CancelledError:
             raise
         except BaseException:

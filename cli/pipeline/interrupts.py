@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _PY4J: Final = ("java_gateway", "clientserver")
+_LOOK_SECONDS: Final = 0.2
 
 
 @contextmanager
@@ -43,7 +44,9 @@ def ask_in_thread(ask: Callable[[], object], give_up: Callable[[], object]) -> N
     thread = InheritableThread(target=asking, daemon=True)
     thread.start()
     try:
-        thread.join()
+        while thread.is_alive():
+            # A signal that comes just before a wait for a thread begins does not end it.
+            thread.join(_LOOK_SECONDS)
     finally:
         give_up()
         thread.join()
