@@ -6,8 +6,9 @@ the entry after it, if that is good too, does not contradict it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -35,6 +36,8 @@ from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_insid
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")
 _HEAD_BYTES = MAGIC_AT + 1
+_LOOKAHEAD = 8
+"""How many entries behind bad ones are asked which of them are right."""
 
 OFFSETS_PER_BYTE: Final = 16
 """How many offsets a byte of log may stand for at most, compression included: what bounds an
@@ -78,12 +81,14 @@ def stretches(
 ) -> Iterator[Stretch]:
     """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
 
-    `limit_offset` is where the next segment begins; an offset that jumps does not reach it. Where
-    one message after the other does, the two segments overlap, and no message is bad for that.
+    `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
+    that comes behind a jump. Where one message after the other does, the two segments overlap, and
+    no message is bad for that.
     `end_offset` is the offset after the last message, where that is known and nothing is missing
     at the end of the file. Raises `OSError`.
     """
     position = start
+    jumped = False
     while position < size_bytes:
         upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
         scan = scan_log_file(
@@ -95,9 +100,18 @@ def stretches(
             check_crc=True,
             limit_offset=upper,
         )
-        if scan.overlap and limit_offset is not None:
-            limit_offset = end_offset = None
-            continue
+        if scan.overlap and limit_offset is not None and not jumped:
+            in_order = scan_log_file(
+                file,
+                position,
+                scan.good_bytes,
+                next_offset=next_offset,
+                gaps=False,
+                check_crc=True,
+            )
+            if in_order.problem is Problem.NONE:
+                limit_offset = end_offset = None
+                continue
         if scan.good_bytes > position:
             offsets = offsets_at(file, position, scan.good_bytes)
             first = next_offset if offsets is None else offsets[0]
@@ -110,18 +124,17 @@ def stretches(
             size_bytes,
             next_offset,
             upper,
-            None if gaps else end_offset,
+            None if gaps else limit_offset if end_offset is None else end_offset,
             gaps,
-            closed=limit_offset is not None,
+            whole=end_offset is not None,
         )
-        if scan.problem is Problem.OFFSET and (first_offset := search.jumping_to(position)):
-            next_offset = first_offset
-            continue
         found = None if scan.later_format else search.after(position)
         end = size_bytes if found is None else found[0]
-        yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
+        if end > position:
+            yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
         position = end
         if found is not None:
+            jumped = jumped or found[1] != next_offset
             next_offset = found[1]
 
 
@@ -203,8 +216,57 @@ def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
     return _Found(first_offset, entry.offset, size)
 
 
+class _Unit(NamedTuple):
+    """An entry whose CRC is right, or bytes of which nobody knows what they were."""
+
+    start: int
+    end: int
+    fewest: int
+    """How many offsets it takes at least."""
+    most: int
+    entry: _Found | None = None
+    """`None` for bytes."""
+
+
+class _Reading(NamedTuple):
+    """One way to tell right from wrong, up to an entry that it believes. The least is the best."""
+
+    contradicted: int
+    """How many entries it takes for wrong, and in how many places offsets do not fit what stands
+    there, though nothing should be missing."""
+    lost: int
+    """How many offsets it leaves without an entry."""
+    misfits: int
+    """In how many places offsets do not fit what stands there."""
+    wrong: int
+    """How many entries it takes for wrong."""
+    units: int
+    """How many it has been through."""
+    next_offset: int
+    first: _Unit | None = None
+    """The first entry that it believes."""
+
+    def passing(self, between: Sequence[_Unit], offset: int | None, *, gaps: bool) -> "_Reading":
+        """The reading on, with nothing believed in `between`. Then comes `offset`, if it is known;
+        `gaps` says whether more may be missing in front of it."""
+        entries = [unit for unit in between if unit.entry is not None]
+        scarce = missing = False
+        lost = 0
+        if offset is not None:
+            taken = offset - self.next_offset
+            scarce = taken < sum(unit.fewest for unit in between)
+            missing = taken > sum(unit.most for unit in between)
+            lost = max(taken - sum(unit.most for unit in entries), 0)
+        return self._replace(
+            contradicted=self.contradicted + len(entries) + (scarce or (missing and not gaps)),
+            lost=self.lost + lost,
+            misfits=self.misfits + (scarce or missing),
+            wrong=self.wrong + len(entries),
+        )
+
+
 class _Search:
-    """Looks for the first entry that can be believed behind bytes that cannot."""
+    """Looks for the first entry that can be believed behind the place where a scan has stopped."""
 
     def __init__(
         self,
@@ -215,58 +277,108 @@ class _Search:
         end_offset: int | None,
         gaps: bool,
         *,
-        closed: bool,
+        whole: bool,
     ) -> None:
-        """Its offset is at least `due_offset` and below `upper_offset`, where the next segment
-        begins if the file is `closed`. The last message of the file is in front of `end_offset`, if
-        that is known."""
+        """Its offset is at least `due_offset` and below `upper_offset`. `end_offset` comes after
+        the last message of the file, if that is known and the file `whole`, or is the next
+        segment's."""
         self._file = file
         self._size_bytes = size_bytes
         self._due_offset = due_offset
         self._upper_offset = upper_offset
         self._end_offset = end_offset
         self._gaps = gaps
-        self._closed = closed
+        self._whole = whole
 
-    def jumping_to(self, position: int) -> int | None:
-        """The first offset of the entry at `position`, which is above the one that is due, if all
-        behind it lead on from it: to the known end or the next segment, otherwise at least one
-        entry. What was in front of it is gone without leaving bytes, then, and its offset is right.
-        """
+    def after(self, position: int) -> tuple[int, int] | None:
+        """Where the entry begins, and its first offset: at `position`, if its offset jumps and
+        those behind it say that it is right."""
+        start = position
+        while position < self._size_bytes:
+            units = list(islice(self._units(position), _LOOKAHEAD))
+            if start < position:
+                units.insert(0, _bytes(start, position))
+            first = self._best_reading(units).first
+            if first is not None:
+                assert first.entry is not None
+                return first.start, first.entry.first_offset
+            position = units[-1].end
+        return None
+
+    def _best_reading(self, units: Sequence[_Unit]) -> _Reading:
+        readings = [_Reading(0, 0, 0, 0, 0, self._due_offset)]
+        for number, unit in enumerate(units):
+            if unit.entry is None:
+                continue
+            first_offset, last_offset, _ = unit.entry
+            if self._due_offset <= first_offset <= last_offset < self._upper_offset:
+                best = min(
+                    reading.passing(units[reading.units : number], first_offset, gaps=self._gaps)
+                    for reading in readings
+                    if reading.next_offset <= first_offset
+                )
+                readings.append(
+                    best._replace(
+                        units=number + 1, next_offset=last_offset + 1, first=best.first or unit
+                    )
+                )
+        end = self._end_offset if units[-1].end == self._size_bytes else None
+        return min(
+            reading.passing(units[reading.units :], end, gaps=not self._whole)
+            for reading in readings
+        )
+
+    def _units(self, position: int) -> Iterator[_Unit]:
+        """What there is from `position` on."""
+        while position < self._size_bytes:
+            unit = self._unit_at(position)
+            if unit is None:
+                unit = _bytes(position, self._next_entry(position))
+            yield unit
+            position = unit.end
+
+    def _unit_at(self, position: int) -> _Unit | None:
+        """The entry at `position`, if all is right in it but perhaps its offset."""
         entry = _entry_at(self._file, position, self._size_bytes)
-        if self._gaps or entry is None or entry.first_offset <= self._due_offset:
+        if entry is None:
             return None
-        scan = scan_log_file(
+        end = position + ENTRY_OVERHEAD + entry.size
+        alone = scan_log_file(
             self._file,
             position,
-            self._size_bytes,
+            end,
             next_offset=entry.first_offset,
-            gaps=False,
+            gaps=self._gaps,
             check_crc=True,
         )
-        if scan.problem is not Problem.NONE or scan.next_offset > self._upper_offset:
+        if alone.problem is not Problem.NONE:
             return None
-        if self._end_offset is not None:
-            leads_on = scan.next_offset == self._end_offset
-        elif self._closed:
-            leads_on = scan.next_offset == self._upper_offset
-        else:
-            leads_on = position + ENTRY_OVERHEAD + entry.size < self._size_bytes
-        return entry.first_offset if leads_on else None
+        taken = entry.last_offset - entry.first_offset + 1
+        before = 2 * position - end
+        if before >= 0:
+            data = self._file.pread(2 * (end - position), before)
+            if data[: end - position] == data[end - position :]:
+                taken = 0  # It is there twice.
+        return _Unit(position, end, taken, taken, entry)
 
-    def after(self, bad: int) -> tuple[int, int] | None:
-        """Where the entry begins that comes after the bad bytes at `bad`, and its first offset."""
+    def _next_entry(self, bad: int) -> int:
+        """Where the next entry begins behind the bad bytes at `bad`; the end without one."""
         if bad + ENTRY_OVERHEAD <= self._size_bytes:
-            size = _HEAD.unpack(self._file.pread(ENTRY_OVERHEAD, bad))[1]
-            if size >= MESSAGE_OVERHEAD[0]:
-                found = self._believed(bad + ENTRY_OVERHEAD + size, bad)
-                if found is not None:
-                    return found
+            size: int = _HEAD.unpack(self._file.pread(ENTRY_OVERHEAD, bad))[1]
+            following = bad + ENTRY_OVERHEAD + size
+            if size >= MESSAGE_OVERHEAD[0] and self._unit_at(following) is not None:
+                return following
         for position in self._candidates(bad + 1):
-            found = self._believed(position, bad)
-            if found is not None:
-                return found
-        return None
+            unit = self._unit_at(position)
+            if unit is not None:
+                assert unit.entry is not None
+                first_offset, last_offset, _ = unit.entry
+                upper = self._upper_offset
+                if not self._gaps:
+                    upper = min(upper, self._due_offset + OFFSETS_PER_BYTE * (unit.end - bad))
+                if self._due_offset <= first_offset <= last_offset < upper:
+                    return position
+        return self._size_bytes
 
     def _candidates(self, start: int) -> Iterator[int]:
         """Positions from `start` on where bytes look like the head of an entry."""
@@ -288,62 +400,7 @@ class _Search:
                     yield start + match.start()
             start += _CHUNK_BYTES
 
-    def _believed(self, position: int, bad: int) -> tuple[int, int] | None:
-        """`position` and the first offset there, if the entry there can be believed."""
-        entry = _entry_at(self._file, position, self._size_bytes)
-        if entry is None:
-            return None
-        following = position + ENTRY_OVERHEAD + entry.size
-        upper = self._upper_offset
-        if not self._gaps:
-            upper = min(upper, self._due_offset + OFFSETS_PER_BYTE * (following - bad))
-        first = entry.first_offset
-        if not self._due_offset <= first <= entry.last_offset < upper:
-            return None
-        alone = scan_log_file(
-            self._file, position, following, next_offset=first, gaps=self._gaps, check_crc=True
-        )
-        if alone.problem is not Problem.NONE or self._contradicted(
-            first, entry.last_offset, following, bad
-        ):
-            return None
-        return position, first
 
-    def _contradicted(self, first_offset: int, offset: int, following: int, bad: int) -> bool:
-        """Whether what comes behind an entry with these offsets shows that they are wrong."""
-        if following == self._size_bytes:
-            return self._end_offset is not None and offset + 1 != self._end_offset
-        entry = _entry_at(self._file, following, self._size_bytes)
-        if entry is None:
-            return False
-        first = entry.first_offset
-        # The bad bytes in front of both were a message once, and each message has its own offset.
-        known = self._is_known(bad)
-        before = (1 if self._gaps else 1 + offset - first_offset) + (not known)
-        if not self._due_offset + before <= first < self._upper_offset:
-            return False  # It is the wrong one: no message that stands there can have that offset.
-        if self._gaps:
-            return first <= offset
-        if first == offset + 1:
-            return False
-        beyond = self._offset_at(following + ENTRY_OVERHEAD + entry.size)
-        if beyond == offset + 1 + entry.last_offset - first + 1:
-            return False  # It is the wrong one again: what comes then goes on from the other.
-        if first <= offset:
-            return True
-        if first_offset == self._due_offset:
-            return not known
-        return beyond == entry.last_offset + 1
-
-    def _is_known(self, bad: int) -> bool:
-        """Whether the bad bytes are an entry whose offsets have been there already."""
-        entry = _entry_at(self._file, bad, self._size_bytes)
-        return entry is not None and entry.last_offset < self._due_offset
-
-    def _offset_at(self, position: int) -> int | None:
-        """The offset that the entry at `position` begins with; at the end the one that comes after
-        the last, or the limit. `None` where no good entry is."""
-        if position == self._size_bytes:
-            return self._upper_offset if self._end_offset is None else self._end_offset
-        entry = _entry_at(self._file, position, self._size_bytes)
-        return None if entry is None else entry.first_offset
+def _bytes(start: int, end: int) -> _Unit:
+    """Bytes that were at least one message."""
+    return _Unit(start, end, 1, OFFSETS_PER_BYTE * (end - start))

@@ -75,6 +75,7 @@ class SegmentCheck:
         self._base_offset = base_offset
         self._around = surroundings
         self._jump: _Jump | None = None
+        self._last_jump: _Jump | None = None
         self._magic_changes: list[tuple[int, int]] = []
         self.next_offset = base_offset
         """Offset after the last entry that was read."""
@@ -259,13 +260,13 @@ class SegmentCheck:
             elif gaps:  # without gaps it has been told already
                 yield self._in_log(jump.position, wrong_jump_rule(jump.offset, jump.due))
         elif first > due:
-            self._jump = _Jump(item.position, first, due)
+            self._jump = self._last_jump = _Jump(item.position, first, due)
             if not gaps:
                 yield self._in_log(item.position, jumps_rule(first, due))
 
     def _check_end(self) -> Iterator[Finding]:
-        """Whether it was the last entry whose offset is wrong, should the segment overlap."""
-        limit_offset, jump = self._around.next_base_offset, self._jump
+        """Whether an offset that jumps is wrong, should the segment overlap behind it."""
+        limit_offset, jump = self._around.next_base_offset, self._last_jump
         if limit_offset is None:
             limit_offset = self._base_offset + RELATIVE_OFFSET_MAX
         if jump is not None and self.next_offset > limit_offset:

@@ -15,8 +15,16 @@ from .pairs import Damage, Stored, apply, certain, damages, fill, read
 from .repairing import errors, repair
 
 KINDS = ("plain", "wrappers", "batches", "mixed")
-WRONG_ALIKE = ("offset + 7 of entry 10", "offset + 7 of entry 11")
-TWICE_AND_WRONG = ("offset + 1 of entry 11", "entry 9 twice")
+HARD = (
+    ("offset + 7 of entry 10", "offset + 7 of entry 11"),
+    ("offset + 7 of entry 3", "offset + 7 of entry 4"),
+    ("offset - 1 of entry 9", "offset - 1 of entry 10"),
+    ("offset - 1 of entry 9", "offset - 1 of entry 11"),
+    ("offset below zero of entry 9", "offset - 1 of entry 10"),
+    ("offset below zero of entry 9", "offset - 1 of entry 11"),
+    ("offset far of entry 10", "offset far of entry 11"),
+    ("offset + 1 of entry 11", "entry 9 twice"),
+)
 LATER_FORMAT = "format (magic byte)"
 
 
@@ -161,10 +169,15 @@ def test_an_offset_too_far_for_its_segment(place: Path, kind: str, clean: bool) 
     case.origin.close()
 
 
-def test_offsets_that_are_wrong_alike_do_not_lead_to_the_end(place: Path, kind: str) -> None:
-    """The last two follow each other, but not to where a clean stop says that the log ends."""
-    case = Case(place, kind, gaps=False, clean=True)
-    case.check(*(one for one in case.damages if one.name in WRONG_ALIKE))
+@pytest.mark.parametrize("pair", HARD, ids=" and ".join)
+@pytest.mark.parametrize("gaps", [False, True], ids=["contiguous", "gaps"])
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+def test_two_that_bear_each_other_out(
+    place: Path, kind: str, gaps: bool, clean: bool, pair: tuple[str, str]
+) -> None:
+    """Each of the two makes the other look right, and what is good look wrong."""
+    case = Case(place, kind, gaps=gaps, clean=clean)
+    case.check(*(one for one in case.damages if one.name in pair))
 
 
 def test_nothing_behind_a_cut_contradicts_what_is_in_front_of_it(place: Path, kind: str) -> None:
@@ -174,10 +187,3 @@ def test_nothing_behind_a_cut_contradicts_what_is_in_front_of_it(place: Path, ki
     flip(path, victim.position + len(victim.data) - 1, 3)
     cut(path, lost.position + 5)
     case.check_repaired(case.origin, [case.log[0], *case.log[3:]])
-
-
-def test_what_follows_an_entry_that_is_there_twice(place: Path, kind: str) -> None:
-    """The second one takes no offset: the entry behind both is the one that is due, whatever comes
-    then."""
-    case = Case(place, kind, gaps=False, clean=True)
-    case.check(*(one for one in case.damages if one.name in TWICE_AND_WRONG))
