@@ -177,14 +177,20 @@ class Dispatcher:
         counts: dict[int, int] = {}
         try:
             for request, outcome in zip(requests, outcomes, strict=False):
+                failure: Any = outcome
                 if type(outcome) is usual:
-                    answer = encode(request.correlation_id, outcome)
-                    code = find_error(outcome)
-                    counts[code] = counts.get(code, 0) + 1
-                    yield answer if isinstance(answer, bytes) else AnswerInParts(answer)
-                else:
-                    asked = _Asked(api, request, began, request.body)
-                    yield self._guarded(asked, partial(self._answer_with, asked, outcome))
+                    try:
+                        made = encode(request.correlation_id, outcome)
+                        answer = made if isinstance(made, bytes) else AnswerInParts(made)
+                    except Exception as error:  # such as for want of memory
+                        failure = error
+                    else:
+                        code = find_error(outcome)
+                        counts[code] = counts.get(code, 0) + 1
+                        yield answer
+                        continue
+                asked = _Asked(api, _head_of(request), began, request.body)
+                yield self._guarded(asked, partial(self._answer_with, asked, failure))
         finally:
             seconds = self._time() - began
             for code, count in counts.items():
@@ -263,6 +269,11 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _head_of(request: Request) -> RequestHead:
+    """The head alone: whoever keeps it does not keep the record sets."""
+    return RequestHead(request.api_key, request.version, request.correlation_id, request.client_id)
 
 
 def unsupported(api_key: int, version: int, api: Api | None, *, native: bool) -> CodedError:

@@ -73,7 +73,8 @@ class Sent(msgspec.Struct):
     waits for it."""
 
     def take(self, services: Services, log: Log | None, outcome: Appended | Exception) -> None:
-        """Tell the producer what became of the set in `log`."""
+        """Tell the producer what became of the set in `log`, and let go of the set."""
+        self.record_set = b""
         if isinstance(outcome, Exception):
             self.refuse(services, outcome)
             return
@@ -120,7 +121,7 @@ def _take_together(sent: Sequence[Sent], log: Log | None, outcomes: AppendedToge
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
         result.log_start_offset = log.log_start_offset
         # One write and one sync are for all of them.
-        one.log, one.end_offset = log, end_offset
+        one.log, one.end_offset, one.record_set = log, end_offset, b""
 
 
 def append_sets(

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import gc
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,9 @@ from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitTopic,
 )
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.topics.alter_configs import AlterConfigsRequest
@@ -328,3 +332,20 @@ def test_first_error_of_a_body_without_codes() -> None:
 @pytest.mark.parametrize("error", ERRORS.values(), ids=lambda error: error.name)
 def test_every_error_of_the_table_keeps_its_code(error: type[CodedError]) -> None:
     assert Outcomes(RecordedEvents()).of(error("why"), api="x") == (error.code, "why")
+
+
+@pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
+async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encoding: Any) -> None:
+    """Thousands of requests may wait, each for as long as it asked for."""
+    log = broker.services.logs.find_or_create("a", 0)
+    log.hold_high_watermark(0)
+    dispatcher = broker.dispatcher if encoding is native else broker.kafka_dispatcher
+    version = PRODUCE.last_version(native=encoding is native)
+    for number in range(3):  # those behind the first repeat it
+        sent = produce("a", message_set(5), acks=-1)
+        request = bytearray(encoding.encode_request(PRODUCE, version, number, "me", sent))[4:]
+        (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
+        assert isinstance(answer, Deferred)
+        gc.collect()
+        request.append(0)  # refused while there is a view of it
+    log.hold_high_watermark(None)
