@@ -11,18 +11,42 @@ _PY4J: Final = ("java_gateway", "clientserver")
 _LOOK_SECONDS: Final = 0.2
 
 
-@contextmanager
-def own_interrupts() -> Iterator[None]:
-    """Have Ctrl-C interrupt this process as it did before, whatever the block puts in its place.
+class Interrupts:
+    """Ctrl-C that is put off."""
 
-    PySpark's own answer to it asks Spark something in the middle of another question to Spark, and
-    both fail.
+    def __init__(self) -> None:
+        self._came = False
+
+    def note(self, *_: object) -> None:
+        """Take note of the first Ctrl-C; the second one does not wait."""
+        if self._came:
+            raise KeyboardInterrupt
+        self._came = True
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if Ctrl-C came."""
+        if self._came:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def own_interrupts() -> Iterator[Interrupts]:
+    """Have Ctrl-C interrupt this process as it did before, whatever the block puts in its place;
+    one that comes during the block is put off.
+
+    A Java that Spark has begun to start, and cannot tell its address any more, would never end.
+    PySpark's own answer to Ctrl-C asks Spark something in the middle of another question to Spark,
+    and both fail.
     """
     handler = signal.getsignal(signal.SIGINT)
+    interrupts = Interrupts()
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if on_main_thread and handler is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupts.note)
     try:
-        yield
+        yield interrupts
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if on_main_thread:
             signal.signal(signal.SIGINT, handler)
 
 

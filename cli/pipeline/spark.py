@@ -74,9 +74,10 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
             note(f"starting Spark ({master})")
     try:
         with _told_once(), silent_gateway():
-            with own_interrupts():
+            with own_interrupts() as interrupts:
                 spark = session("horolog pipeline", master=master, conf=given)
             try:
+                interrupts.check()
                 with whole_answers():
                     yield spark
             finally:

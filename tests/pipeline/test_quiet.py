@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,28 @@ def test_ctrl_c(broker: BrokerThread, many_partitions: str) -> None:
                 break
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    assert quiet(done), done.stderr
+    assert done.returncode == 130
+
+
+@pytest.mark.parametrize("wait_s", [0, 1, 2.5], ids="after {} s".format)
+def test_ctrl_c_while_spark_starts(
+    broker: BrokerThread, many_partitions: str, wait_s: float
+) -> None:
+    """Nothing is left behind that holds the streams of the command."""
+    command = ["pipeline", "latency", many_partitions, "--server", broker.address]
+    with subprocess.Popen(
+        [sys.executable, "-m", "horolog", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() != ""  # what it will read; Spark is started next
+        time.sleep(wait_s)  # there is no event in between: any moment is as good
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
     assert quiet(done), done.stderr
     assert done.returncode == 130
