@@ -1,8 +1,8 @@
 """What is good in a damaged log file, and what is not.
 
-After bytes that make no sense the next entry is looked for: first where the bad entry says that
-it ends, then byte by byte. An entry is believed when its CRC is right, its offset can follow, and
-the entry after it, if that is good too, does not contradict it.
+Where a scan has stopped, what follows is cut into entries whose CRC is right and bytes between
+them: first where the bad entry says that it ends, then byte by byte. Of all ways to believe some of
+the next entries and not the others, the one is taken that contradicts the fewest of them.
 """
 
 import re
