@@ -237,7 +237,7 @@ class _Reading(NamedTuple):
     lost: int
     """How many offsets it leaves without an entry."""
     misfits: int
-    """In how many places offsets do not fit what stands there."""
+    """In how many places offsets do not fit what stands there; none where they may jump."""
     wrong: int
     """How many entries it takes for wrong."""
     units: int
@@ -246,9 +246,12 @@ class _Reading(NamedTuple):
     first: _Unit | None = None
     """The first entry that it believes."""
 
-    def passing(self, between: Sequence[_Unit], offset: int | None, *, gaps: bool) -> "_Reading":
+    def passing(
+        self, between: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
+    ) -> "_Reading":
         """The reading on, with nothing believed in `between`. Then comes `offset`, if it is known;
-        `gaps` says whether more may be missing in front of it."""
+        `gaps` says whether more may be missing in front of it, `jumps` whether offsets of the log
+        may jump."""
         entries = [unit for unit in between if unit.entry is not None]
         scarce = missing = False
         lost = 0
@@ -260,7 +263,7 @@ class _Reading(NamedTuple):
         return self._replace(
             contradicted=self.contradicted + len(entries) + (scarce or (missing and not gaps)),
             lost=self.lost + lost,
-            misfits=self.misfits + (scarce or missing),
+            misfits=self.misfits + (not jumps and (scarce or missing)),
             wrong=self.wrong + len(entries),
         )
 
@@ -313,7 +316,12 @@ class _Search:
             first_offset, last_offset, _ = unit.entry
             if self._due_offset <= first_offset <= last_offset < self._upper_offset:
                 best = min(
-                    reading.passing(units[reading.units : number], first_offset, gaps=self._gaps)
+                    reading.passing(
+                        units[reading.units : number],
+                        first_offset,
+                        gaps=self._gaps,
+                        jumps=self._gaps,
+                    )
                     for reading in readings
                     if reading.next_offset <= first_offset
                 )
@@ -324,7 +332,7 @@ class _Search:
                 )
         end = self._end_offset if units[-1].end == self._size_bytes else None
         return min(
-            reading.passing(units[reading.units :], end, gaps=not self._whole)
+            reading.passing(units[reading.units :], end, gaps=not self._whole, jumps=self._gaps)
             for reading in readings
         )
 

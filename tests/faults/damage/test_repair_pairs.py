@@ -24,6 +24,7 @@ HARD = (
     ("offset below zero of entry 9", "offset - 1 of entry 11"),
     ("offset far of entry 10", "offset far of entry 11"),
     ("offset + 1 of entry 11", "entry 9 twice"),
+    ("entry 6 twice", "entries 6 and 7 swapped"),
 )
 LATER_FORMAT = "format (magic byte)"
 
