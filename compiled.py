@@ -25,6 +25,7 @@ SOURCES: Final = (
     "batches.pxi",
     "columns.pxi",
     "fields.pxi",
+    "packed.pxi",
     "kernel.h",
 )
 VARIABLE: Final = "HOROLOG_KERNEL"

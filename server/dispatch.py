@@ -3,31 +3,30 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
-from ..protocol.api.forms.form import MOST_BYTES
-from ..protocol.api.log.fetch import FETCH
-from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.api.framing import Frame
 from ..protocol.api.log.produce import PRODUCE
-from ..protocol.api.native.frames import Frame, Request, RequestHead
-from ..protocol.api.native.values import Elsewhere
+from ..protocol.api.native.frames import Request, RequestHead
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
+from ..protocol.api.writing import Written
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
 from .handlers import HANDLERS_OF_MANY
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
+from .handlers.produce import handle_together
 from .network.endpoint import Caller, Frames
 from .network.ready_connections import TOGETHER_BYTES
-from .network.repeated_fetch import RepeatedFetches
-from .network.repeated_produce import RepeatedProduces
-from .network.repeated_search import RepeatedSearches
 from .network.sending import Answer, AnswerInParts, Deferred
 from .outcomes import CloseConnection, error_finder, error_name, first_error
 
-AnswerEncoder = Callable[[int, object], bytes | list[bytes | Elsewhere]]
+AnswerEncoder = Callable[[int, object], Written]
+
+_SHORT_BYTES: Final = 1024
+"""Answers of up to so many bytes to requests that were handled together are sent as one."""
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -59,19 +58,14 @@ class Dispatcher:
         self._encoding = encoding
         self._handlers_of_many = handlers_of_many
         self._time = services.work.time
-        self._produces = RepeatedProduces(services, encoding)
-        self._fetches = RepeatedFetches(services, is_native=encoding.NATIVE)
-        self._searches = RepeatedSearches(services, is_native=encoding.NATIVE)
         self._kind_of = encoding.kind_of
-        self._readers = {
+        self._readers: dict[int | None, Callable[[Frame], Request | None]] = {
             kind(key, version): encoding.reader(APIS[key], version)
             for key in handlers_of_many
             for version in APIS[key].versions(native=encoding.NATIVE)
         }
         """By the kinds of requests that are answered together."""
         self._encoders: dict[int, AnswerEncoder] = {}
-        self._left: Frame = b""
-        """The last request that was left to `answer`: it is not to be looked at again there."""
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -96,34 +90,14 @@ class Dispatcher:
 
         def handle() -> Answer:
             asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
-            if api is PRODUCE:
-                self._produces.learn(head, request)
-            elif api is FETCH:
-                self._fetches.learn(head, request)
-            elif api is LIST_OFFSETS:
-                self._searches.learn(head, request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(asked, handle)
 
-    def answer_at_once(self, frame: Frame) -> Answer:
-        """The answer to a fetch or a search that repeats one before it; `None` leaves the frame to
-        `answer`. Never raises."""
-        if frame is self._left:
-            return None
-        key = self._encoding.likely_api_key(frame)
-        if key != FETCH.key and key != LIST_OFFSETS.key:
-            return None
-        repeated = self._fetches if key == FETCH.key else self._searches
-        answer = repeated.answer(frame)
-        if answer is None and len(frame) <= MOST_BYTES:
-            self._left = frame
-        return answer
-
-    def answer_burst(self, received: memoryview, most: int) -> tuple[int, Sequence[Answer]]:
-        """Answer the requests at the front of frames with their lengths, up to so many, that repeat
-        one before them: how many bytes they take, and their answers. Never raises."""
-        return self._produces.answer_burst(received, most)
+    def waits_for_others(self, frame: Frame) -> bool:
+        """Whether a request costs a fraction if it is answered with those of other connections."""
+        found = self._kind_of(frame)
+        return found is not None and found >> 8 == PRODUCE.key
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
@@ -132,65 +106,98 @@ class Dispatcher:
         of them: appends that share a write cost a fraction of themselves.
         """
         found = self._kind_of(frames[0])
-        if found is not None and found >> 8 == PRODUCE.key:
-            answers = self._produces.answer(frames, most, TOGETHER_BYTES)
-            if answers:
-                return answers
-        answer = self.answer_at_once(frames[0])
-        if answer is not None:
-            frames.popleft()
-            return (answer,)
-        if found in self._readers:
-            requests = self._take(frames, found, most)
-            if requests:
-                return self._answer_alike(APIS[found >> 8], requests)
-        return (self.answer_one(frames.popleft(), caller),)
+        requests = self._take(frames, found, most)
+        if not requests:
+            return (self.answer_one(frames.popleft(), caller),)
+        began, api = self._time(), APIS[requests[0].api_key]
+        return self._answers(api, requests, self._handle(api, requests), began)
 
-    def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
-        """Take requests off the frames of several connections whose answers cost a fraction when
-        they are made together; of each connection the first ones, up to so many."""
-        return self._produces.answer_all(sources, TOGETHER_BYTES)
+    def answer_together(
+        self, sources: Sequence[tuple[Frames, int]]
+    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+        """Take produce requests off the frames of several connections, of each the first ones, up
+        to so many, and handle them: how many they are, and their answers, which raise what
+        `answer_one` raises."""
+        began = self._time()
+        taken = [
+            self._take(frames, self._kind_of(frames[0]), most)
+            if most and frames and self.waits_for_others(frames[0])
+            else ()
+            for frames, most in sources
+        ]
+        bodies = [[request.body for request in requests] for requests in taken if requests]
+        try:
+            outcomes: Iterator[Sequence[Any]] = iter(handle_together(self._services, bodies))
+        except Exception as error:
+            outcomes = iter([[error] * len(of_one) for of_one in bodies])
+        return [
+            (len(requests), self._answers(PRODUCE, requests, next(outcomes), began))
+            if requests
+            else (0, ())
+            for requests in taken
+        ]
 
-    def _take(self, frames: Frames, kind: int, most: int) -> list[Request]:
-        """Take the requests of one kind off the front of `frames`, up to `most` of them."""
-        read, kind_of = self._readers[kind], self._kind_of
+    def _take(self, frames: Frames, kind: int | None, most: int) -> Sequence[Request]:
+        """Take the requests of one kind off the front of `frames`, up to `most` of them; none of a
+        kind that is answered one by one."""
+        read = self._readers.get(kind)
+        if read is None:
+            return ()
         requests: list[Request] = []
         size = 0
-        while frames and len(requests) < most and size < TOGETHER_BYTES:
-            frame = frames[0]
-            if kind_of(frame) != kind:
-                break
+        for frame in frames:
             request = read(frame)
             if request is None:
                 break  # It is met again when those before it have been answered.
             requests.append(request)
-            size += len(frames.popleft())
+            size += len(frame)
+            if len(requests) >= most or size >= TOGETHER_BYTES:
+                break
+        for _ in requests:
+            frames.popleft()
         return requests
 
-    def _answer_alike(self, api: Api, requests: Sequence[Request]) -> Iterator[Answer]:
-        began = self._time()
-        if api is PRODUCE:
-            self._produces.learn(requests[0], requests[0].body)
-        outcomes = self._handle_alike(api, [request.body for request in requests])
+    def _handle(self, api: Api, requests: Sequence[Request]) -> Sequence[Any]:
+        """What becomes of each of these requests, which are of one kind."""
+        bodies = [request.body for request in requests]
+        try:
+            return self._handlers_of_many[api.key](self._services, requests[0].version, bodies)
+        except Exception as error:
+            return [error] * len(requests)
+
+    def _answers(
+        self, api: Api, requests: Sequence[Request], outcomes: Sequence[Any], began: float
+    ) -> Iterator[Answer]:
+        """The answers to requests of one kind that were handled; short ones are joined."""
         usual, encode = api.response, self._encoder(api, requests[0].version)
         find_error = error_finder(usual)  # type: ignore[arg-type] # a class is hashable
         counts: dict[int, int] = {}
+        short: list[bytes] = []
         try:
             for request, outcome in zip(requests, outcomes, strict=False):
                 failure: Any = outcome
+                made: Written | None = None
                 if type(outcome) is usual:
                     try:
                         made = encode(request.correlation_id, outcome)
-                        answer = made if isinstance(made, bytes) else AnswerInParts(made)
                     except Exception as error:  # such as for want of memory
                         failure = error
                     else:
                         code = find_error(outcome)
                         counts[code] = counts.get(code, 0) + 1
-                        yield answer
-                        continue
-                asked = _Asked(api, _head_of(request), began, request.body)
-                yield self._guarded(asked, partial(self._answer_with, asked, failure))
+                        if type(made) is bytes and len(made) <= _SHORT_BYTES:
+                            short.append(made)
+                            continue
+                if short:
+                    yield b"".join(short)
+                    short.clear()
+                if made is None:
+                    asked = _Asked(api, _head_of(request), began, request.body)
+                    yield self._guarded(asked, partial(self._answer_with, asked, failure))
+                else:
+                    yield made if isinstance(made, bytes) else AnswerInParts(made)
+            if short:
+                yield b"".join(short)
         finally:
             seconds = self._time() - began
             for code, count in counts.items():
@@ -202,13 +209,6 @@ class Dispatcher:
         if encoder is None:
             encoder = self._encoders[number] = self._encoding.answer_encoder(api, version)
         return encoder
-
-    def _handle_alike(self, api: Api, requests: Sequence[Any]) -> Sequence[Any]:
-        """What becomes of each of these requests."""
-        try:
-            return self._handlers_of_many[api.key](self._services, requests)
-        except Exception as error:
-            return [error] * len(requests)
 
     def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):

@@ -11,6 +11,35 @@ from collections.abc import Callable, Iterable
 Partition = tuple[str, int]
 
 
+class SharedWait:
+    """What several answers wait for. One that is not waited for any more cancels no other."""
+
+    __slots__ = ("_callbacks", "_over")
+
+    def __init__(self, ready: asyncio.Future[None]) -> None:
+        """A wait that is over when `ready` is done."""
+        self._callbacks: list[Callable[[SharedWait], None]] = []
+        self._over = False
+        ready.add_done_callback(self._end)
+
+    def add_done_callback(self, callback: Callable[["SharedWait"], None]) -> None:
+        self._callbacks.append(callback)
+
+    def done(self) -> bool:
+        return self._over
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        """The others go on to wait."""
+
+    def _end(self, _: object) -> None:
+        self._over = True
+        for callback in self._callbacks:
+            callback(self)
+
+
 class _Parked:
     """One waiting request, or several that wait for the same."""
 

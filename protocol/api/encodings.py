@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from .native.frames import Frame, Request, RequestHead, ResponseHead
-from .native.values import Elsewhere
+from .framing import Frame
+from .native.frames import Request, RequestHead, ResponseHead
 from .schema import Api
+from .writing import Written
 
 T = TypeVar("T")
 
@@ -25,8 +26,6 @@ class Encoding(Protocol):
 
     # A broker's side.
 
-    def likely_api_key(self, frame: Frame) -> int | None: ...
-
     def kind_of(self, frame: Frame) -> int | None: ...
 
     def reader(self, api: Api, version: int) -> Callable[[Frame], Request | None]: ...
@@ -39,9 +38,7 @@ class Encoding(Protocol):
         self, correlation_id: int, api: Api, version: int, body: object
     ) -> bytes: ...
 
-    def answer_encoder(
-        self, api: Api, version: int
-    ) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]: ...
+    def answer_encoder(self, api: Api, version: int) -> Callable[[int, object], Written]: ...
 
     def encode_refusal(
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str

@@ -4,7 +4,7 @@ No I/O: `FrameReader` offers the buffer that the next bytes are to be received i
 how many came. It fits `asyncio.BufferedProtocol`.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 from ..errors import HorologError
 from ..limits import GROWTH_FACTOR, LENGTH_BYTES, SLAB_BYTES
@@ -16,6 +16,13 @@ _HTTP_STARTS: Final = frozenset(
         b"HTTP",  # a response
     )
 )
+
+
+Frame = bytes | bytearray | memoryview
+"""A request or a response, without its length."""
+
+Slab = TypeVar("Slab", bytearray, memoryview)
+"""What frames are parts of: copies of a bytearray, or views."""
 
 
 class ProtocolError(HorologError):
@@ -43,10 +50,9 @@ def foreign_protocol(start: bytes) -> str | None:
 class FrameReader:
     """Splits what is received on one connection into frames.
 
-    Frames are received many at a time into a slab and handed out as bytes of their own. The
-    beginning of a frame that is not complete is kept aside, so that connections can share a slab;
-    once it is large, the rest of the frame is received into a bytearray of its own, which grows as
-    the frame comes.
+    Frames are received many at a time into a slab. The beginning of a frame that is not complete
+    is kept aside, so that connections can share a slab; once it is large, the rest of the frame is
+    received into a bytearray of its own, which grows as the frame comes.
     """
 
     __slots__ = (
@@ -124,26 +130,20 @@ class FrameReader:
             self._slab[:held] = self._beginning
         return memoryview(self._slab)[held : self._window]
 
-    def arrived(self, count: int) -> memoryview:
-        """What there is with `count` more bytes: frames with their lengths, and the beginning of
-        one. Empty where it is not all in the slab, or has to be looked at more closely.
-
-        Whoever takes frames off its front tells `received` how many bytes these were, before
-        anything else is received into the slab.
-        """
-        if self._large is not None or not self._opened or self._max_frame_bytes < len(self._slab):
-            return memoryview(b"")
-        return memoryview(self._slab)[: len(self._beginning) + count]
-
-    def received(self, count: int, taken: int = 0) -> list[bytes | bytearray]:
-        """Take note of `count` bytes in the buffer, and return the frames they complete, but for
-        those in the first `taken` bytes of what has `arrived`.
+    def received(self, count: int) -> list[bytearray]:
+        """Take note of `count` bytes in the buffer, and return the frames they complete.
 
         The frames come without their length. What follows them may set `fault`, after which the
         reader is of no more use.
         """
-        if taken:
-            return self._split(len(self._beginning) + count, taken)
+        return self._received(count, self._slab)
+
+    def received_views(self, count: int) -> list[bytearray | memoryview]:
+        """As `received`; but the frames may be views of the slab, which are good until anything
+        else is received into it."""
+        return self._received(count, memoryview(self._slab))
+
+    def _received(self, count: int, content: Slab) -> list[bytearray | Slab]:
         if self._large is not None:
             if not self._large.received(count):
                 return []
@@ -151,17 +151,17 @@ class FrameReader:
             self._large = None
             return [frame]
         if self._opened and not self._beginning:
-            length = int.from_bytes(self._slab[:LENGTH_BYTES], "big")
+            length = int.from_bytes(content[:LENGTH_BYTES], "big")
             if count == LENGTH_BYTES + length and 0 < length <= self._max_frame_bytes:
                 # One frame and nothing else, as from all who wait for the answer to each request.
                 self._window = len(self._slab)
-                return [self._slab[LENGTH_BYTES:count]]
-        return self._split(len(self._beginning) + count)
+                return [content[LENGTH_BYTES:count]]
+        return self._split(len(self._beginning) + count, content)
 
-    def _split(self, end: int, start: int = 0) -> list[bytes | bytearray]:
-        frames: list[bytes | bytearray] = []
+    def _split(self, end: int, content: Slab) -> list[bytearray | Slab]:
+        frames: list[bytearray | Slab] = []
         slab = self._slab
-        length = 0
+        start = length = 0
         try:
             while end - start >= LENGTH_BYTES:
                 begin = start + LENGTH_BYTES
@@ -169,7 +169,7 @@ class FrameReader:
                 after = begin + length
                 if after > end:
                     break
-                frames.append(slab[begin:after])
+                frames.append(content[begin:after])
                 start = after
         except ProtocolError as fault:
             self.fault = fault

@@ -25,6 +25,7 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
+from ...protocol.limits import SHARED_SLAB_BYTES
 from ...protocol.records.kernel import walk
 from ...storage.files import Buffer
 from ...storage.log.appended import Appended, AppendedTogether
@@ -160,9 +161,14 @@ def append_sets(
     return log, outcomes
 
 
+def kept(record_set: Buffer) -> Buffer:
+    """A set that stays as it is when more is received: it may lie in a buffer of a connection."""
+    return record_set if len(record_set) >= SHARED_SLAB_BYTES else bytearray(record_set)
+
+
 def append_later(services: Services, acks: int, log: Log, sent: Sent, sender: Sender) -> None:
-    """Have a set appended behind those of its partition that wait. Nothing else may change its
-    bytes from here on."""
+    """Have a set appended behind those of its partition that wait."""
+    sent.record_set = kept(sent.record_set)
     sent.late = asyncio.get_running_loop().create_future()
     sent.late.add_done_callback(sent.let_go)
     append = partial(_append_late, services, acks, log, sent)

@@ -18,7 +18,7 @@ from ..logs import Logs
 from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
-from ..parking import ParkingLot
+from ..parking import ParkingLot, SharedWait
 from ..trusted_time import TrustedTime
 from ..work import Work
 
@@ -78,7 +78,7 @@ class Later:
     the broker hold `held_bytes`.
     """
 
-    ready: asyncio.Future[Any]
+    ready: asyncio.Future[Any] | SharedWait
     make: Callable[[], Any]
     may_hurry: bool = False
     alone: bool = False
@@ -96,10 +96,12 @@ class Handler(Protocol):
 
 
 class HandlerOfMany(Protocol):
-    """Answers requests of one kind that arrived together.
+    """Answers requests of one kind and version that arrived together.
 
     For each there is what its handler would have returned, or the exception it would have raised;
     behind a `CloseConnection` there may be nothing.
     """
 
-    def __call__(self, services: Services, requests: Sequence[Any], /) -> Sequence[Any]: ...
+    def __call__(
+        self, services: Services, version: int, requests: Sequence[Any], /
+    ) -> Sequence[Any]: ...

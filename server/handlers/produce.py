@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, chain, groupby, pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -21,28 +21,40 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ...storage.files import Buffer
-from ...storage.log.appended import AppendedTogether
 from ...storage.log.log import Log
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
-from ..parking import Partition
-from .appends import ACKS, IN_THE_LOG, NO_ANSWER, Sent, append, append_later, append_sets
+from ..parking import Partition, SharedWait
+from .appends import (
+    ACKS,
+    DURABLE,
+    IN_THE_LOG,
+    NO_ANSWER,
+    Sent,
+    append,
+    append_later,
+    kept,
+)
 from .base import Call, Later, Services
 
 Outcome = ProduceResponse | Later | Exception | None
+
+Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
+"""A request, its answer, still without what becomes of its sets, and these."""
 
 
 def handle(
     services: Services, request: ProduceRequest, call: Call
 ) -> ProduceResponse | Later | None:
-    (outcome,) = handle_many(services, (request,))
+    (outcome,) = handle_many(services, call.version, (request,))
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> Sequence[Outcome]:
+def handle_many(
+    services: Services, version: int, requests: Sequence[ProduceRequest]
+) -> Sequence[Outcome]:
     """Answer requests that arrived together, in their order: what `handle` would return or raise.
 
     What they bring for one partition is appended at once. There are no outcomes behind a
@@ -60,14 +72,40 @@ def handle_many(services: Services, requests: Sequence[ProduceRequest]) -> Seque
     return _handle_then(services, requests, creating.ready, creating.failures)
 
 
+def handle_together(
+    services: Services, sources: Sequence[Sequence[ProduceRequest]]
+) -> Sequence[Sequence[Outcome]]:
+    """Answer the requests of several connections, of each as `handle_many`.
+
+    What all of them bring for one partition is appended at once where nothing about them is
+    unusual: they want the same `acks`, and the topics exist.
+    """
+    requests = list(chain.from_iterable(sources))
+    acks = requests[0].acks
+    names = {topic.name for request in requests for topic in request.topics}
+    if (
+        acks == NO_ANSWER
+        or any(request.acks != acks for request in requests)
+        or not all(map(services.creations.exists, names))
+    ):
+        return [handle_many(services, 0, source) for source in sources]
+    ends = list(accumulate(map(len, sources)))
+    outcomes = _handle_alike(services, acks, requests, {}, ends)
+    return [outcomes[begin:end] for begin, end in pairwise((0, *ends))]
+
+
 def _handle_then(
     services: Services,
     requests: Sequence[ProduceRequest],
-    ready: asyncio.Future[Any],
+    ready: asyncio.Future[Any] | SharedWait,
     failures: Callable[[], Mapping[str, Exception]],
 ) -> list[Outcome]:
     """As `_handle_now`, once `ready` is done."""
     outcomes: list[Outcome] = []
+    for request in requests:
+        for topic in request.topics:
+            for one in topic.partitions:
+                one.records = kept(one.records or b"")
 
     def outcome(number: int) -> ProduceResponse | Later | None:
         if not outcomes:
@@ -102,6 +140,9 @@ def _handle_now(
     services: Services, requests: Sequence[ProduceRequest], failures: Mapping[str, Exception]
 ) -> list[Outcome]:
     """As `handle_many`, without waiting; `failures` are why topics could not be made."""
+    acks = requests[0].acks if requests else NO_ANSWER
+    if acks != NO_ANSWER and all(request.acks == acks for request in requests):
+        return _handle_alike(services, acks, requests, failures)
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
@@ -121,28 +162,30 @@ def _handle_now(
 def _handle_alike(
     services: Services,
     acks: int,
-    requests: list[ProduceRequest],
+    requests: Sequence[ProduceRequest],
     failures: Mapping[str, Exception],
+    ends: Sequence[int] = (),
 ) -> list[Outcome]:
-    """Answer requests that have the same `acks`."""
+    """Answer requests that have the same `acks`. Those of one connection end at the first of
+    `ends`, and so on."""
     answers = [(request, *_answer_to(request)) for request in requests]
     late = _append_all(services, acks, answers, failures)
-    if not late and acks == IN_THE_LOG:
-        return [response for _, response, _ in answers]
-    outcomes = []
-    for request, response, sent in answers:
-        answer = partial(_answer, services, acks, request.timeout_ms, response, sent)
-        outcomes.append(_once_appended(sent, answer) if late else answer())
-    return outcomes
+    if late:
+        _append_late(services, acks, answers, late, ends or (len(answers),))
+        return [_once_appended(services, acks, *answer) for answer in answers]
+    if acks == DURABLE:
+        return _when_durable(
+            services, [(request.timeout_ms, response, sent) for request, response, sent in answers]
+        )
+    if acks == NO_ANSWER:
+        return [_refusal(response) for _, response, _ in answers]
+    return [response for _, response, _ in answers]
 
 
 def _append_all(
-    services: Services,
-    acks: int,
-    answers: Sequence[tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]],
-    failures: Mapping[str, Exception],
-) -> bool:
-    """Append what requests brought, what is for one partition at once; whether some of it waits."""
+    services: Services, acks: int, answers: Sequence[Answer], failures: Mapping[str, Exception]
+) -> Sequence[tuple[Log, Sent]]:
+    """Append what requests brought, what is for one partition at once; gives what has to wait."""
     by_partition: dict[Partition, list[Sent]] = {}
     for request, _, sent in answers:
         if request.transactional_id is not None:
@@ -161,10 +204,24 @@ def _append_all(
             late += append(services, acks, partition, of_partition)
         else:
             _refuse(services, of_partition, failure)
-    sender = Sender()
+    return late
+
+
+def _append_late(
+    services: Services,
+    acks: int,
+    answers: Sequence[Answer],
+    late: Sequence[tuple[Log, Sent]],
+    ends: Sequence[int],
+) -> None:
+    """Have sets appended later; those of one connection have one sender."""
+    senders: dict[int, Sender] = {}
+    for begin, end in pairwise((0, *ends)):
+        sender = Sender()
+        for _, _, sent in answers[begin:end]:
+            senders.update((id(one), sender) for one in sent)
     for log, one in late:
-        append_later(services, acks, log, one, sender)
-    return bool(late)
+        append_later(services, acks, log, one, senders[id(one)])
 
 
 def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
@@ -172,8 +229,22 @@ def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
         one.refuse(services, error)
 
 
-def _once_appended(sent: Sequence[Sent], answer: Callable[[], Outcome]) -> Outcome:
-    """The answer to a request that brought these sets, when none of them waits any more."""
+def _once_appended(
+    services: Services,
+    acks: int,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    sent: Sequence[Sent],
+) -> Outcome:
+    """The answer to a request when none of its sets waits any more."""
+    answered = request.timeout_ms, response, sent
+
+    def answer() -> Outcome:
+        if acks == DURABLE:
+            (outcome,) = _when_durable(services, [answered])
+            return outcome
+        return response if acks == IN_THE_LOG else _refusal(response)
+
     late = [one for one in sent if one.late is not None]
     if not late:
         return answer()
@@ -189,22 +260,6 @@ def _once_appended(sent: Sequence[Sent], answer: Callable[[], Outcome]) -> Outco
     return Later(ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late))
 
 
-def _answer(
-    services: Services,
-    acks: int,
-    timeout_ms: int,
-    response: ProduceResponse,
-    sent: Sequence[Sent],
-    requests: int = 1,
-) -> Outcome:
-    """The answer to so many requests whose sets were appended or refused."""
-    if acks == IN_THE_LOG:
-        return response
-    if acks == NO_ANSWER:
-        return _refusal(response)
-    return _when_durable(services, timeout_ms, response, sent, requests)
-
-
 def _no_transactions(transactional_id: str) -> UnsupportedVersion:
     return UnsupportedVersion(
         f"the request belongs to the transactions of {transactional_id[:100]!r}; there are no "
@@ -213,7 +268,7 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
 
 
 def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[Sent]]:
-    """The answer, still without what becomes of the sets, and these."""
+    """What the `Answer` to a request has beside it."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         topics = _last_of_each(topics)
@@ -244,50 +299,6 @@ def _last_of_each(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
     ]
 
 
-def append_alone(
-    services: Services,
-    partition: Partition,
-    record_sets: Sequence[Buffer],
-    acks: int,
-    timeout_ms: int,
-    sender_of: Callable[[int], Sender],
-) -> tuple[AppendedTogether, ProduceResponse | Later | None] | list[ProduceResponse | Later]:
-    """Append the sets of requests that brought nothing else; `acks` is 1 or -1.
-
-    Gives what became of all of them at once with one answer, which is right for each but for the
-    base offset, and `None` where nothing has to be waited for; or the answer of each. `sender_of`
-    tells by the number of a set who sent it. Sets that are appended later are copied.
-    """
-    log, outcomes = append_sets(services, acks, partition, record_sets)
-
-    def answer(sent: Sent, requests: int = 1) -> Any:
-        topic = ProduceTopicResult(name=partition[0], partitions=[sent.result])
-        response = ProduceResponse(topics=[topic])
-        return _answer(services, acks, timeout_ms, response, (sent,), requests)
-
-    if isinstance(outcomes, AppendedTogether):
-        assert log is not None
-        if acks == IN_THE_LOG or log.high_watermark >= outcomes.end_offset:
-            return outcomes, None
-        result = ProducePartitionResult(
-            partition=partition[1], log_append_time_ms=outcomes.append_time_ms
-        )
-        whole = Sent(partition, b"", result, log, outcomes.end_offset)
-        return outcomes, answer(whole, len(record_sets))
-    answers: list[Any] = []
-    for number, record_set in enumerate(record_sets):
-        sent = Sent(partition, record_set, ProducePartitionResult(partition=partition[1]))
-        if number < len(outcomes):
-            sent.take(services, log, outcomes[number])
-            answers.append(answer(sent))
-        else:
-            assert log is not None
-            sent.record_set = bytearray(record_set)
-            append_later(services, acks, log, sent, sender_of(number))
-            answers.append(_once_appended((sent,), partial(answer, sent)))
-    return answers
-
-
 def _refusal(response: ProduceResponse) -> CloseConnection | None:
     """There is no answer that could carry an error, so a closed connection has to do."""
     for topic in response.topics:
@@ -302,38 +313,68 @@ def _refusal(response: ProduceResponse) -> CloseConnection | None:
 
 
 def _when_durable(
-    services: Services,
-    timeout_ms: int,
-    response: ProduceResponse,
-    sent: Sequence[Sent],
-    requests: int = 1,
-) -> ProduceResponse | Later:
-    """The answer to so many requests, once all that was appended is as durable as was asked for."""
-    unsynced = {
-        one.partition: one for one in sent if one.log is not None and not _settled(services, one)
-    }
-    if not unsynced:
-        return response
+    services: Services, answers: Sequence[tuple[int, ProduceResponse, Sequence[Sent]]]
+) -> list[Outcome]:
+    """The answers to requests with these timeouts, once all that they brought is as durable as was
+    asked for. Those that wait for the same have one wait."""
+    outcomes: list[Outcome] = []
+    sharing: dict[tuple[object, ...], list[tuple[int, _Unsynced]]] = {}
+    for number, (timeout_ms, response, sent) in enumerate(answers):
+        outcomes.append(response)
+        unsynced = _Unsynced(services, timeout_ms, response, sent)
+        if unsynced.by_partition:
+            sharing.setdefault(unsynced.key(), []).append((number, unsynced))
+    for alike in sharing.values():
+        _, first = alike[0]
+        parked = services.produces.park(
+            first.by_partition, first.satisfied, first.timeout_ms, requests=len(alike)
+        )
+        ready = parked if len(alike) == 1 else SharedWait(parked)
+        for number, unsynced in alike:
+            outcomes[number] = Later(ready, unsynced.answer)
+    return outcomes
 
-    def satisfied(partition: Partition) -> bool:
-        one = unsynced.get(partition)
-        if one is not None and _settled(services, one):
-            del unsynced[partition]
-        return not unsynced
 
-    def make() -> ProduceResponse:
-        for one in unsynced.values():
-            if not _settled(services, one):
+class _Unsynced:
+    """What of a request's sets is not as durable yet as it is to be."""
+
+    __slots__ = ("_response", "_services", "by_partition", "timeout_ms")
+
+    def __init__(
+        self, services: Services, timeout_ms: int, response: ProduceResponse, sent: Sequence[Sent]
+    ) -> None:
+        self._services = services
+        self._response = response
+        self.timeout_ms = timeout_ms
+        self.by_partition = {
+            one.partition: one
+            for one in sent
+            if one.log is not None and not _settled(services, one)
+        }
+
+    def key(self) -> tuple[object, ...]:
+        """The same for requests that wait for the same."""
+        waits_for = ((partition, one.end_offset) for partition, one in self.by_partition.items())
+        return self.timeout_ms, *waits_for
+
+    def satisfied(self, partition: Partition) -> bool:
+        """Look at one partition again; True when the request waits for none any more."""
+        one = self.by_partition.get(partition)
+        if one is not None and _settled(self._services, one):
+            del self.by_partition[partition]
+        return not self.by_partition
+
+    def answer(self) -> ProduceResponse:
+        """The response when the wait is over."""
+        for one in self.by_partition.values():
+            if not _settled(self._services, one):
                 # The messages are in the log, so the result keeps their offsets.
                 error = RequestTimedOut(
                     "the messages are in the log, but were not as durable as acks=-1 asks within "
-                    f"the request's timeout of {timeout_ms} ms"
+                    f"the request's timeout of {self.timeout_ms} ms"
                 )
-                one.refuse(services, error)
-        return response
-
-    ready = services.produces.park(unsynced, satisfied, timeout_ms, requests=requests)
-    return Later(ready, make)
+                one.refuse(self._services, error)
+        return self._response
 
 
 def _settled(services: Services, sent: Sent) -> bool:

@@ -13,7 +13,7 @@ request or an unread answer may take.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import cast
 
 from ...config.address import join_address
@@ -22,14 +22,14 @@ from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
-from .endpoint import Caller, Endpoint
+from .endpoint import Caller, Endpoint, Frames
 from .file_sending import FileChanged, FileSender
 from .host import Host
 from .ready_connections import Gathering
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 
-BURST_BYTES = 32 * 1024
-"""From so many bytes on that came at once they are looked at where they lie: a copy of less costs
+VIEWED_BYTES = 32 * 1024
+"""From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
 
 JOINED_BYTES = 64 * 1024
@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
             slab=host.slab,
         )
         self._answers = AnswerQueue(self._work)
-        self._frames: deque[bytes | bytearray] = deque()
+        self._frames: Frames = deque()
         self._transport: asyncio.Transport | None = None
         self._caller = Caller(("", 0), "")
         self._reading = True
@@ -94,42 +94,33 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._host.figures.received_bytes += nbytes
         held_nothing = not self._reader.unfinished
+        views = nbytes >= VIEWED_BYTES and self._is_idle
         try:
-            taken = self._answer_burst(nbytes)
-            frames = self._reader.received(nbytes, taken)
+            received = self._reader.received_views if views else self._reader.received
+            frames = received(nbytes)
         except MemoryError:
             self._reader.let_go()
             self._drop("memory", "there was no memory for the request")
             return
-        if held_nothing or frames or taken:
+        if held_nothing or frames:
             self.held_since = self._loop.time()
         if self._reader.fault is not None:
             self._broken = "protocol", self._reader.fault.cause
-        if frames or taken:
-            self._frame_deadline.stop()
         if not frames:
-            if not (taken and self._is_done):
-                self._work()
+            self._work()
             return
-        if len(frames) == 1 and self._is_done and self._answered_at_once(frames[0]):
-            return
+        self._frame_deadline.stop()
         self._frames.extend(frames)
-        self._gathering.heard(self, sum(map(len, frames)))
-
-    def _answer_burst(self, nbytes: int) -> int:
-        """Answer requests out of what has come where it lies, if they are of the same kind and all
-        before them is answered; how many bytes they take."""
-        if nbytes < BURST_BYTES or not self._is_idle:
-            return 0
-        most = min(self._limits.max_requests_in_flight, REQUESTS_IN_A_TURN)
-        with self._reader.arrived(nbytes) as arrived:
-            taken, answers = self._endpoint.answerer.answer_burst(arrived, most)
-        if len(answers) == 1 and isinstance(answers[0], bytes):
-            self._send(answers[0])
+        if views:
+            self.go_on()
+            # What waits longer than until more is received has bytes of its own.
+            for number, frame in enumerate(self._frames):
+                if isinstance(frame, memoryview):
+                    self._frames[number] = bytearray(frame)
+        elif self._endpoint.answerer.waits_for_others(self._frames[0]):
+            self._gathering.heard(self, sum(map(len, frames)))
         else:
-            for answer in answers:
-                self._answers.add(answer)
-        return taken
+            self.go_on()
 
     @property
     def _is_done(self) -> bool:
@@ -150,26 +141,6 @@ class Connection(asyncio.BufferedProtocol):
             or self._transport.get_write_buffer_size()
             or self._transport.is_closing()
         )
-
-    def _answered_at_once(self, frame: bytes | bytearray) -> bool:
-        """Answer the only request there is, if that takes next to nothing."""
-        answer = self._endpoint.answerer.answer_at_once(frame)
-        if answer is None:
-            return False
-        if isinstance(answer, bytes):
-            self._send(answer)
-        else:
-            self._answers.add(answer)
-            self._work()
-        return True
-
-    def _send(self, answer: bytes) -> None:
-        """Send the answer to all there was to be answered."""
-        assert self._transport is not None
-        self._host.figures.sent_bytes += len(answer)
-        self._transport.write(answer)
-        if self._transport.get_write_buffer_size():
-            self._host.held_memory.note(self)
 
     def eof_received(self) -> bool:
         """The client sends no more, and is probably gone; what it asked for is still answered."""
@@ -230,18 +201,18 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.abort()
 
-    def to_be_answered(self) -> tuple[deque[bytes | bytearray], int]:
+    def to_be_answered(self) -> tuple[Frames, int]:
         """The frames that wait, and how many of them may be taken now."""
         if not self._may_work() or self._stuck:
             return self._frames, 0
         most = self._limits.max_requests_in_flight - self._answers.waiting
         return self._frames, min(most, REQUESTS_IN_A_TURN)
 
-    def go_on(self, answers: Sequence[Answer]) -> None:
-        """Take the answers to the first frames, and go on with the others."""
+    def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
+        """Take the answers to so many frames, which were taken off the front, and go on with the
+        others."""
         queue = self._answers
-        for answer in answers:
-            queue.add(answer)
+        self._take(answers)
         nothing_to_do = (
             not self._frames
             and not queue.has_come
@@ -251,7 +222,19 @@ class Connection(asyncio.BufferedProtocol):
             and not queue.alone
         )
         if not nothing_to_do:
-            self._work(len(answers))
+            self._work(taken)
+
+    def _take(self, answers: Iterable[Answer]) -> None:
+        """Queue answers as they are made; one that cannot be given breaks the connection."""
+        try:
+            for answer in answers:
+                self._answers.add(answer)
+        except ProtocolError as error:
+            self._broken = "protocol", error.cause
+            self._frames.clear()
+        except CloseConnection as error:
+            self._broken = "acks_0", str(error)
+            self._frames.clear()
 
     def failed(self, error: Exception) -> None:
         """A bug. Half-handled requests leave no connection to go on with."""
@@ -299,20 +282,10 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, left: int) -> None:
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
         of them are left for the next turn."""
-        try:
-            while len(self._frames) > left and not self._stuck:
-                most = min(
-                    self._limits.max_requests_in_flight - self._answers.waiting,
-                    len(self._frames) - left,
-                )
-                for answer in self._endpoint.answerer.answer(self._frames, most, self._caller):
-                    self._answers.add(answer)
-        except ProtocolError as error:
-            self._broken = "protocol", error.cause
-            self._frames.clear()
-        except CloseConnection as error:
-            self._broken = "acks_0", str(error)
-            self._frames.clear()
+        answer = self._endpoint.answerer.answer
+        while len(self._frames) > left and not self._stuck:
+            room = self._limits.max_requests_in_flight - self._answers.waiting
+            self._take(answer(self._frames, min(room, len(self._frames) - left), self._caller))
 
     @property
     def _stuck(self) -> bool:

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from ...protocol.api.framing import Frame
 from ...values import value_class
 from .sending import Answer
 
-Frames = deque[bytes | bytearray]
+Frames = deque[Frame]
 
 
 @value_class
@@ -23,14 +24,8 @@ class Caller:
 class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
-    def answer_at_once(self, frame: bytes | bytearray) -> Answer:
-        """The answer to a request that takes next to nothing to answer; `None` leaves the frame to
-        `answer`. Never raises."""
-        ...
-
-    def answer_burst(self, received: memoryview, most: int) -> tuple[int, Sequence[Answer]]:
-        """Answer requests at the front of frames with their lengths, up to so many, if they can be
-        answered together: how many bytes they take, and their answers. Never raises."""
+    def waits_for_others(self, frame: Frame) -> bool:
+        """Whether a request costs a fraction if it is answered with those of other connections."""
         ...
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
@@ -38,9 +33,12 @@ class Answerer(Protocol):
         taken. Raises `ProtocolError` or `CloseConnection`."""
         ...
 
-    def answer_together(self, sources: Sequence[tuple[Frames, int]]) -> Sequence[Sequence[Answer]]:
-        """Take requests off the frames of several connections whose answers cost a fraction when
-        they are made together; of each connection the first ones, up to so many."""
+    def answer_together(
+        self, sources: Sequence[tuple[Frames, int]]
+    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+        """Take requests that do not have to wait for each other off the frames of several
+        connections, of each the first ones, up to so many, and handle them: how many they are, and
+        their answers, which raise what `answer` raises."""
         ...
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ...protocol.api.native.values import Elsewhere
+from ...protocol.api.writing import Elsewhere
 from ...storage.files import File
 from ...storage.read.file_range import FileRange
 

@@ -6,10 +6,10 @@ their sets are written together instead.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from .endpoint import Frames
 from .sending import Answer
 
 GATHERED_BYTES: Final = 512 * 1024
@@ -19,20 +19,19 @@ TOGETHER_BYTES: Final = 1024 * 1024
 """Requests of one connection are answered together until they have so many bytes: what is received
 before it goes on. What were two appends for a client that sends much is one."""
 
-TogetherAnswerer = Callable[
-    [Sequence[tuple[deque[bytes | bytearray], int]]], Sequence[Sequence[Answer]]
-]
+TogetherAnswerer = Callable[[Sequence[tuple[Frames, int]]], Sequence[tuple[int, Iterable[Answer]]]]
 
 
 class Heard(Protocol):
     """A connection with requests."""
 
-    def to_be_answered(self) -> tuple[deque[bytes | bytearray], int]:
+    def to_be_answered(self) -> tuple[Frames, int]:
         """The frames that wait, and how many of them may be taken now."""
         ...
 
-    def go_on(self, answers: Sequence[Answer]) -> None:
-        """Take the answers to the first frames, and go on with the others."""
+    def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
+        """Take the answers to so many frames, which were taken off the front, and go on with the
+        others."""
         ...
 
     def failed(self, error: Exception) -> None:
@@ -46,8 +45,8 @@ class Gathering:
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], answer: TogetherAnswerer
     ) -> None:
-        """`answer` takes frames of several connections and gives the answers of each; it leaves
-        frames that gain nothing by it."""
+        """`answer` takes frames of several connections and gives the answers of each with the
+        number of its frames; it leaves frames that gain nothing by it."""
         self._call_soon = call_soon
         self._answer = answer
         self._heard: dict[Heard, None] = {}
@@ -67,7 +66,7 @@ class Gathering:
         self._heard.clear()
         self._size_bytes = 0
         if len(heard) == 1:
-            heard[0].go_on(())
+            heard[0].go_on()
             return
         try:
             answers = self._answer([connection.to_be_answered() for connection in heard])
@@ -76,4 +75,4 @@ class Gathering:
                 connection.failed(error)
             return
         for connection, of_connection in zip(heard, answers, strict=True):
-            connection.go_on(of_connection)
+            connection.go_on(*of_connection)

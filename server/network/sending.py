@@ -8,35 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...protocol.api.native.values import Elsewhere
-
-
-class SharedWait:
-    """What answers of several connections wait for. All are told at once when it is over."""
-
-    __slots__ = ("_callbacks", "_over")
-
-    def __init__(self) -> None:
-        self._callbacks: list[Callable[[SharedWait], None]] = []
-        self._over = False
-
-    def add_done_callback(self, callback: Callable[[SharedWait], None]) -> None:
-        self._callbacks.append(callback)
-
-    def done(self) -> bool:
-        return self._over
-
-    def cancelled(self) -> bool:
-        return False
-
-    def cancel(self) -> None:
-        """One of them is not waited for any more. The others are."""
-
-    def end(self) -> None:
-        """The wait is over."""
-        self._over = True
-        for callback in self._callbacks:
-            callback(self)
+from ...protocol.api.writing import Elsewhere
+from ..parking import SharedWait
 
 
 @dataclass(slots=True)

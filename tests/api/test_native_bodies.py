@@ -1,5 +1,6 @@
 """Bodies of the native encoding, both ways, against the package msgpack and the declarations."""
 
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -10,10 +11,9 @@ from hypothesis import strategies as st
 
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native.decoding import WRONG, decoder
-from horolog.protocol.api.native.encoding import encoder
+from horolog.protocol.api.native.encoding import packed_field
 from horolog.protocol.api.native.faults import fault_of
 from horolog.protocol.api.native.frames import decode_body, encode_request, open_request
-from horolog.protocol.api.native.values import Part, array_head, binary, clipped_text, integer, text
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Array,
@@ -26,8 +26,12 @@ from horolog.protocol.api.schema import (
     fields_of,
     structs_of,
 )
+from horolog.protocol.api.writing import clip, joined
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_REQUEST_VALUES
+from horolog.protocol.records import kernel
+from horolog.protocol.records.kernel import reference
+from horolog.protocol.records.kernel.terms import FieldKind
 from horolog.testing.requests import produce
 
 
@@ -84,10 +88,27 @@ def as_map(message: Any, version: int) -> dict[str, Any]:
     }
 
 
+BOTH_FORMS = pytest.mark.parametrize("form", [kernel, reference], ids=["kernel", "reference"])
+
+
 def encoded(message: Any, version: int) -> bytes:
-    parts: list[Part] = []
-    encoder(type(message), version)(message, parts)
-    return b"".join(parts)  # type: ignore[arg-type]
+    """The bytes of a message alone."""
+    return alone(kernel, packed_field(type(message), version), message)
+
+
+def alone(form: Any, field: Any, value: Any) -> bytes:
+    """What `field` writes of a value."""
+    frame = joined(form.PackedMessage([("", field, ())]).frame(value))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert frame[4] == 0x91, "an array of one"
+    return frame[5:]
+
+
+def packed(form: Any, kind: FieldKind, value: Any, clip: Any = None) -> bytes:
+    """A value that is no message."""
+    item = form.PackedField(FieldKind.INT32.value, None, None, None)
+    field = form.PackedField(kind.value, clip, None, item if kind is FieldKind.ARRAY else None)
+    return alone(form, field, value)
 
 
 @given(messages("request", "response"))
@@ -96,21 +117,33 @@ def test_encoders_give_the_bytes_of_msgpack(versioned: tuple[int, Any]) -> None:
     assert encoded(message, version) == msgpack.packb(as_map(message, version))
 
 
-@pytest.mark.parametrize("count", [0, 15, 16, 65_535, 65_536])
-def test_counts_and_sizes_have_their_shortest_form(count: int) -> None:
-    assert array_head(count) + b"\xc0" * count == msgpack.packb([None] * count)
-    assert text("x" * count) == msgpack.packb("x" * count)
-    assert b"".join(binary(bytes(count))) == msgpack.packb(bytes(count))  # type: ignore[arg-type]
+@BOTH_FORMS
+@pytest.mark.parametrize("count", [0, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
+def test_counts_and_sizes_have_their_shortest_form(form: Any, count: int) -> None:
+    assert packed(form, FieldKind.ARRAY, [None] * count) == msgpack.packb([None] * count)
+    assert packed(form, FieldKind.TEXT, "x" * count) == msgpack.packb("x" * count)
+    for kind in (FieldKind.BYTES, FieldKind.VIEW):
+        assert packed(form, kind, bytes(count)) == msgpack.packb(bytes(count))
 
 
-@given(st.integers(-(2**63), 2**64 - 1))
-def test_integers_have_their_shortest_form(value: int) -> None:
-    assert integer(value) == msgpack.packb(value)
+@BOTH_FORMS
+@given(value=st.integers(-(2**63), 2**63 - 1))
+def test_integers_have_their_shortest_form(form: Any, value: int) -> None:
+    assert packed(form, FieldKind.INT64, value) == msgpack.packb(value)
 
 
-def test_long_sentences_are_cut() -> None:
-    assert clipped_text("é" * 10, 5) == msgpack.packb("éé")
-    assert clipped_text(None, 5) == b"\xc0"
+@BOTH_FORMS
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
+def test_integers_of_more_bits_are_refused(form: Any, value: int) -> None:
+    with pytest.raises(OverflowError):
+        packed(form, FieldKind.INT64, value)
+
+
+@BOTH_FORMS
+def test_long_sentences_are_cut(form: Any) -> None:
+    cut = partial(clip, max_bytes=5)
+    assert packed(form, FieldKind.TEXT, "é" * 10, cut) == msgpack.packb("éé")
+    assert packed(form, FieldKind.TEXT, None, cut) == b"\xc0"
 
 
 @given(messages("request", "response"), st.sampled_from([bytes, bytearray, memoryview]))

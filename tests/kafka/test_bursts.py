@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from horolog.protocol.api.framing import FrameReader
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import ProducePartitionResult
 from horolog.protocol.api.topics.metadata import MetadataRequest
@@ -18,35 +19,29 @@ from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
-from horolog.server.network.connection import BURST_BYTES
-from horolog.server.network.repeated_produce import RepeatedProduces
+from horolog.server.network.connection import VIEWED_BYTES
 from horolog.testing.requests import create_topic, list_offsets, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
-VALUE = bytes(BURST_BYTES)
+VALUE = bytes(VIEWED_BYTES)
 GOOD = bytes(build_set([NewRecord(VALUE, timestamp_ms=1000)], magic=2))
 BAD = GOOD[:-1] + b"x"
 
 
 @pytest.fixture
 def bursts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many answers each burst got that was taken for one."""
+    """How many requests came at once each time that some were handled where they were received."""
     seen: list[int] = []
-    answers = RepeatedProduces._answers
-    burst = RepeatedProduces.answer_burst
+    received = FrameReader.received_views
 
-    def counted(self: RepeatedProduces, *arguments: object) -> object:
-        found = answers(self, *arguments)  # type: ignore[arg-type]
-        seen.append(len(found))
-        return found
+    def counted(self: FrameReader, count: int) -> list[bytearray | memoryview]:
+        frames = received(self, count)
+        if any(isinstance(frame, memoryview) for frame in frames):
+            seen.append(len(frames))
+        return frames
 
-    def watched(self: RepeatedProduces, received: memoryview, most: int) -> object:
-        with monkeypatch.context() as patched:
-            patched.setattr(RepeatedProduces, "_answers", counted)
-            return burst(self, received, most)
-
-    monkeypatch.setattr(RepeatedProduces, "answer_burst", watched)
+    monkeypatch.setattr(FrameReader, "received_views", counted)
     return seen
 
 
@@ -178,8 +173,7 @@ async def test_a_topic_that_is_gone(broker: Broker, client: Wire, bursts: list[i
     broker.directory.delete_topic("a")
     client.send_together(*[good] * 6)
     assert {code for code, _ in await told(client, 6)} == {UnknownTopicOrPartition.code}
-    # To make it is left to the handler, which keeps nobody waiting for that.
-    assert not bursts
+    assert bursts
 
 
 async def test_bursts_of_several_connections(

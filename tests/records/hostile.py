@@ -381,11 +381,40 @@ def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
             field = kernel.FieldWriter(kind.value, None, None, None)
             writer = kernel.MessageWriter([("field", field), ("other", field)])
             both = SimpleNamespace(field=value, other=value)
-            said.append(outcome(writer.frame, both))
+            said.append(outcome(writer.frame, value, value))
             inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
             items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
             many = kernel.MessageWriter([("items", items)])
-            said.append(outcome(many.frame, SimpleNamespace(items=[both] * 3)))
+            said.append(outcome(many.frame, [both] * 3))
+            said.append(outcome(writer.frame, value)[0])
+    return [_sized(one) for one in said]
+
+
+def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
+    """The same in msgpack, with fields that are left out, and names of all lengths."""
+    said = []
+    for value in (these.number, these.count, these.cut, these.magic, *these.column):
+        for kind in FieldKind:
+            if kind in (FieldKind.MESSAGE, FieldKind.ARRAY):
+                continue
+            wants_bytes = kind in (FieldKind.BYTES, FieldKind.VIEW)
+            if value is not None and isinstance(value, bytes) != wants_bytes:
+                continue
+            if value is not None and isinstance(value, str) != (kind is FieldKind.TEXT):
+                continue
+            field = kernel.PackedField(kind.value, None, None, None)
+            fields = [("field", field, ()), ("a" * 31, field, (0,)), ("b", field, (None,))]
+            writer = kernel.PackedMessage(fields)
+            each = SimpleNamespace(field=value, b=value, **{"a" * 31: value})
+            inner = kernel.PackedField(FieldKind.MESSAGE.value, None, writer, None)
+            items = kernel.PackedField(FieldKind.ARRAY.value, None, None, inner)
+            many = kernel.PackedMessage([("items", items, ())])
+            said += [
+                outcome(writer.frame, value, value, value),
+                outcome(many.frame, [each] * (abs(these.count) % 40)),
+                outcome(writer.frame, value)[0],
+            ]
+    said.append(outcome(kernel.PackedMessage, [("c" * 32, field, ())]))
     return [_sized(one) for one in said]
 
 
@@ -407,6 +436,7 @@ Call = Callable[[ModuleType, Drawn], Any]
 CALLS: Final[dict[str, Call]] = {
     "MessageReader": _message_reader,
     "MessageWriter": _message_writer,
+    "PackedMessage": _packed_message,
     "RecordCursor": _cursor,
     "RecordEncoder": _record_encoder,
     "RecordTally": _tally,
@@ -494,6 +524,6 @@ CALLS: Final[dict[str, Call]] = {
 
 ANSWERS: Final = {
     *("Gathered", "RecordsFound", "UsualBatches", "Walk"),
-    *("FieldReader", "FieldWriter"),
+    *("FieldReader", "FieldWriter", "PackedField"),
 }
 """Names of what the functions give, or are given, which is not called by itself."""

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from ...records.kernel.terms import NULL_LENGTH
-from ..native.values import Data as Frame
+from ..framing import Frame
 from ..schema import (
     INT16,
     INT32,

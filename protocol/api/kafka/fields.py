@@ -6,23 +6,17 @@ writer is given is trusted.
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, cast
 
 from ...records.kernel import FieldReader, FieldWriter, MessageReader, MessageWriter
-from ...records.kernel.terms import FieldKind, Unreadable
-from ..native.values import clip
+from ...records.kernel.terms import Unreadable
 from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
+from ..writing import clip_of, field_kind
 
 UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
 """What a reader raises. It does not say what is wrong; `faults` does."""
 
-_INTEGERS: Final = {
-    8: FieldKind.INT8,
-    16: FieldKind.INT16,
-    32: FieldKind.INT32,
-    64: FieldKind.INT64,
-}
 _ANY_SIZE: Final = 2**31 - 1
 
 Type = WireType | type[Any]
@@ -64,40 +58,19 @@ def field_reader(wire_type: Type, version: int) -> FieldReader:
             item_values = values_in(wire_type.of, version)
         case type():
             message = message_reader(wire_type, version)
-    kind = _kind(wire_type)
+    kind = field_kind(wire_type)
     return FieldReader(kind, limit, nullable, message, item, item_bytes, item_values)
 
 
 def field_writer(wire_type: Type, version: int) -> FieldWriter:
     """The writer of values of a type."""
-    cut = message = item = None
+    message = item = None
     match wire_type:
-        case Text(clipped=True):
-            cut = partial(clip, max_bytes=wire_type.max_bytes)
         case Array():
             item = field_writer(wire_type.of, version)
         case type():
             message = message_writer(wire_type, version)
-    return FieldWriter(_kind(wire_type), cut, message, item)
-
-
-def _kind(wire_type: Type) -> str:
-    """The kind of field that a type is."""
-    match wire_type:
-        case Integer():
-            return _INTEGERS[wire_type.bits].value
-        case Boolean():
-            return FieldKind.BOOLEAN.value
-        case Text():
-            return FieldKind.TEXT.value
-        case Records():
-            return FieldKind.VIEW.value
-        case Data():
-            return FieldKind.BYTES.value
-        case Array():
-            return FieldKind.ARRAY.value
-        case type():
-            return FieldKind.MESSAGE.value
+    return FieldWriter(field_kind(wire_type), clip_of(wire_type), message, item)
 
 
 def smallest_size(wire_type: Type, version: int) -> int:

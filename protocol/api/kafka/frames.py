@@ -13,18 +13,16 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
 from typing import Any, Final, TypeVar, cast
 
-import msgspec
-
 from ...errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
 from ...limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
 from ...records.kernel import MessageReader, MessageWriter
 from ...records.kernel.terms import NULL_LENGTH
-from ..framing import ProtocolError
+from ..framing import Frame, ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
-from ..native.frames import Body, Frame, Request, RequestHead, ResponseHead
-from ..native.values import Elsewhere
+from ..native.frames import Body, Request, RequestHead, ResponseHead
 from ..schema import INT16, INT32, Api, Text, WireType, kind
+from ..writing import Written, joined, joined_if_in_memory
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
 from .refusals import refusal
@@ -58,12 +56,7 @@ _HEAD: Final[Sequence[tuple[str, WireType]]] = (
 """What a request begins with."""
 
 
-class _Response(msgspec.Struct, gc=False):
-    correlation_id: int
-    body: object
-
-
-Writer = Callable[[Any], bytes | list[bytes | Elsewhere]]
+Writer = Callable[..., Written]
 
 
 def _make_request_writer(struct: type[Any], version: int) -> Writer:
@@ -90,11 +83,6 @@ _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
 """By api and version: codes that are younger than it, and what is sent in their place."""
 
 
-def likely_api_key(frame: Frame) -> int | None:
-    """The api key of a request; `None` for what is none."""
-    return frame[1] if len(frame) > 1 and frame[0] == 0 else None
-
-
 def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` for what is none."""
     if len(frame) > _KIND_BYTES and frame[0] == frame[2] == 0:
@@ -103,12 +91,17 @@ def kind_of(frame: Frame) -> int | None:
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
-    """A function that gives the whole request of a frame; `None` where it is not as it should be:
-    then `open_request` tells."""
+    """A function that gives the whole request of a frame; `None` where it is of another kind or not
+    as it should be: then `open_request` tells."""
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
     read_whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))]).read
+    key = api.key
 
     def read(frame: Frame) -> Request | None:
+        if len(frame) <= _KIND_BYTES or frame[0] or frame[2]:
+            return None
+        if frame[1] != key or frame[3] != version:
+            return None
         try:
             found, end = read_whole(frame, 0, MAX_REQUEST_VALUES)
         except UNREADABLE:
@@ -167,28 +160,26 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    request = Request(api.key, version, correlation_id, client_id, body)
-    return _joined(_request_writer(api.request, version)(request))
+    write = _request_writer(api.request, version)
+    return joined(write(api.key, version, correlation_id, client_id, body))
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return _joined(answer_encoder(api, version)(correlation_id, body))
+    return joined(answer_encoder(api, version)(correlation_id, body))
 
 
-def answer_encoder(
-    api: Api, version: int
-) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]:
+def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     """A function that does as `encode_response` for one kind of response; in parts when there are
     record sets that are not in memory."""
     write = _response_writer(api.response, version)
     replaced = _REPLACED.get((api.key, version))
 
-    def encode(correlation_id: int, body: object) -> bytes | list[bytes | Elsewhere]:
+    def encode(correlation_id: int, body: object) -> Written:
         if replaced is not None:
-            body = _with_known_codes(body, replaced)
-        frame = write(_Response(correlation_id, body))
-        return frame if type(frame) is bytes else _joined_if_in_memory(frame)
+            _use_known_codes(body, replaced)
+        frame = write(correlation_id, body)
+        return frame if type(frame) is bytes else joined_if_in_memory(frame)
 
     return encode
 
@@ -245,24 +236,9 @@ def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:
     return fault
 
 
-def _with_known_codes(body: Any, replaced: Mapping[int, int]) -> Any:
-    """The response with codes that clients of its version know."""
+def _use_known_codes(body: Any, replaced: Mapping[int, int]) -> None:
+    """Have a response say its errors in codes that clients of its version know."""
     for topic in body.topics:
         for result in topic.partitions:
-            result.error_code = replaced.get(result.error_code, result.error_code)
-    return body
-
-
-def _joined(frame: bytes | list[bytes | Elsewhere]) -> bytes:
-    """A frame whose parts are all in memory."""
-    return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]
-
-
-def _joined_if_in_memory(
-    frame: bytes | list[bytes | Elsewhere],
-) -> bytes | list[bytes | Elsewhere]:
-    """The same; in parts when some are not in memory."""
-    try:
-        return _joined(frame)
-    except TypeError:
-        return frame
+            if result.error_code:
+                result.error_code = replaced.get(result.error_code, result.error_code)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec.msgpack import Decoder
 
+from ..framing import Frame
 from ..schema import (
     Array,
     Boolean,
@@ -24,7 +25,6 @@ from ..schema import (
     all_fields,
     fields_of,
 )
-from .values import Data as Frame
 
 WRONG: Final[tuple[type[Exception], ...]] = (
     msgspec.DecodeError,

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from msgspec import msgpack
 
+from ..framing import Frame
 from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
 from .decoding import WRONG
 from .shape import find_fault
-from .values import Data as Frame
 
 _MAX_QUOTED_CHARS: Final = 60
 

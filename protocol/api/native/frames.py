@@ -12,35 +12,34 @@ correlation id: `open_request`, then `decode_body`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.msgpack import Decoder
 
 from ...errors import NO_ERROR, InvalidRequest
 from ...limits import (
+    LENGTH_BYTES,
     MAX_CLIENT_ID_BYTES,
     MAX_ERROR_TEXT_BYTES,
     MAX_REQUEST_VALUES,
     MAX_RESPONSE_VALUES,
 )
-from ..framing import ProtocolError
-from ..joining import joined, joined_if_in_memory
-from ..schema import INT32, Api, kind
+from ...records.kernel import PackedField, PackedMessage
+from ..framing import Frame, ProtocolError
+from ..schema import INT32, INT64, Api, Text, kind
+from ..writing import Written, clip, joined, joined_if_in_memory
 from .decoding import WRONG, decoder, request_decoder
-from .encoding import encoder
+from .encoding import packed_field
 from .faults import fault_of, quoted
 from .shape import find_fault
-from .values import Elsewhere, Part, clip, integer, text
 
 T = TypeVar("T")
-Frame = bytes | bytearray | memoryview
 
 NAME: Final = "Horolog's protocol"
 NATIVE: Final = True
 """Which versions of requests it has."""
-
-_NO_ERROR: Final = integer(NO_ERROR)
 
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 """The most that a request's bytes before its body take: array, three numbers, a string."""
@@ -73,6 +72,28 @@ class _Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     body: msgspec.Raw
 
 
+Writer = Callable[..., Written]
+_NUMBER: Final = packed_field(INT64, 0)
+_TEXT: Final = packed_field(Text(nullable=True), 0)
+
+
+def _make_request_writer(struct: type[Any], version: int) -> Writer:
+    return _array_writer(_NUMBER, _NUMBER, _NUMBER, _TEXT, packed_field(struct, version))
+
+
+def _make_response_writer(struct: type[Any], version: int) -> Writer:
+    return _array_writer(_NUMBER, _NUMBER, packed_field(struct, version))
+
+
+def _array_writer(*fields: PackedField) -> Writer:
+    write: Writer = PackedMessage([("", field, ()) for field in fields]).frame
+    return write
+
+
+# The casts are there because mypy does not take a class for something hashable.
+_request_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_request_writer))
+_response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_response_writer))
+
 _REQUEST: Final = 0x95
 _KIND_BYTES: Final = 3
 
@@ -101,11 +122,6 @@ class ResponseHead(NamedTuple):
     error_code: int
 
 
-def likely_api_key(frame: Frame) -> int | None:
-    """The api key of a request as most clients write it; `None` where that takes a closer look."""
-    return frame[1] if len(frame) > 1 and frame[0] == 0x95 and frame[1] < 0x80 else None
-
-
 def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` where to tell them
     takes a closer look."""
@@ -115,13 +131,18 @@ def kind_of(frame: Frame) -> int | None:
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
-    """A function that gives the whole request of a frame, in one step; `None` where it is not as it
-    should be, or longer than is read without a look at its values first: then `open_request` tells.
+    """A function that gives the whole request of a frame, in one step.
+
+    `None` where it is of another kind, not as it should be, or longer than is read without a look
+    at its values first: then `open_request` tells.
     """
     decode = request_decoder(api.request, version, Request)
+    key = api.key
 
     def read(frame: Frame) -> Request | None:
-        if len(frame) > MAX_REQUEST_VALUES:
+        if not _KIND_BYTES < len(frame) <= MAX_REQUEST_VALUES:
+            return None
+        if frame[0] != _REQUEST or frame[1] != key or frame[2] != version:
             return None
         try:
             found: Request = decode(frame)
@@ -230,39 +251,32 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    parts: list[Part] = [b"\x95", integer(api.key), integer(version), integer(correlation_id)]
-    parts.append(text(client_id))
-    encoder(api.request, version)(body, parts)
-    return joined(parts)
+    write = _request_writer(api.request, version)
+    return joined(write(api.key, version, correlation_id, client_id, body))
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return joined(_response(correlation_id, api, version, body))
+    return joined(_response_writer(api.response, version)(correlation_id, NO_ERROR, body))
 
 
-def answer_encoder(
-    api: Api, version: int
-) -> Callable[[int, object], bytes | list[bytes | Elsewhere]]:
+def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     """A function that does as `encode_response` for one kind of response; in parts when there are
     record sets that are not in memory."""
+    write = _response_writer(api.response, version)
 
-    def encode(correlation_id: int, body: object) -> bytes | list[bytes | Elsewhere]:
-        return joined_if_in_memory(_response(correlation_id, api, version, body))
+    def encode(correlation_id: int, body: object) -> Written:
+        frame = write(correlation_id, NO_ERROR, body)
+        return frame if type(frame) is bytes else joined_if_in_memory(frame)
 
     return encode
-
-
-def _response(correlation_id: int, api: Api, version: int, body: object) -> list[Part]:
-    parts: list[Part] = [b"\x93", integer(correlation_id), _NO_ERROR]
-    encoder(api.response, version)(body, parts)
-    return parts
 
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
     """The frame of a response that is an error as a whole, with its length in front."""
     error = {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}
-    return joined([msgspec.msgpack.encode([correlation_id, code, error])])
+    content = msgspec.msgpack.encode([correlation_id, code, error])
+    return len(content).to_bytes(LENGTH_BYTES, "big") + content
 
 
 def encode_refusal(

@@ -1,5 +1,5 @@
-"""The kernel: every loop over the bytes of messages and records, and over the fields of Kafka's
-protocol.
+"""The kernel: every loop over the bytes of messages and records, and over the fields of
+requests and responses.
 
 It has two forms with the same names and the same answers: `compiled`, made of `compiled.pyx` where
 a C compiler is, and `reference`, plain Python, which says what everything means. `FORM` says which
@@ -18,6 +18,8 @@ __all__ = [
     "Gathered",
     "MessageReader",
     "MessageWriter",
+    "PackedField",
+    "PackedMessage",
     "RecordCursor",
     "RecordEncoder",
     "RecordTally",
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
         MessageReader,
         MessageWriter,
     )
+    from .reference_packed import PackedField, PackedMessage
 
 FORM: Final = kernel_form()
 """`compiled` or `reference`."""

@@ -19,6 +19,7 @@ include "records.pxi"
 include "batches.pxi"
 include "columns.pxi"
 include "fields.pxi"
+include "packed.pxi"
 
 # What the compiler was given of `layout` and of `terms`; a test compares them.
 LAYOUT = {

@@ -220,6 +220,20 @@ cdef class Output:
         self.parts_bytes += len(part)
         return 0
 
+    cdef object frame(self):
+        """What was written behind four bytes, which become its length; in parts where record sets are
+        among it."""
+        cdef Py_ssize_t size = self.parts_bytes + self.size - 4
+        if size > 0x7FFFFFFF:
+            raise OverflowError(f"a frame of {size} bytes")
+        if self.parts is None:
+            set_length(self.data, size)
+            return PyBytes_FromStringAndSize(<char *> self.data, self.size)
+        if self.size:
+            self.parts.append(PyBytes_FromStringAndSize(<char *> self.data, self.size))
+        set_length(<unsigned char *> PyBytes_AS_STRING(self.parts[0]), size)
+        return self.parts
+
 
 cdef class FieldWriter:
     """Writes one field, or one item of an array."""
@@ -289,23 +303,17 @@ cdef class MessageWriter:
         self.names = tuple(name for name, _ in fields)
         self.writers = [writer for _, writer in fields]
 
-    def frame(self, message):
-        """The bytes of a message with their length in front, as parts where record sets are among
-        them."""
+    def frame(self, *values):
+        """The bytes of a message that has these values, with their length in front, as parts where
+        record sets are among them."""
         cdef Output output = Output()
-        cdef Py_ssize_t size
+        cdef Py_ssize_t position
+        if len(values) != len(self.writers):
+            raise ValueError(f"{len(values)} values for {len(self.writers)} fields")
         output.put(0, 4)
-        self.fields(message, output)
-        size = output.parts_bytes + output.size - 4
-        if size > 0x7FFFFFFF:
-            raise OverflowError(f"a frame of {size} bytes")
-        if output.parts is None:
-            set_length(output.data, size)
-            return PyBytes_FromStringAndSize(<char *> output.data, output.size)
-        if output.size:
-            output.parts.append(PyBytes_FromStringAndSize(<char *> output.data, output.size))
-        set_length(<unsigned char *> PyBytes_AS_STRING(output.parts[0]), size)
-        return output.parts
+        for position in range(len(self.writers)):
+            (<FieldWriter> self.writers[position]).write(values[position], output)
+        return output.frame()
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position

@@ -57,6 +57,12 @@ from .reference_fields import (
 from .reference_fields import (
     MessageWriter as MessageWriter,
 )
+from .reference_packed import (
+    PackedField as PackedField,
+)
+from .reference_packed import (
+    PackedMessage as PackedMessage,
+)
 from .terms import (
     BAD_END,
     BAD_FIELD,

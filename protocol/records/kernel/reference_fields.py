@@ -116,7 +116,7 @@ class MessageReader:
         return self._struct(**{name: reader.read(place) for name, reader in self._fields})
 
 
-class _Output:
+class Output:
     """Bytes that were written, and record sets between them, which stay where they are."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class FieldWriter:
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: _Output) -> None:
+    def write(self, value: Any, output: Output) -> None:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             output.put_integer(
@@ -201,14 +201,22 @@ class MessageWriter:
         """`fields` are pairs of a name and its writer, in the order of the bytes."""
         self._fields = fields
 
-    def frame(self, message: Any) -> Any:
-        """The bytes of a message with their length in front; a list of parts where record sets are
-        among them, which stay where they are. Raises `OverflowError` for a number that is too large
-        for its field, `UnicodeEncodeError`."""
-        output = _Output()
-        self.fields(message, output)
+    def frame(self, *values: Any) -> Any:
+        """The bytes of a message that has these values, with their length in front; a list of parts
+        where record sets are among them, which stay where they are. Raises `OverflowError` for a
+        number that is too large for its field, `UnicodeEncodeError`."""
+        check_count(values, self._fields)
+        output = Output()
+        for (_, writer), value in zip(self._fields, values, strict=True):
+            writer.write(value, output)
         return output.frame()
 
-    def fields(self, message: Any, output: _Output) -> None:
+    def fields(self, message: Any, output: Output) -> None:
         for name, writer in self._fields:
             writer.write(getattr(message, name), output)
+
+
+def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
+    """Raise `ValueError` where there is not one value for each field."""
+    if len(values) != len(fields):
+        raise ValueError(f"{len(values)} values for {len(fields)} fields")

@@ -1,13 +1,14 @@
 """Connections that were heard in one pass of the loop are answered together."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
+from horolog.server.network.endpoint import Frames
 from horolog.server.network.ready_connections import GATHERED_BYTES, Gathering
 from horolog.server.network.sending import Answer
 from horolog.storage.files import SystemFiles
@@ -60,16 +61,17 @@ class Client:
     """A connection with some frames."""
 
     def __init__(self, *frames: bytes) -> None:
-        self.frames: deque[bytes | bytearray] = deque(frames)
+        self.frames: Frames = deque(frames)
         self.got: list[Answer] = []
-        self.turns = 0
+        self.turns = self.taken = 0
         self.failure: Exception | None = None
 
-    def to_be_answered(self) -> tuple[deque[bytes | bytearray], int]:
+    def to_be_answered(self) -> tuple[Frames, int]:
         return self.frames, 10
 
-    def go_on(self, answers: Sequence[Answer]) -> None:
+    def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
         self.turns += 1
+        self.taken += taken
         self.got += answers
 
     def failed(self, error: Exception) -> None:
@@ -91,8 +93,8 @@ class Turns:
             callback()
 
 
-def echoes(sources: Sequence[tuple[deque[bytes | bytearray], int]]) -> list[list[Answer]]:
-    return [[bytes(frame) for frame in frames] for frames, _ in sources]
+def echoes(sources: Sequence[tuple[Frames, int]]) -> list[tuple[int, Iterable[Answer]]]:
+    return [(len(frames), [bytes(frame) for frame in frames]) for frames, _ in sources]
 
 
 def test_each_gets_its_own_answers_in_one_turn() -> None:
@@ -105,6 +107,7 @@ def test_each_gets_its_own_answers_in_one_turn() -> None:
     assert not first.turns
     turns.take()
     assert (first.got, second.got) == ([b"a", b"b"], [b"c"])
+    assert (first.taken, second.taken) == (2, 1)
     assert (first.turns, second.turns) == (1, 1)
 
 
@@ -122,7 +125,7 @@ def test_enough_bytes_are_not_left_waiting() -> None:
 
 
 def test_what_nobody_foresaw_is_told_to_all() -> None:
-    def fails(_: object) -> list[list[Answer]]:
+    def fails(_: object) -> list[tuple[int, Iterable[Answer]]]:
         raise RuntimeError("a bug")
 
     turns = Turns()

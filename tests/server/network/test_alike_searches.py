@@ -1,5 +1,6 @@
-"""Searches by time that repeat one before them get what they would have got the long way."""
+"""Searches by time that come together find what each would have found alone."""
 
+import asyncio
 from random import Random
 from typing import Any
 
@@ -8,7 +9,6 @@ import pytest
 from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.list_offsets import LIST_OFFSETS
 from horolog.protocol.api.log.produce import PRODUCE
-from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.schema import Api
 from horolog.protocol.errors import InvalidTopic, UnknownTopicOrPartition
 from horolog.protocol.records.batches.batch import build_batch
@@ -17,7 +17,7 @@ from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.network.repeated_search import RepeatedSearches
+from horolog.server.network.sending import Deferred
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,
@@ -29,14 +29,27 @@ from horolog.testing.requests import (
 )
 from horolog.testing.wire import Wire
 
-from .repeating import BOTH, CALLER, frame_of, learn
+from .alike import BOTH, answers_to, frame_of
 
 NOW = ManualClock().now_ms()
 
 
+async def all_answers(dispatcher: Dispatcher, frames: list[bytes]) -> list[bytes]:
+    """The answers to requests that came together, when all are made."""
+    made = []
+    for answer in answers_to(dispatcher, frames):
+        while isinstance(answer, Deferred):
+            assert isinstance(answer.ready, asyncio.Future)
+            await answer.ready
+            answer = answer.make()
+        assert isinstance(answer, bytes)
+        made.append(answer)
+    return made
+
+
 @BOTH
 @pytest.mark.parametrize("replica_id", [-1, 0])
-async def test_answers_are_those_of_the_handler(
+async def test_searches_find_what_each_finds_alone(
     broker: Broker, client: Wire, encoding: Any, replica_id: int
 ) -> None:
     """For times out of order, in sets of all kinds, in several segments."""
@@ -51,23 +64,20 @@ async def test_answers_are_those_of_the_handler(
             sent = bytes(build_batch(records, codec=codec))
         await client.call(produce("a", sent))
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
-    short = 0
-    for version in LIST_OFFSETS.versions(native=encoding.NATIVE)[1:]:
-        repeated = RepeatedSearches(broker.services, is_native=encoding is native)
+    for version in LIST_OFFSETS.versions(native=encoding.NATIVE):
         targets = [-4, -3, -2, -1, 0, NOW, NOW + 10_000]
         targets += [NOW + random.randrange(-600, 4000) for _ in range(60)]
-        for number, target in enumerate(targets):
-            request = list_offsets("a", (0, target), replica_id=replica_id)
-            frame = frame_of(encoding, version, request, number)
-            learn(repeated, encoding, frame)
-            answer = repeated.answer(frame)
-            if answer is not None:
-                short += 1
-                assert answer == dispatcher.answer_one(frame, CALLER)
-    assert short >= 42 * (LIST_OFFSETS.last_version(native=encoding.NATIVE))
+        frames = [
+            frame_of(
+                encoding, version, list_offsets("a", (0, target), replica_id=replica_id), number
+            )
+            for number, target in enumerate(targets)
+        ]
+        found = await all_answers(dispatcher, frames)
+        assert found == [(await all_answers(dispatcher, [frame]))[0] for frame in frames]
 
 
-async def test_they_see_what_was_appended_and_are_counted(broker: Broker, client: Wire) -> None:
+async def test_searches_see_what_was_appended_and_are_counted(broker: Broker, client: Wire) -> None:
     for number in range(5):
         await client.call(produce("a", message_set(NOW + number)))
         for target, offset in ((NOW + number, number), (NOW + number + 1, -1)):
@@ -75,25 +85,6 @@ async def test_they_see_what_was_appended_and_are_counted(broker: Broker, client
             assert found.offset == offset
     assert broker.figures.requests["list-offsets", "NONE"] == 10
     assert sum(broker.figures.request_time("list-offsets").counts) == 10
-
-
-@BOTH
-async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding: Any) -> None:
-    await client.call(produce("a", message_set(NOW)))
-    repeated = RepeatedSearches(broker.services, is_native=encoding is native)
-    for version, request in (
-        (0, list_offsets("a", (0, NOW))),
-        (1, list_offsets("a", (0, NOW), (1, NOW))),
-        (1, list_offsets("a")),
-    ):
-        frame = frame_of(encoding, version, request)
-        learn(repeated, encoding, frame)
-        assert repeated.answer(frame) is None
-    for replica_id in (-1, 0):
-        known = frame_of(encoding, 1, list_offsets("a", (0, NOW), replica_id=replica_id))
-        assert repeated.answer(known) is None
-        learn(repeated, encoding, known)
-        assert repeated.answer(known) is not None
 
 
 async def test_a_topic_that_stores_no_times_is_refused_as_ever(client: Wire) -> None:
@@ -107,7 +98,6 @@ async def test_a_topic_that_stores_no_times_is_refused_as_ever(client: Wire) -> 
 @pytest.mark.parametrize("size", [1800, 2100, 30_000])
 @pytest.mark.parametrize("api", [LIST_OFFSETS, FETCH, PRODUCE], ids=lambda api: api.name)
 async def test_a_long_name_is_refused_as_a_short_one(client: Wire, api: Api, size: int) -> None:
-    """Requests that are too long to be recognised are answered the long way."""
     name = "x" * size
     request = {
         LIST_OFFSETS: list_offsets(name, (0, NOW)),

@@ -1,16 +1,14 @@
-"""Produce requests that repeat one before them get what they would have got the long way."""
+"""Produce requests that come together get what each would have got alone."""
 
 import errno
 import socket
 import struct
-from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
-from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.log.produce import ProduceRequest
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import (
@@ -20,12 +18,11 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.server.broker import Broker
-from horolog.server.network.repeated_produce import RepeatedProduces
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
-from horolog.testing.requests import create_topic, message_set, produce, produce_to, result
+from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
@@ -135,7 +132,8 @@ async def test_durable_ones_of_several_connections_share_a_write_and_a_wait(
         assert [offset for _, _, offset, _ in await answers(client, 2)] == [2, 4]
         assert [offset for _, _, offset, _ in await answers(second, 1)] == [6]
     assert len(broker.services.produces) == 0
-    assert broker.figures.requests["produce", "NONE"] == 5
+    answered = broker.figures.requests["produce", "NONE"]
+    assert answered == 4, "of the connection that is gone none is"
 
 
 async def test_a_durable_one_times_out_with_its_own_offset(broker: Broker, client: Wire) -> None:
@@ -192,56 +190,3 @@ async def test_a_topic_that_is_deleted_meanwhile(
     await client.call(create_topic("a", 3))
     assert result(await client.call(good)).base_offset == 0
     assert broker.figures.requests["produce", "UNKNOWN_TOPIC_OR_PARTITION"] == 1
-
-
-def frame_of(request: ProduceRequest) -> bytes | bytearray:
-    return native.encode_request(PRODUCE, 2, 1, "c", request)[4:]
-
-
-async def test_which_requests_are_taken(broker: Broker, client: Wire) -> None:
-    """From the front on, as many as may be, up to the first that is not known."""
-    await client.call(create_topic("a", 2))
-    repeated = RepeatedProduces(broker.services, native)
-    known, other = (frame_of(produce("a", message_set(NOW), partition=n)) for n in (0, 1))
-    frames = deque([known] * 5 + [other, known])
-    assert repeated.answer(frames, 100, 10_000) == []
-    learn(repeated, known)
-    assert len(repeated.answer(frames, 2, 10_000)) == 2
-    assert len(repeated.answer(frames, 100, len(known) + 1)) == 2
-    assert len(repeated.answer(frames, 100, 10_000)) == 1
-    assert repeated.answer(frames, 100, 10_000) == []
-    assert list(frames) == [other, known]
-    learn(repeated, other)
-    assert len(repeated.answer(frames, 100, 10_000)) == 2
-    assert broker.figures.requests["produce", "NONE"] == 7
-
-
-async def test_which_requests_are_learned(broker: Broker, client: Wire) -> None:
-    await client.call(create_topic("a", 2))
-    sets = message_set(NOW)
-    repeated = RepeatedProduces(broker.services, native)
-    for request in (
-        produce("a", sets, acks=0),
-        produce("a", sets, acks=7),
-        produce_to("a", [(0, sets), (1, sets)]),
-        produce_to("a", []),
-    ):
-        learn(repeated, frame_of(request))
-        assert repeated.answer(deque([frame_of(request)]), 100, 10_000) == []
-
-
-async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
-    await client.call(create_topic("a"))
-    repeated = RepeatedProduces(broker.services, native)
-    frames = [frame_of(produce("a", message_set(NOW), timeout_ms=n)) for n in range(257)]
-    for frame in frames[:256]:
-        learn(repeated, frame)
-    assert len(repeated.answer(deque(frames), 300, 1_000_000)) == 256
-    learn(repeated, frames[256])
-    assert repeated.answer(deque(frames), 300, 1_000_000) == []
-    assert len(repeated.answer(deque(frames[256:]), 300, 1_000_000)) == 1
-
-
-def learn(repeated: RepeatedProduces, frame: bytes | bytearray) -> None:
-    head, body = native.open_request(frame)
-    repeated.learn(head, native.decode_body(ProduceRequest, head.version, body))

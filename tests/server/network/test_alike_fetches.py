@@ -1,30 +1,24 @@
-"""Fetch requests that repeat one before them get what they would have got the long way."""
+"""Fetches that come together get what each would have got alone."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from horolog.protocol.api.log.fetch import FETCH, READ_COMMITTED, FetchRequest
-from horolog.protocol.api.native import frames as native
-from horolog.protocol.api.native.values import Elsewhere
+from horolog.protocol.api.writing import Elsewhere
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.network.repeated_fetch import RepeatedFetches
-from horolog.server.network.sending import Answer, AnswerInParts
+from horolog.server.network.sending import Answer, AnswerInParts, Deferred
 from horolog.storage.read.file_range import FileRange
-from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
-from .repeating import BOTH, CALLER, frame_of, learn
+from .alike import BOTH, CALLER, answers_to, frame_of
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-2.1"
 NOW = ManualClock().now_ms()
 
 
@@ -72,45 +66,29 @@ def asked(end: int) -> Iterator[FetchRequest]:
 
 @BOTH
 @pytest.mark.parametrize("stored", ["0.9.0", "0.10.0", "0.11.0"])
-async def test_answers_are_those_of_the_handler(
+async def test_answers_are_those_of_each_alone(
     broker: Broker, client: Wire, encoding: Any, stored: str
 ) -> None:
     await fill(client, "a", stored)
     log = broker.directory.log("a", 0)
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
-    short = 0
+    at_once = 0
     for version in FETCH.versions(native=encoding.NATIVE):
-        repeated = RepeatedFetches(broker.services, is_native=encoding is native)
-        for number, request in enumerate(asked(log.log_end_offset)):
-            frame = frame_of(encoding, version, request, number)
-            learn(repeated, encoding, frame)
-            counted = dict(broker.figures.requests)
-            answer = repeated.answer(frame)
-            if answer is None:
-                assert broker.figures.requests == counted
-                continue
-            short += 1
-            assert whole(answer) == whole(dispatcher.answer_one(frame, CALLER))
-    # Readers that have to get another format, as of batches with versions 2 and 3, go the long way.
+        requests = asked(log.log_end_offset)
+        frames = [
+            frame_of(encoding, version, request, number) for number, request in enumerate(requests)
+        ]
+        answers = answers_to(dispatcher, frames)
+        assert len(answers) == len(frames)
+        for frame, answer in zip(frames, answers, strict=True):
+            alone = dispatcher.answer_one(frame, CALLER)
+            assert isinstance(answer, Deferred) == isinstance(alone, Deferred)
+            if not isinstance(answer, Deferred):
+                at_once += 1
+                assert whole(answer) == whole(alone)
+    # Readers that have to get another format, as of batches with versions 2 and 3, wait for it.
     first = 4 if stored == "0.11.0" else 2
-    assert short >= 30 * len(FETCH.versions(native=encoding.NATIVE)[first:])
-
-
-@BOTH
-async def test_aborted_transactions_go_the_long_way(tmp_path: Path, encoding: Any) -> None:
-    """Who reads what is committed is told of them."""
-    name = "v2-transactions"
-    shutil.copytree(GOLDEN / name / "clean", tmp_path / "data" / f"{name}-0")
-    async with running_broker(tmp_path / "data", http_listen="off", retention_ms=-1) as broker:
-        log = broker.directory.log(name, 0)
-        await broker.services.logs.prepare([log])
-        assert log.producers.states.aborted
-        repeated = RepeatedFetches(broker.services, is_native=encoding is native)
-        for isolation_level in (0, READ_COMMITTED):
-            request = fetch(name, (0, 60), isolation_level=isolation_level)
-            frame = frame_of(encoding, 4, request)
-            learn(repeated, encoding, frame)
-            assert (repeated.answer(frame) is None) is bool(isolation_level)
+    assert at_once >= 30 * len(FETCH.versions(native=encoding.NATIVE)[first:])
 
 
 @BOTH
@@ -118,15 +96,14 @@ async def test_large_ones_are_sent_from_their_file(
     broker: Broker, client: Wire, encoding: Any
 ) -> None:
     await client.call(create_topic("a"))
+    sent = message_set(NOW, value=b"x" * 100_000)
     for _ in range(3):
-        await client.call(produce("a", message_set(NOW, value=b"x" * 100_000)))
+        await client.call(produce("a", sent))
     dispatcher = Dispatcher(broker.services, HANDLERS, encoding)
-    repeated = RepeatedFetches(broker.services, is_native=encoding is native)
     frame = frame_of(encoding, 4, fetch("a", (0, 1)))
-    learn(repeated, encoding, frame)
-    answer = repeated.answer(frame)
-    assert isinstance(answer, AnswerInParts)
-    assert whole(answer) == whole(dispatcher.answer_one(frame, CALLER))
+    for answer in answers_to(dispatcher, [frame, frame]):
+        assert isinstance(answer, AnswerInParts)
+        assert whole(answer).count(b"x" * 100_000) == 2
 
 
 async def test_they_are_counted_as_all_others(broker: Broker, client: Wire) -> None:
@@ -160,50 +137,3 @@ async def test_each_version_and_client_is_its_own(broker: Broker, client: Wire) 
             for each in (client, other):
                 magic = result(await each.call(fetch("a", (0, 0)), version)).records[16]
                 assert magic == (0 if version < 2 else 1)
-
-
-@BOTH
-async def test_which_requests_are_learned(broker: Broker, client: Wire, encoding: Any) -> None:
-    await client.call(produce("a", message_set(NOW)))
-    repeated = RepeatedFetches(broker.services, is_native=encoding is native)
-    for version, request in (
-        (0, fetch("a", (0, 0))),
-        (4, fetch("a", (0, 0), (1, 0))),
-        (4, fetch("a")),
-    ):
-        frame = frame_of(encoding, version, request)
-        learn(repeated, encoding, frame)
-        assert repeated.answer(frame) is None
-    known = frame_of(encoding, 4, fetch("a", (0, 0)))
-    assert repeated.answer(known) is None
-    learn(repeated, encoding, known)
-    assert repeated.answer(known) is not None
-
-
-async def test_more_forms_than_are_kept(broker: Broker, client: Wire) -> None:
-    await client.call(produce("a", message_set(NOW)))
-    repeated = RepeatedFetches(broker.services, is_native=True)
-    frames = [frame_of(native, 4, fetch("a", (0, 0), max_wait_ms=n)) for n in range(257)]
-    for frame in frames[:256]:
-        learn(repeated, native, frame)
-    assert all(map(repeated.answer, frames[:256]))
-    learn(repeated, native, frames[256])
-    assert not any(map(repeated.answer, frames[:256]))
-    assert repeated.answer(frames[256])
-
-
-async def test_one_that_has_to_wait_is_looked_at_once(
-    client: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await client.call(create_topic("a"))
-    looked: list[Any] = []
-    answer = RepeatedFetches.answer
-
-    def counted(repeated: RepeatedFetches, frame: Any) -> Any:
-        looked.append(answer(repeated, frame))
-        return looked[-1]
-
-    monkeypatch.setattr(RepeatedFetches, "answer", counted)
-    for _ in range(3):
-        await client.call(fetch("a", (0, 0), max_wait_ms=1, min_bytes=1))
-    assert looked == [None] * 3

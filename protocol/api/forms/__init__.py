@@ -1,1 +1,0 @@
-"""Requests that repeat one before them."""

@@ -1,0 +1,128 @@
+"""Messages in msgpack, in plain Python: maps of named fields, each in its shortest form.
+
+What the fields are stands in a `PackedMessage`, which `protocol.api.native.encoding` makes of the
+declarations. Bytes are exactly those of the package `msgpack`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .reference_fields import Output, check_count
+from .terms import MOST_FIELDS, FieldKind
+
+_NIL: Final = b"\xc0"
+_FALSE, _TRUE = b"\xc2", b"\xc3"
+_MOST_NAME_BYTES: Final = 31
+
+
+class PackedField:
+    """Writes one field, or one item of an array."""
+
+    def __init__(
+        self,
+        kind: str,
+        clip: Callable[[str], str] | None,
+        message: "PackedMessage | None",
+        item: "PackedField | None",
+    ) -> None:
+        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long.
+
+        A message has its writer, an array that of its items.
+        """
+        self._kind = kind
+        self._clip = clip
+        self._message = message
+        self._item = item
+
+    def write(self, value: Any, output: Output) -> None:
+        if self._message is not None:
+            self._message.fields(value, output)
+        elif value is None:
+            output.put(_NIL)
+        elif self._item is not None:
+            output.put(_items_head(0x90, 0xDC, len(value)))
+            for each in value:
+                self._item.write(each, output)
+        elif self._kind in (FieldKind.VIEW, FieldKind.BYTES):
+            output.put(_sized_head(0xC4, len(value)))
+            if self._kind == FieldKind.VIEW:
+                output.put_part(value)
+            else:
+                output.put(value)
+        elif self._kind == FieldKind.BOOLEAN:
+            output.put(_TRUE if value else _FALSE)
+        elif self._kind == FieldKind.TEXT:
+            output.put(_text(value if self._clip is None else self._clip(value)))
+        elif -(2**63) <= value < 2**63:
+            output.put(_integer(value))
+        else:
+            raise OverflowError(f"{value} is no integer of 64 bits")
+
+
+class PackedMessage:
+    """Writes messages of one class in one version."""
+
+    def __init__(self, fields: Sequence[tuple[str, PackedField, tuple[Any, ...]]]) -> None:
+        """`fields` are, in their order, a name, its writer and a tuple: of the one value with which
+        the field is left out, or empty."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"a message with more than {MOST_FIELDS} fields")
+        if any(len(name) > _MOST_NAME_BYTES for name, _, _ in fields):
+            raise ValueError(f"a name of a field has more than {_MOST_NAME_BYTES} bytes")
+        self._fields = fields
+
+    def frame(self, *values: Any) -> Any:
+        """The bytes of an array of these values, with their length in front; a list of parts where
+        record sets are among them, which stay where they are. Raises `OverflowError` for a number
+        of more than 64 bits, `UnicodeEncodeError`."""
+        check_count(values, self._fields)
+        output = Output()
+        output.put(_items_head(0x90, 0xDC, len(self._fields)))
+        for (_, writer, _), value in zip(self._fields, values, strict=True):
+            writer.write(value, output)
+        return output.frame()
+
+    def fields(self, message: Any, output: Output) -> None:
+        written = [
+            (name, writer, value)
+            for name, writer, left_out in self._fields
+            if (value := getattr(message, name)) not in left_out
+        ]
+        output.put(_items_head(0x80, 0xDE, len(written)))
+        for name, writer, value in written:
+            output.put(_text(name))
+            writer.write(value, output)
+
+
+def _items_head(few: int, many: int, count: int) -> bytes:
+    """What stands before so many items; `few` for less than 16, `many` where the number takes two
+    bytes."""
+    if count < 0x10:
+        return bytes((few | count,))
+    if count < 0x1_0000:
+        return bytes((many, *count.to_bytes(2, "big")))
+    return bytes((many + 1, *count.to_bytes(4, "big")))
+
+
+def _sized_head(first: int, size: int) -> bytes:
+    """What stands before so many bytes; `first` is for those whose number takes one byte."""
+    if size < 0x100:
+        return bytes((first, size))
+    if size < 0x1_0000:
+        return bytes((first + 1, *size.to_bytes(2, "big")))
+    return bytes((first + 2, *size.to_bytes(4, "big")))
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    size = len(data)
+    return (bytes((0xA0 | size,)) if size < 0x20 else _sized_head(0xD9, size)) + data
+
+
+def _integer(value: int) -> bytes:
+    """An integer of 64 bits."""
+    if -0x20 <= value < 0x80:
+        return bytes((value & 0xFF,))
+    first, bits = (0xCC, value) if value >= 0 else (0xD0, 2 * ~value)
+    step = next(step for step in range(4) if bits < 1 << (8 << step))
+    return bytes((first + step, *value.to_bytes(1 << step, "big", signed=value < 0)))
