@@ -14,7 +14,7 @@ from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
 from ..protocol.api.writing import Written
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
-from .handlers import HANDLERS_OF_MANY
+from .handlers import HANDLERS_OF_MANY, ONE_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .handlers.produce import handle_together
@@ -143,6 +143,8 @@ class Dispatcher:
         read = self._readers.get(kind)
         if read is None:
             return ()
+        if kind is not None and kind >> 8 in ONE_AT_A_TIME:
+            most = 1
         requests: list[Request] = []
         size = 0
         for frame in frames:

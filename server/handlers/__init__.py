@@ -34,6 +34,7 @@ from .base import Handler, HandlerOfMany
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
 from .fetch import handle as fetch
+from .fetch import handle_many as fetch_many
 from .groups import find_coordinator, heartbeat
 from .groups import join as join_group
 from .groups import leave as leave_group
@@ -42,6 +43,7 @@ from .groups_admin import delete as delete_groups
 from .groups_admin import describe as describe_groups
 from .groups_admin import list_all as list_groups
 from .list_offsets import handle as list_offsets
+from .list_offsets import handle_many as list_offsets_many
 from .log_dirs import handle as describe_log_dirs
 from .metadata import handle as metadata
 from .positions import commit as commit_positions
@@ -87,5 +89,11 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
 )
 """Handlers by api key."""
 
-HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType({PRODUCE.key: produce_many})
+HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
+    {PRODUCE.key: produce_many, FETCH.key: fetch_many, LIST_OFFSETS.key: list_offsets_many}
+)
 """For requests that are answered together if one comes right behind the other."""
+
+ONE_AT_A_TIME: Final = frozenset({FETCH.key})
+"""Of these a list has one alone: before the next is answered it is seen whether the answer to this
+one leaves room for that."""

@@ -1,12 +1,11 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
-from ...config.broker import BrokerSettings
 from ...protocol.api.log.fetch import (
     READ_COMMITTED,
     WHOLE_EPOCHS,
@@ -30,7 +29,6 @@ from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Call, Later, Services
-from .preparing import after_preparing
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -56,103 +54,102 @@ def newest_format(version: int) -> int:
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
 
 
-def budget_bytes(settings: BrokerSettings, request: FetchRequest, version: int) -> int:
-    """How many bytes of messages the answer to a request may have."""
-    if version < FIRST_VERSION_WITH_MAX_BYTES:
-        return settings.max_response_bytes
-    return max(min(settings.max_response_bytes, request.max_bytes), 0)
-
-
-def records_of(found: Slice, *, may_stretch: bool = True) -> Buffer | FileRange:
-    """The bytes of a slice: read if they are few and in memory, else where they are."""
-    if found.size < STRETCH_BYTES:
-        data = found.read_now()
-        if data is not None:
-            return data
-    stretch = found.stretch() if may_stretch else None
-    return found.read() if stretch is None else stretch
-
-
 def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
+    return _answer(services, request, call.version)
+
+
+def handle_many(
+    services: Services, version: int, requests: Sequence[FetchRequest]
+) -> list[FetchResponse | Later | Exception]:
+    """Answer fetches that arrived together, each as it would be alone."""
+    outcomes: list[FetchResponse | Later | Exception] = []
+    for request in requests:
+        try:
+            outcomes.append(_answer(services, request, version))
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def _answer(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that is told so asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
-    unprepared = services.logs.unprepared(_partitions(request))
-    if unprepared:
-        return after_preparing(services, unprepared, lambda: _located(services, request, call))
-    return _located(services, request, call)
+    reading = _Reading(services, request, version)
+    if reading.look():
+        return _when_enough(reading)
+
+    def look_again() -> FetchResponse | Later:
+        reading = _Reading(services, request, version)
+        reading.look(as_they_are=True)
+        return _when_enough(reading)
+
+    getting_ready = services.work.start(_get_ready(services, request, Log.located))
+    return Later(getting_ready, look_again)
 
 
-def _located(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
-    """The answer, once it is known where the offsets are."""
-    far = _unfinished(services, request, Log.located)
-    if far:
-        looking = services.work.start(_finish(services, far))
-        return Later(looking, lambda: _answer(services, request, call))
-    return _answer(services, request, call)
-
-
-def _answer(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
-    def make() -> FetchResponse | Later:
-        reading = _Reading(services, request, call.version)
-        if request.include_append_times:
-            new = _unfinished(services, request, Log.append_times_loaded)
-            if new:
-                return Later(services.work.start(_finish(services, new)), reading.answer)
-        return reading.answer()
-
-    def now() -> FetchResponse | Later:
+def _when_enough(reading: "_Reading") -> FetchResponse | Later:
+    """The answer to a fetch that was looked at: at once when there is enough, else later."""
+    services, request, version = reading.services, reading.request, reading.version
+    wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
+    if wait_ms > 0 and request.min_bytes > sum(reading.available.values()):
+        waiting = _Waiting(services, request)
+        named = sum(len(topic.partitions) for topic in request.topics)
+        if waiting.over:
+            pass
+        elif services.fetches.has_room(named):
+            ready = services.fetches.park(
+                waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
+            )
+            return Later(ready, partial(_read, services, request, version), may_hurry=True)
+        else:
+            services.figures.parked_refused += 1
+    if version < FIRST_VERSION_WITH_V1:
         # What is converted is read when the answer's turn has come: of a hundred requests in
         # flight, each would hold its slice until then.
-        if call.version >= FIRST_VERSION_WITH_V1:
-            return make()
-        return Later(services.work.nothing(), make)
-
-    wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
-    if wait_ms <= 0 or request.min_bytes <= 0:
-        return now()
-    waiting = _Waiting(services, request)
-    if waiting.over:
-        return now()
-    named = sum(len(topic.partitions) for topic in request.topics)
-    if not services.fetches.has_room(named):
-        services.figures.parked_refused += 1
-        return now()
-    ready = services.fetches.park(
-        waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
-    )
-    return Later(ready, make, may_hurry=True)
+        return Later(services.work.nothing(), partial(_read, services, request, version))
+    if request.include_append_times:
+        return _read(services, request, version)
+    return reading.answer()
 
 
-def _partitions(request: FetchRequest) -> Iterator[Partition]:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield topic.name, partition.partition
+def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+    """The answer with what there is now."""
+
+    def answer() -> FetchResponse | Later:
+        reading = _Reading(services, request, version, with_append_times=True)
+        reading.look(as_they_are=True)
+        return reading.answer()
+
+    if request.include_append_times and not _append_times_loaded(services, request):
+        loading = services.work.start(_get_ready(services, request, Log.append_times_loaded))
+        return Later(loading, answer)
+    return answer()
 
 
-Look = Callable[[], bool]
-"""A bounded piece of work to be done before reading; `True` when there is no more of it."""
-
-
-def _unfinished(
-    services: Services, request: FetchRequest, look: Callable[[Log, int], bool]
-) -> list[Look]:
-    """Of which partitions there is more to look at before they are read."""
-    found: list[Look] = []
+def _append_times_loaded(services: Services, request: FetchRequest) -> bool:
     for topic in request.topics:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # reading meets the same and tells the client
                 log = services.logs.find(topic.name, partition.partition)
-                if not look(log, partition.fetch_offset):
-                    found.append(partial(look, log, partition.fetch_offset))
-    return found
+                if not log.append_times_loaded(partition.fetch_offset):
+                    return False
+    return True
 
 
-async def _finish(services: Services, looks: list[Look]) -> None:
+async def _get_ready(
+    services: Services, request: FetchRequest, look: Callable[[Log, int], bool]
+) -> None:
+    """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
+    at a time. What fails here fails again when it is read, which tells the client."""
+    named = [(topic.name, wanted) for topic in request.topics for wanted in topic.partitions]
+    unprepared = services.logs.unprepared((topic, wanted.partition) for topic, wanted in named)
+    await services.logs.prepare(unprepared)
     turns = services.work.turns()
-    for look in looks:
+    for topic, wanted in named:
         with suppress(HorologError, OSError):
-            while not look():
+            log = services.logs.find(topic, wanted.partition)
+            while not look(log, wanted.fetch_offset):
                 await turns.give_way()
 
 
@@ -200,67 +197,149 @@ class _Waiting:
 
 
 @value_class
-class _Unreadable:
-    """A partition that has to be read once more, for a reader that does not know its format."""
+class _Part:
+    """Where the messages of one partition are."""
 
     topic: str
     wanted: FetchPartition
-    size_bytes: int
+    found: Slice
     limit_bytes: int
     result: FetchPartitionResult
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One pass over the partitions, in the order of the request."""
+    """One pass over the partitions, in the order of the request: `look`, then `answer`."""
 
     services: Services
     request: FetchRequest
     version: int
+    with_append_times: bool = False
+    """Whether append times are told that the request asks for; they have to be loaded."""
+    available: dict[Partition, int] = field(default_factory=dict)
+    """How many bytes there are, of each partition up to what is wanted of it at most."""
+    topics: list[FetchTopicResult] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
+    """Those that give anything."""
     budget_bytes: int = 0
-    empty: bool = True
-    """Whether no partition has given anything yet."""
+    """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be told; two more items say where none are known."""
-    unreadable: list[_Unreadable] = field(default_factory=list)
     stretches: int = 0
 
-    @property
-    def committed(self) -> bool:
-        """Whether the reader wants nothing of transactions that have not ended well."""
-        return self.request.isolation_level == READ_COMMITTED
+    def look(self, *, as_they_are: bool = False) -> bool:
+        """See where the messages are, with no byte of them read; `False` when a log has to be
+        prepared first, or looked at for longer, unless it is to be taken as it is."""
+        self.budget_bytes = self.services.settings.max_response_bytes
+        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
+            self.budget_bytes = max(min(self.budget_bytes, self.request.max_bytes), 0)
+        for topic in self.request.topics:
+            results: list[FetchPartitionResult] = []
+            self.topics.append(FetchTopicResult(name=topic.name, partitions=results))
+            for wanted in topic.partitions:
+                result = FetchPartitionResult(partition=wanted.partition)
+                results.append(result)
+                try:
+                    log = self.services.logs.find(topic.name, wanted.partition)
+                    if not (as_they_are or (log.prepared and log.located(wanted.fetch_offset))):
+                        return False
+                    self._look_at(log, topic.name, wanted, result)
+                except Exception as error:
+                    self._refuse(result, error)
+        return True
+
+    def _look_at(
+        self, log: Log, topic: str, wanted: FetchPartition, result: FetchPartitionResult
+    ) -> None:
+        limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
+        whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
+        committed = self.request.isolation_level == READ_COMMITTED
+        result.log_start_offset = log.log_start_offset
+        result.last_stable_offset = log.last_stable_offset
+        found = log.read(
+            wanted.fetch_offset, limit_bytes, whole_first=whole_messages, committed=committed
+        )
+        # Only the first partition that gives anything may exceed its limit, by one message.
+        too_large = whole_messages and bool(self.parts) and found.size > limit_bytes
+        if self.with_append_times and self.request.include_append_times and not too_large:
+            if not self.sets_left:
+                result.high_watermark = result.last_stable_offset = found.high_watermark
+                return
+            found, told = log.append_times(found, wanted.fetch_offset, self.sets_left)
+            self.sets_left -= told.sets
+            result.append_times = [
+                AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
+            ]
+        result.high_watermark = found.high_watermark
+        if committed:
+            result.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(found, wanted.fetch_offset)
+            ]
+        if found.size and not too_large:
+            self.budget_bytes = max(self.budget_bytes - found.size, 0)
+            key = topic, wanted.partition
+            self.available[key] = min(found.size, wanted.partition_max_bytes)
+            self.parts.append(_Part(topic, wanted, found, limit_bytes, result))
+
+    def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
+        result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
     def answer(self) -> FetchResponse | Later:
         """The response, or what becomes of it once all is in a format that the reader knows."""
-        response = self._response()
-        if not self.unreadable:
+        response = FetchResponse(topics=self.topics)
+        newest = newest_format(self.version)
+        unreadable = []
+        for part in self.parts:
+            if part.found.magic > newest:
+                unreadable.append(part)
+                continue
+            try:
+                self._read(part)
+            except Exception as error:
+                self._refuse(part.result, error)
+        if not unreadable:
             return response
 
         def start() -> Later:
-            task = self.services.work.start(self._converted(response))
+            task = self.services.work.start(self._converted(response, unreadable))
             return Later(task, task.result)
 
         return Later(self.services.work.nothing(), start)
 
-    async def _converted(self, response: FetchResponse) -> FetchResponse:
+    def _read(self, part: _Part) -> None:
+        """Read the bytes if they are few and in memory, else say where they are."""
+        found = part.found
+        records: Buffer | FileRange | None = None
+        if found.size < STRETCH_BYTES:
+            records = found.read_now()
+        if records is None and self.stretches < MAX_STRETCHES:
+            records = found.stretch()
+            self.stretches += records is not None
+        if records is None:
+            records = found.read()
+        self.services.figures.topic(part.topic).bytes_out += len(records)
+        part.result.records = cast(bytes, records)  # or what the encoder takes for them
+
+    async def _converted(
+        self, response: FetchResponse, unreadable: Sequence[_Part]
+    ) -> FetchResponse:
         async with self.services.conversions.place():
-            for unreadable in self.unreadable:
+            for part in unreadable:
                 try:
-                    await self._convert(unreadable)
+                    await self._convert(part)
                 except Exception as error:
-                    result = unreadable.result
-                    outcome = self.services.outcomes.of(error, api="fetch")
-                    result.error_code, result.error_message = outcome
-                    result.high_watermark = -1
+                    self._refuse(part.result, error)
+                    part.result.high_watermark = -1
         return response
 
-    async def _convert(self, unreadable: _Unreadable) -> None:
-        topic, wanted = unreadable.topic, unreadable.wanted
+    async def _convert(self, part: _Part) -> None:
+        topic, wanted = part.topic, part.wanted
         log = self.services.logs.find(topic, wanted.partition)
         figures = self.services.figures.topic(topic)
-        limits = Limits(unreadable.limit_bytes, log.settings.max_decompressed_bytes)
+        limits = Limits(part.limit_bytes, log.settings.max_decompressed_bytes)
         magic = newest_format(self.version)
-        found = log.read(wanted.fetch_offset, unreadable.size_bytes)
+        found = log.read(wanted.fetch_offset, part.found.size)
         data: Buffer = found.read()
         while found.magic > magic:
             try:
@@ -278,71 +357,8 @@ class _Reading:
                 break
             # Nothing but marks of transactions, which this reader cannot pass by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
-            found = log.read(following, unreadable.size_bytes, whole_first=True)
+            found = log.read(following, part.found.size, whole_first=True)
             data = found.read()
-        unreadable.result.high_watermark = found.high_watermark
-        unreadable.result.records = bytes(data)
+        part.result.high_watermark = found.high_watermark
+        part.result.records = bytes(data)
         figures.bytes_out += len(data)
-
-    def _response(self) -> FetchResponse:
-        self.budget_bytes = budget_bytes(self.services.settings, self.request, self.version)
-        return FetchResponse(
-            topics=[
-                FetchTopicResult(
-                    name=topic.name,
-                    partitions=[self._read(topic.name, wanted) for wanted in topic.partitions],
-                )
-                for topic in self.request.topics
-            ]
-        )
-
-    def _read(self, topic: str, wanted: FetchPartition) -> FetchPartitionResult:
-        result = FetchPartitionResult(partition=wanted.partition)
-        try:
-            self._read_into(result, topic, wanted)
-        except Exception as error:
-            outcome = self.services.outcomes.of(error, api="fetch")
-            result.error_code, result.error_message = outcome
-        return result
-
-    def _read_into(self, result: FetchPartitionResult, topic: str, wanted: FetchPartition) -> None:
-        log = self.services.logs.find(topic, wanted.partition)
-        limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
-        whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
-        result.log_start_offset = log.log_start_offset
-        result.last_stable_offset = log.last_stable_offset
-        found = log.read(
-            wanted.fetch_offset,
-            limit_bytes,
-            whole_first=whole_messages,
-            committed=self.committed,
-        )
-        # Only the first partition that gives anything may exceed its limit, by one message.
-        too_large = whole_messages and not self.empty and found.size > limit_bytes
-        if self.request.include_append_times and not too_large:
-            if not self.sets_left:
-                result.high_watermark = result.last_stable_offset = found.high_watermark
-                return
-            found, told = log.append_times(found, wanted.fetch_offset, self.sets_left)
-            self.sets_left -= told.sets
-            result.append_times = [
-                AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
-            ]
-        result.high_watermark = found.high_watermark
-        if self.committed:
-            result.aborted_transactions = [
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.aborted_transactions(found, wanted.fetch_offset)
-            ]
-        size_bytes = 0 if too_large else found.size
-        if not size_bytes:
-            return
-        self.empty = False
-        self.budget_bytes = max(self.budget_bytes - size_bytes, 0)
-        if found.magic > newest_format(self.version):
-            self.unreadable.append(_Unreadable(topic, wanted, size_bytes, limit_bytes, result))
-            return
-        records = records_of(found, may_stretch=self.stretches < MAX_STRETCHES)
-        self.stretches += isinstance(records, FileRange)
-        self.services.figures.topic(topic).bytes_out += len(records)
-        result.records = cast(bytes, records)  # or what the encoder takes for them

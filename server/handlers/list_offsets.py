@@ -1,7 +1,7 @@
 """list-offsets: which offset was it at a time."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from ...storage.log.log import Log
 from ...storage.read.search import Search
 from ..parking import Partition
+from ..work import Turns
 from .base import Call, Later, Services
 
 CONSUMER = -1
@@ -38,73 +39,41 @@ a search that does opens a large set."""
 def handle(
     services: Services, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Later:
+    return _answer(services, request, call.version)
+
+
+def handle_many(
+    services: Services, version: int, requests: Sequence[ListOffsetsRequest]
+) -> list[ListOffsetsResponse | Later | Exception]:
+    """Answer requests that arrived together, each as it would be alone."""
+    outcomes: list[ListOffsetsResponse | Later | Exception] = []
+    for request in requests:
+        try:
+            outcomes.append(_answer(services, request, version))
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def _answer(
+    services: Services, request: ListOffsetsRequest, version: int
+) -> ListOffsetsResponse | Later:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
     than one turn of the loop goes on as a task that lets the others through between its steps."""
-    usual = _usual_response(services, request, call.version)
-    if usual is not None:
-        return usual
-    listing = _Listing(services, request, call.version)
+    listing = _Listing(services, request, version)
     steps = listing.steps()
-    turns = services.work.turns()
+    turns: Turns | None = None
     waits_for: Log | Search[Any] | None = None
-    while waits_for is None and not turns.over:
+    while waits_for is None:
         try:
             waits_for = next(steps)
         except StopIteration:
             return listing.response
+        turns = turns or services.work.turns()
+        if turns.over:
+            break
     task = services.work.start(_finish(services, listing, steps, waits_for))
     return Later(task, task.result)
-
-
-def _usual_response(
-    services: Services, request: ListOffsetsRequest, version: int
-) -> ListOffsetsResponse | None:
-    """The response to the usual request, a search in one partition that is `found_at_once`.
-
-    `None` for all others.
-    """
-    if version < FIRST_VERSION_WITH_TIMES or len(request.topics) != 1:
-        return None
-    (topic,) = request.topics
-    if len(topic.partitions) != 1 or topic.partitions[0].by:
-        return None
-    (wanted,) = topic.partitions
-    found = found_at_once(services, request, topic.name, wanted.partition, wanted.timestamp)
-    if found is None:
-        return None
-    result = ListOffsetsPartitionResult(partition=wanted.partition)
-    result.timestamp, result.offset = found
-    answer = ListOffsetsTopicResult(name=topic.name, partitions=[result])
-    return ListOffsetsResponse(topics=[answer])
-
-
-def found_at_once(
-    services: Services, request: ListOffsetsRequest, topic: str, partition: int, target_ms: int
-) -> tuple[int, int] | None:
-    """Timestamp and offset of what is found for a time with the first step, or of an end; -1 where
-    there is none. What else `request` says holds.
-
-    `None` for a search that takes longer, and for one that is refused: they are answered from the
-    start on.
-    """
-    try:
-        log = services.logs.find(topic, partition)
-        if target_ms in (LATEST, EARLIEST):
-            is_end = target_ms == LATEST
-            return -1, _visible_end(log, request) if is_end else log.log_start_offset
-        if target_ms < 0 or not log.prepared or log.settings.format_magic == 0:
-            return None
-        found = log.look_for_time(target_ms)
-        if found is None:
-            search = log.find_time(target_ms, to_log_end=request.replica_id != CONSUMER)
-            if not search.step():
-                return None
-            found = search.result
-        if found is None or found.offset >= _visible_end(log, request):
-            return -1, -1
-        return found.timestamp_ms, found.offset
-    except Exception:
-        return None
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
@@ -147,10 +116,12 @@ class _Listing:
             self.response.topics.append(result)
             for partition in topic.partitions:
                 key = (topic.name, partition.partition)
-                if key not in answered:
-                    answered.add(key)
-                    yield from self._answer(topic.name, partition, result)
-                yield None
+                if key in answered:
+                    continue
+                if answered:
+                    yield None
+                answered.add(key)
+                yield from self._answer(topic.name, partition, result)
 
     def _answer(
         self, topic: str, wanted: ListOffsetsPartition, topic_result: ListOffsetsTopicResult

@@ -26,7 +26,7 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, To
     if told.end_offset < wanted_end:
         size = min(size, segment.locate(told.end_offset) - found.position)
     # Another file may have been opened in place of the slice's.
-    return replace(found, file=segment.file, size=size), told
+    return replace(found, size=size), told
 
 
 def offset_behind(segment: Segment, position: int) -> int:

@@ -1,6 +1,6 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,6 @@ from ...values import value_class
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
 from ..index.append_times import Told
 from ..log.description import LogDescription, SegmentDescription, describe_segment
-from ..log.light_sets import OPENED_BYTES
 from ..log.retention import RetentionPlan, judge, plan_retention
 from ..log.segment import Segment
 from ..log.segment_list import SegmentList
@@ -23,7 +22,6 @@ from . import search
 from .reading import Slice, read_slice, readable_bytes
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
-from .time_lookup import look_for_time
 
 FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
@@ -185,17 +183,6 @@ class ReadableLog:
         as `prepare`, which should have been done before.
         """
         return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
-
-    def look_for_time(self, target_ms: int) -> Found | None:
-        """What `find_time` would find up to the log end, if a look in one place tells; `None` does
-        not mean that there is nothing. Needs the log to be prepared. Raises `OSError`.
-        """
-        segment = self._list.segments[bisect_left(self._list.closed_max_ms, target_ms)]
-        if segment.largest_possible_ms < target_ms:
-            return None
-        start = max(segment.time_index.start_for(target_ms), self.log_start_offset)
-        opened_bytes = min(self.settings.max_decompressed_bytes, OPENED_BYTES)
-        return look_for_time(segment, start, target_ms, opened_bytes)
 
     def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
         """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""

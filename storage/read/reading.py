@@ -6,7 +6,7 @@ from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from ...values import value_class
-from ..files import Buffer, File
+from ..files import Buffer
 from ..log.segment import Segment
 from ..log.segment_list import SegmentList
 from .file_range import FileRange
@@ -19,9 +19,7 @@ class Slice:
     """A stretch of one log file, whole entries first, perhaps cut off at its end."""
 
     segment: Segment | None
-    """`None` when there is nothing to read, as `file`."""
-    file: File | None
-    """Valid until any log is used again."""
+    """`None` when there is nothing to read."""
     position: int
     size: int
     magic: int
@@ -29,19 +27,23 @@ class Slice:
     high_watermark: int
 
     def read(self) -> bytes:
-        return self.file.pread(self.size, self.position) if self.file and self.size else b""
+        if self.segment is None or not self.size:
+            return b""
+        return self.segment.file.pread(self.size, self.position)
 
     def read_now(self) -> Buffer | None:
         """As `read`; `None` when that would wait for the disk."""
-        return self.file.pread_now(self.size, self.position) if self.file and self.size else b""
+        if self.segment is None or not self.size:
+            return b""
+        return self.segment.file.pread_now(self.size, self.position)
 
     def stretch(self) -> FileRange | None:
         """The bytes where they are, for as long as it takes to send them; `None` when that cannot
         be because too many others are being sent."""
-        if self.segment is None or self.file is None:
+        if self.segment is None:
             return None
         with suppress(OSError):
-            lent = self.segment.open_files.lend(self.file)
+            lent = self.segment.open_files.lend(self.segment.file)
             if lent is not None:
                 return FileRange(self.segment, lent, self.position, self.size)
         return None
@@ -64,13 +66,12 @@ def read_slice(
         end = segment.visible_end(end_offset)
         if start < end:
             magic, span_end = segment.magic_span(start)
-            file = segment.file
             size = min(max_bytes, end - start, span_end - start)
             if whole_first:
                 size = max(size, _first_bytes(segment, data, start, end, size))
-            return Slice(segment, file, start, max(size, 0), magic, high_watermark)
+            return Slice(segment, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
-    return Slice(None, None, 0, 0, -1, high_watermark)
+    return Slice(None, 0, 0, -1, high_watermark)
 
 
 def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:

@@ -44,7 +44,9 @@ def test_one_look_opens_nothing_large(folder: LogFolder) -> None:
     log = folder.open()
     log.append(heavy(2))
     log.prepare()
-    assert log.look_for_time(150) is None
+    search = log.find_time(150)
+    assert not search.step()
+    assert search.opens
     assert folder.found(150) == [(200, 1)]
 
 
