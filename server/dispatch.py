@@ -1,5 +1,6 @@
 """From a frame to its answer: which handler, and what its exceptions become."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from .handlers.produce import handle_together
 from .network.endpoint import Caller, Frames
 from .network.ready_connections import TOGETHER_BYTES
 from .network.sending import Answer, AnswerInParts, Deferred
-from .outcomes import CloseConnection, error_finder, error_name, first_error
+from .outcomes import NO_ERROR_NAME, CloseConnection, error_finder, error_name, first_error
 
 AnswerEncoder = Callable[[int, object], Written]
 
@@ -43,6 +44,24 @@ class _Asked:
     """Known once it was decoded, and as long as a refusal may have to say what it named."""
 
 
+class _Kind:
+    """Requests of one kind and version that are answered together if they come together."""
+
+    __slots__ = ("answered", "api", "encode", "find_error", "handle", "most", "read", "version")
+
+    def __init__(
+        self, services: Services, encoding: Encoding, api: Api, version: int, handle: HandlerOfMany
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.handle = handle
+        self.read: Callable[[Frame], Request | None] = encoding.reader(api, version)
+        self.encode: AnswerEncoder = encoding.answer_encoder(api, version)
+        self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
+        self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
+        self.answered = partial(services.figures.answered, api.name)
+
+
 class Dispatcher:
     """Answers the frames of every connection that speaks one encoding."""
 
@@ -56,16 +75,13 @@ class Dispatcher:
         self._services = services
         self._handlers = handlers
         self._encoding = encoding
-        self._handlers_of_many = handlers_of_many
         self._time = services.work.time
         self._kind_of = encoding.kind_of
-        self._readers: dict[int | None, Callable[[Frame], Request | None]] = {
-            kind(key, version): encoding.reader(APIS[key], version)
-            for key in handlers_of_many
-            for version in APIS[key].versions(native=encoding.NATIVE)
-        }
-        """By the kinds of requests that are answered together."""
-        self._encoders: dict[int, AnswerEncoder] = {}
+        self._kinds: dict[int | None, _Kind] = {}
+        for key, handle in handlers_of_many.items():
+            for version in APIS[key].versions(native=encoding.NATIVE):
+                found = _Kind(services, encoding, APIS[key], version, handle)
+                self._kinds[kind(key, version)] = found
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -105,12 +121,17 @@ class Dispatcher:
         If others of a kind that is answered together stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
-        found = self._kind_of(frames[0])
-        requests = self._take(frames, found, most)
-        if not requests:
+        found = self._kinds.get(self._kind_of(frames[0]))
+        requests = () if found is None else _taken(found, frames, most)
+        if found is None or not requests:
             return (self.answer_one(frames.popleft(), caller),)
-        began, api = self._time(), APIS[requests[0].api_key]
-        return self._answers(api, requests, self._handle(api, requests), began)
+        began = self._time()
+        try:
+            bodies = [request.body for request in requests]
+            outcomes = found.handle(self._services, found.version, bodies)
+        except Exception as error:
+            outcomes = [error] * len(requests)
+        return self._answers(found, requests, outcomes, began)
 
     def answer_together(
         self, sources: Sequence[tuple[Frames, int]]
@@ -119,60 +140,29 @@ class Dispatcher:
         to so many, and handle them: how many they are, and their answers, which raise what
         `answer_one` raises."""
         began = self._time()
-        taken = [
-            self._take(frames, self._kind_of(frames[0]), most)
-            if most and frames and self.waits_for_others(frames[0])
-            else ()
-            for frames, most in sources
-        ]
-        bodies = [[request.body for request in requests] for requests in taken if requests]
+        taken: list[tuple[_Kind, Sequence[Request]] | None] = []
+        for frames, most in sources:
+            found = self._kinds.get(self._kind_of(frames[0])) if most and frames else None
+            requests: Sequence[Request] = ()
+            if found is not None and found.api is PRODUCE:
+                requests = _taken(found, frames, most)
+            taken.append((found, requests) if found is not None and requests else None)
+        bodies = [[request.body for request in each[1]] for each in taken if each is not None]
         try:
             outcomes: Iterator[Sequence[Any]] = iter(handle_together(self._services, bodies))
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])
         return [
-            (len(requests), self._answers(PRODUCE, requests, next(outcomes), began))
-            if requests
-            else (0, ())
-            for requests in taken
+            (0, ()) if each is None else (len(each[1]), self._answers(*each, next(outcomes), began))
+            for each in taken
         ]
 
-    def _take(self, frames: Frames, kind: int | None, most: int) -> Sequence[Request]:
-        """Take the requests of one kind off the front of `frames`, up to `most` of them; none of a
-        kind that is answered one by one."""
-        read = self._readers.get(kind)
-        if read is None:
-            return ()
-        if kind is not None and kind >> 8 in ONE_AT_A_TIME:
-            most = 1
-        requests: list[Request] = []
-        size = 0
-        for frame in frames:
-            request = read(frame)
-            if request is None:
-                break  # It is met again when those before it have been answered.
-            requests.append(request)
-            size += len(frame)
-            if len(requests) >= most or size >= TOGETHER_BYTES:
-                break
-        for _ in requests:
-            frames.popleft()
-        return requests
-
-    def _handle(self, api: Api, requests: Sequence[Request]) -> Sequence[Any]:
-        """What becomes of each of these requests, which are of one kind."""
-        bodies = [request.body for request in requests]
-        try:
-            return self._handlers_of_many[api.key](self._services, requests[0].version, bodies)
-        except Exception as error:
-            return [error] * len(requests)
-
     def _answers(
-        self, api: Api, requests: Sequence[Request], outcomes: Sequence[Any], began: float
+        self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Any], began: float
     ) -> Iterator[Answer]:
         """The answers to requests of one kind that were handled; short ones are joined."""
-        usual, encode = api.response, self._encoder(api, requests[0].version)
-        find_error = error_finder(usual)  # type: ignore[arg-type] # a class is hashable
+        api, encode, find_error = found.api, found.encode, found.find_error
+        usual = api.response
         counts: dict[int, int] = {}
         short: list[bytes] = []
         try:
@@ -203,14 +193,7 @@ class Dispatcher:
         finally:
             seconds = self._time() - began
             for code, count in counts.items():
-                self._services.figures.answered(api.name, error_name(code), seconds, count)
-
-    def _encoder(self, api: Api, version: int) -> AnswerEncoder:
-        number = kind(api.key, version)
-        encoder = self._encoders.get(number)
-        if encoder is None:
-            encoder = self._encoders[number] = self._encoding.answer_encoder(api, version)
-        return encoder
+                found.answered(error_name(code) if code else NO_ERROR_NAME, seconds, count)
 
     def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):
@@ -233,7 +216,8 @@ class Dispatcher:
             self._count(asked, NO_ERROR)
             return None
         head, code = asked.head, first_error(response)
-        answer = self._encoder(asked.api, head.version)(head.correlation_id, response)
+        encode = self._encoding.answer_encoder(asked.api, head.version)
+        answer = encode(head.correlation_id, response)
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
@@ -271,6 +255,24 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _taken(found: _Kind, frames: Frames, most: int) -> Sequence[Request]:
+    """Take the requests of one kind off the front of `frames`, up to `most` of them."""
+    most, read = min(most, found.most), found.read
+    requests: list[Request] = []
+    size = 0
+    for frame in frames:
+        request = read(frame)
+        if request is None:
+            break  # It is met again when those before it have been answered.
+        requests.append(request)
+        size += len(frame)
+        if len(requests) >= most or size >= TOGETHER_BYTES:
+            break
+    for _ in requests:
+        frames.popleft()
+    return requests
 
 
 def _head_of(request: Request) -> RequestHead:

@@ -66,6 +66,7 @@ class FrameReader:
         "_spare",
         "_window",
         "fault",
+        "unfinished",
     )
 
     def __init__(
@@ -94,13 +95,10 @@ class FrameReader:
         self._large: _LargeFrame | None = None
         self._spare = bytearray()
         """What was given back; the next large frame is received into it."""
+        self.unfinished = False
+        """Whether a part of a frame is held."""
         self.fault: ProtocolError | None = None
         """Why nothing more can be received: what stands behind the frames that came."""
-
-    @property
-    def unfinished(self) -> bool:
-        """True while a part of a frame is held."""
-        return self._large is not None or bool(self._beginning)
 
     @property
     def held_bytes(self) -> int:
@@ -120,6 +118,7 @@ class FrameReader:
         self._window = 0
         self._beginning = b""
         self._large = None
+        self.unfinished = False
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Where to receive the next bytes; never empty. `hint` is asyncio's, and unused."""
@@ -149,6 +148,7 @@ class FrameReader:
                 return []
             frame = self._large.data
             self._large = None
+            self.unfinished = False
             return [frame]
         if self._opened and not self._beginning:
             length = int.from_bytes(content[:LENGTH_BYTES], "big")
@@ -184,6 +184,7 @@ class FrameReader:
             else:
                 self._window = len(slab)
                 self._beginning = bytes(view[start:end])
+        self.unfinished = self._large is not None or bool(self._beginning)
         return frames
 
     def _take_spare(self, length: int) -> bytearray:

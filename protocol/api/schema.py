@@ -151,7 +151,8 @@ class Field:
         if self.required:
             return self.name, python_type
         if isinstance(self.default, tuple):
-            return self.name, python_type, msgspec.field(default_factory=self.default_value)
+            make = self.default_value if self.default else list
+            return self.name, python_type, msgspec.field(default_factory=make)
         return self.name, python_type, self.default
 
     def renamed(self, name: str, *, native: bool) -> "Field":

@@ -105,7 +105,8 @@ class _Listing:
         self._request = request
         self._version = version
         self._to_log_end = request.replica_id != CONSUMER
-        self._repeated = _repeated(request)
+        only_one = len(request.topics) == 1 and len(request.topics[0].partitions) == 1
+        self._repeated = () if only_one else _repeated(request)
         self.response = ListOffsetsResponse(topics=[])
 
     def steps(self) -> Steps:
@@ -133,7 +134,8 @@ class _Listing:
                 raise InvalidRequest(
                     f"the request names partition {wanted.partition} of {topic!r} more than once"
                 )
-            _check_by(wanted, self._version)
+            if wanted.by:
+                _check_by(wanted, self._version)
             log = self._services.logs.find(topic, wanted.partition)
             if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
@@ -156,7 +158,8 @@ class _Listing:
         if target == EARLIEST:
             result.offset = log.log_start_offset
             return
-        _check_target(target)
+        if target < 0:
+            _check_target(target)
         by_append = wanted.by == BY_APPEND
         if target != LARGEST and log.settings.format_magic == 0 and not by_append:
             raise UnsupportedForMessageFormat(
@@ -172,10 +175,9 @@ class _Listing:
             search = log.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
             yield search if search.opens else None
-        end = _visible_end(log, self._request)
-        if search.result is not None and search.result.offset < end:
-            result.offset = search.result.offset
-            result.timestamp = search.result.timestamp_ms
+        found = search.result
+        if found is not None and found.offset < _visible_end(log, self._request):
+            result.offset, result.timestamp = found.offset, found.timestamp_ms
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
@@ -201,8 +203,6 @@ class _Listing:
 
 def _repeated(request: ListOffsetsRequest) -> Collection[Partition]:
     """The partitions that are named more than once."""
-    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
-        return ()
     times = Counter(
         (topic.name, partition.partition)
         for topic in request.topics

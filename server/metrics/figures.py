@@ -148,7 +148,7 @@ class Figures:
         """Count requests of one kind that had the same result; each took `seconds`."""
         key = api, result
         self.requests[key] = self.requests.get(key, 0) + requests
-        self.request_time(api).add(seconds, requests)
+        (self.request_times.get(api) or self.request_time(api)).add(seconds, requests)
 
     def forget(self, name: str) -> None:
         """Drop the figures of a topic that is deleted."""

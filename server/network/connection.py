@@ -109,7 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         if not frames:
             self._work()
             return
-        self._frame_deadline.stop()
+        if not held_nothing:
+            self._frame_deadline.stop()
         self._frames.extend(frames)
         if views:
             self.go_on()
@@ -135,7 +136,8 @@ class Connection(asyncio.BufferedProtocol):
             or self._answers
             or self._sender
             or self._unread
-            or self._ending
+            or self._finishing
+            or self._broken
             or self._host.held_memory.is_short
             or self._transport is None
             or self._transport.get_write_buffer_size()
@@ -189,7 +191,9 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers.held_bytes - self._answers.in_files_bytes
         if self._sender is not None:
             answers += self._sender.memory_bytes
-        requests = sum(map(len, self._frames)) + self._reader.held_bytes
+        requests = sum(map(len, self._frames)) if self._frames else 0
+        if self._reader.unfinished:
+            requests += self._reader.held_bytes
         return self._transport.get_write_buffer_size() + answers + requests
 
     def give_up(self, total_bytes: int) -> None:
@@ -205,20 +209,20 @@ class Connection(asyncio.BufferedProtocol):
         """The frames that wait, and how many of them may be taken now."""
         if not self._may_work() or self._stuck:
             return self._frames, 0
-        most = self._limits.max_requests_in_flight - self._answers.waiting
+        most = self._limits.max_requests_in_flight - len(self._answers.unmade)
         return self._frames, min(most, REQUESTS_IN_A_TURN)
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
         """Take the answers to so many frames, which were taken off the front, and go on with the
         others."""
         queue = self._answers
-        self._take(answers)
+        if taken:
+            self._take(answers)
         nothing_to_do = (
             not self._frames
             and not queue.has_come
-            and queue.waiting < self._limits.max_requests_in_flight
-            and not self._reader.unfinished
-            and not self._ending
+            and len(queue.unmade) < self._limits.max_requests_in_flight
+            and not (self._reader.unfinished or self._finishing or self._broken)
             and not queue.alone
         )
         if not nothing_to_do:
@@ -244,7 +248,8 @@ class Connection(asyncio.BufferedProtocol):
     def _may_work(self) -> bool:
         if self._working or self._transport is None or self._transport.is_closing():
             return False
-        return self._host.held_memory.has_room(self._work)
+        held_memory = self._host.held_memory
+        return not held_memory.is_short or held_memory.has_room(self._work)
 
     def _work(self, taken: int = 0) -> None:  # noqa: C901 - the steps of a connection
         """Handle frames and write answers as far as the limits allow.
@@ -254,15 +259,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._may_work():
             return
         self._working = True
+        frames = self._frames
         try:
             if self._answers or self._sender:
                 self._write()
-            if self._frames:
-                left = max(len(self._frames) - (REQUESTS_IN_A_TURN - taken), 0)
-                while len(self._frames) > left and not self._stuck:
+            if frames:
+                left = max(len(frames) - (REQUESTS_IN_A_TURN - taken), 0)
+                while len(frames) > left and not self._stuck:
                     self._handle_frames(left)
                     self._write()
-                if self._frames and not self._stuck:
+                if frames and not self._stuck:
                     self._loop.call_soon(self._work)
         except ProtocolError as error:
             # A late answer to a request that cannot be refused in any other way.
@@ -282,10 +288,13 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, left: int) -> None:
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
         of them are left for the next turn."""
-        answer = self._endpoint.answerer.answer
-        while len(self._frames) > left and not self._stuck:
-            room = self._limits.max_requests_in_flight - self._answers.waiting
-            self._take(answer(self._frames, min(room, len(self._frames) - left), self._caller))
+        frames, unmade = self._frames, self._answers.unmade
+        answer, most = self._endpoint.answerer.answer, self._limits.max_requests_in_flight
+        while True:
+            room = min(most - len(unmade), len(frames) - left)
+            self._take(answer(frames, room, self._caller))
+            if len(frames) <= left or self._stuck:
+                return
 
     @property
     def _stuck(self) -> bool:
@@ -293,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._unread
             or bool(self._sender)
-            or answers.waiting >= limits.max_requests_in_flight
+            or len(answers.unmade) >= limits.max_requests_in_flight
             or answers.held_bytes >= limits.buffer_bytes
             or answers.in_parts >= MAX_IN_PARTS
             or answers.alone > 0
@@ -332,13 +341,9 @@ class Connection(asyncio.BufferedProtocol):
         for answer in answers:
             self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
 
-    @property
-    def _ending(self) -> bool:
-        return self._finishing or self._broken is not None
-
     def _after_work(self) -> None:
         assert self._transport is not None
-        ending = self._ending
+        ending = self._finishing or self._broken is not None
         if ending:
             self._answers.hurry()
             if not self._frames and not self._answers and not self._sender:
@@ -347,14 +352,14 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     self._close()
                 return
-        self._set_reading(not (ending or self._frames or self._stuck))
-        if self._reading and self._reader.unfinished:
+        reading = not (ending or self._frames or self._stuck)
+        if reading != self._reading:
+            self._set_reading(reading)
+        if reading and self._reader.unfinished:
             # Further bytes of the request that has begun do not prolong its time.
             self._frame_deadline.start()
 
     def _set_reading(self, reading: bool) -> None:
-        if reading == self._reading:
-            return
         assert self._transport is not None
         self._reading = reading
         if reading:

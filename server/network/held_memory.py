@@ -42,17 +42,14 @@ class HeldMemory:
         self._held: dict[Holder, int] = {}
         self._given_up: dict[Holder, int] = {}
         self._waiting: dict[Callable[[], None], None] = {}
+        self.is_short = False
+        """Whether somebody was told to let go of bytes, and has not yet."""
         self.total_bytes = 0
         """As it was noted: what was sent to clients since then is still in it."""
 
-    @property
-    def is_short(self) -> bool:
-        """Whether somebody was told to let go of bytes, and has not yet."""
-        return bool(self._given_up)
-
     def has_room(self, work: Callable[[], None]) -> bool:
         """Whether more may be held. If not, `work` is called soon, when that may have changed."""
-        if not self._given_up:
+        if not self.is_short:
             return True
         if self.total_bytes + sum(self._given_up.values()) <= self._limit_bytes:
             return True
@@ -61,7 +58,9 @@ class HeldMemory:
 
     def note(self, holder: Holder) -> None:
         """Take note of what `holder` holds, and close the laziest when all of it is too much."""
-        self._set(holder, holder.held_bytes())
+        held_bytes = holder.held_bytes()
+        if held_bytes > FREE_BYTES or holder in self._held:
+            self._set(holder, held_bytes)
         if self.total_bytes > self._limit_bytes:
             for each in list(self._held):
                 self._set(each, each.held_bytes())
@@ -71,6 +70,7 @@ class HeldMemory:
         """`holder` is gone."""
         self._set(holder, 0)
         if self._given_up.pop(holder, 0):
+            self.is_short = bool(self._given_up)
             waiting, self._waiting = self._waiting, {}
             for work in waiting:
                 self._call_soon(work)
@@ -87,5 +87,6 @@ class HeldMemory:
             laziest = min(self._held, key=lambda holder: holder.held_since)
             total_bytes = self.total_bytes
             self._given_up[laziest] = self._held[laziest]
+            self.is_short = True
             self._set(laziest, 0)
             laziest.give_up(total_bytes)

@@ -64,17 +64,18 @@ class AnswerQueue:
     __slots__ = (
         "_ready",
         "_turn_came",
-        "_waiting",
         "alone",
         "held_bytes",
         "in_files_bytes",
         "in_parts",
+        "unmade",
     )
 
     def __init__(self, turn_came: Callable[[], None]) -> None:
         self._turn_came = turn_came
         self._ready: list[Made] = []
-        self._waiting: deque[Answer] = deque()
+        self.unmade: deque[Answer] = deque()
+        """Those that are not made, and what stands behind them; for others to look at."""
         self.held_bytes = 0
         """Bytes of the answers that are made and not taken yet, and what requests hold whose
         answers are not made."""
@@ -85,28 +86,21 @@ class AnswerQueue:
         self.alone = 0
         """How many of those that are not made have to be before another request is handled."""
 
-    @property
-    def waiting(self) -> int:
-        """Requests whose answer is not made, or stands behind one that is not made."""
-        return len(self._waiting)
-
     def __bool__(self) -> bool:
-        return bool(self._ready or self._waiting)
+        return bool(self._ready or self.unmade)
 
     @property
     def has_come(self) -> bool:
         """Whether the first answer may be written."""
-        if self._ready:
-            return True
-        if not self._waiting:
-            return False
-        head = self._waiting[0]
+        if self._ready or not self.unmade:
+            return bool(self._ready)
+        head = self.unmade[0]
         return not isinstance(head, Deferred) or head.ready.done()
 
     def add(self, answer: Answer) -> None:
         """Queue the answer of the next request."""
         if isinstance(answer, Deferred):
-            self._waiting.append(answer)
+            self.unmade.append(answer)
             self._waits(answer)
             answer.ready.add_done_callback(self._done)
             return
@@ -115,8 +109,8 @@ class AnswerQueue:
             if isinstance(answer, AnswerInParts):
                 self.in_parts += 1
                 self.in_files_bytes += len(answer) - answer.memory_bytes
-        if self._waiting:
-            self._waiting.append(answer)
+        if self.unmade:
+            self.unmade.append(answer)
         elif answer is not None:
             self._ready.append(answer)
 
@@ -126,7 +120,7 @@ class AnswerQueue:
         Deferred answers are made only until there are `limit_bytes`, so one answer more than fits,
         or enough answers in parts. One may turn out to be deferred again.
         """
-        waiting = self._waiting
+        waiting = self.unmade
         taken = self._ready
         self._ready = []
         if not waiting:
@@ -174,15 +168,15 @@ class AnswerQueue:
 
     def hurry(self) -> None:
         """Have the answers that could still wait made now."""
-        for answer in list(self._waiting):
+        for answer in list(self.unmade):
             if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
                 assert not isinstance(answer.ready, SharedWait)
                 answer.ready.set_result(None)
 
     def cancel(self) -> None:
         """Forget everything and cancel what is being waited for."""
-        waiting = list(self._waiting)
-        self._waiting.clear()
+        waiting = list(self.unmade)
+        self.unmade.clear()
         self._ready.clear()
         self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = 0
         for answer in waiting:
@@ -192,6 +186,6 @@ class AnswerQueue:
     def _done(self, ready: asyncio.Future[Any] | SharedWait) -> None:
         if not isinstance(ready, SharedWait) and not ready.cancelled():
             ready.exception()  # marks it as seen, should the client be gone before it is made
-        head = self._waiting[0] if self._waiting else None
+        head = self.unmade[0] if self.unmade else None
         if isinstance(head, Deferred) and head.ready.done():
             self._turn_came()

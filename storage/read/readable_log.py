@@ -1,6 +1,6 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ from ...values import value_class
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
 from ..index.append_times import Told
 from ..log.description import LogDescription, SegmentDescription, describe_segment
+from ..log.light_sets import OPENED_BYTES
 from ..log.retention import RetentionPlan, judge, plan_retention
 from ..log.segment import Segment
 from ..log.segment_list import SegmentList
@@ -22,6 +23,7 @@ from . import search
 from .reading import Slice, read_slice, readable_bytes
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
+from .time_lookup import look_for_time
 
 FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
@@ -182,7 +184,21 @@ class ReadableLog:
         Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
         as `prepare`, which should have been done before.
         """
-        return Search(search.find_time(self._view(to_log_end=to_log_end), target_ms))
+        if not self.prepared:
+            # Else segments whose times are not known would be passed over without a word.
+            self.prepare()
+        segment = self._list.segments[bisect_left(self._list.closed_max_ms, target_ms)]
+        looked_at = None
+        if segment.largest_possible_ms >= target_ms:
+            looked_at = segment
+            start = max(segment.time_index.start_for(target_ms), self.log_start_offset)
+            opened_bytes = min(self.settings.max_decompressed_bytes, OPENED_BYTES)
+            found = look_for_time(segment, start, target_ms, opened_bytes)
+            if found is not None:
+                end_offset = self.log_end_offset if to_log_end else self.high_watermark
+                return Search(None, found if found.offset < end_offset else None)
+        view = self._view(to_log_end=to_log_end)
+        return Search(search.find_time(view, target_ms, looked_at))
 
     def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
         """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""

@@ -52,16 +52,20 @@ class SearchView:
 class Search(Generic[T]):
     """A search under way: call `step` until it says that it is done, or `run`."""
 
-    def __init__(self, steps: Steps[T]) -> None:
+    __slots__ = ("_done", "_result", "_steps", "_work")
+
+    def __init__(self, steps: Steps[T] | None, found: T | None = None) -> None:
+        """Without `steps` it is done: `found` is its result."""
         self._steps = steps
         self._work: Work | None = None
-        self._result: T | None = None
-        self._done = False
+        self._result = found
+        self._done = steps is None
 
     def step(self) -> bool:
         """Do a bounded piece of work; `True` when `result` is there."""
-        self.open()
-        if not self._done:
+        if self._work is not None:
+            self.open()
+        if self._steps is not None and not self._done:
             try:
                 self._work = next(self._steps)
             except StopIteration as stop:
@@ -92,8 +96,12 @@ class Search(Generic[T]):
         return self.result
 
 
-def find_time(view: SearchView, target_ms: int) -> Steps[Found | None]:
+def find_time(
+    view: SearchView, target_ms: int, looked_at: Segment | None = None
+) -> Steps[Found | None]:
     """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
+
+    A look at the segment `looked_at` did not tell.
 
     Only messages between the log start and the high watermark count, and only real timestamps.
     Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
@@ -106,7 +114,8 @@ def find_time(view: SearchView, target_ms: int) -> Steps[Found | None]:
             break
         if _is_gone(view, segment) or segment.largest_possible_ms < target_ms:
             continue
-        found = yield from _find_in_segment(view, segment, target_ms)
+        looked = segment is looked_at
+        found = yield from _find_in_segment(view, segment, target_ms, looked=looked)
         if found is not None:
             return found if found.offset < view.high_watermark else None
         yield None
@@ -243,9 +252,14 @@ def _falling(bases: Sequence[int], start: int) -> list[int]:
     return [start, *(base for base in reversed(bases) if base < start)]
 
 
-def _find_in_segment(view: SearchView, segment: Segment, target_ms: int) -> Steps[Found | None]:  # noqa: C901, PLR0912 - one search
+def _find_in_segment(  # noqa: C901, PLR0912 - one search
+    view: SearchView, segment: Segment, target_ms: int, *, looked: bool = False
+) -> Steps[Found | None]:
     start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
-    found = look_for_time(segment, start, target_ms, min(view.max_decompressed_bytes, OPENED_BYTES))
+    found = None
+    if not looked:
+        opened_bytes = min(view.max_decompressed_bytes, OPENED_BYTES)
+        found = look_for_time(segment, start, target_ms, opened_bytes)
     if found is not None:
         return found
     if not segment.located(start):

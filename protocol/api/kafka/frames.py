@@ -21,7 +21,7 @@ from ..framing import Frame, ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
-from ..schema import INT16, INT32, Api, Text, WireType, kind
+from ..schema import INT16, INT32, Api, Text, WireType
 from ..writing import Written, joined, joined_if_in_memory
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
@@ -86,7 +86,7 @@ _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
 def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` for what is none."""
     if len(frame) > _KIND_BYTES and frame[0] == frame[2] == 0:
-        return kind(frame[1], frame[3])
+        return frame[1] << 8 | frame[3]
     return None
 
 

@@ -28,7 +28,7 @@ from ...limits import (
 )
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
-from ..schema import INT32, INT64, Api, Text, kind
+from ..schema import INT32, INT64, Api, Text
 from ..writing import Written, clip, joined, joined_if_in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .encoding import packed_field
@@ -126,7 +126,7 @@ def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` where to tell them
     takes a closer look."""
     if len(frame) > _KIND_BYTES and frame[0] == _REQUEST and frame[1] | frame[2] < 0x80:
-        return kind(frame[1], frame[2])
+        return frame[1] << 8 | frame[2]
     return None
 
 

@@ -44,7 +44,7 @@ async def test_answers_at_once_are_taken_together() -> None:
     queue = AnswerQueue(Turns())
     for answer in (b"a", None, b"b"):
         queue.add(answer)
-    assert queue.waiting == 0
+    assert len(queue.unmade) == 0
     assert queue.held_bytes == 2
     assert queue.take(NO_LIMIT) == [b"a", b"b"]
     assert not queue
@@ -57,7 +57,7 @@ async def test_what_stands_behind_a_waiting_answer_waits_too() -> None:
     first, second = deferred(b"1"), deferred(b"3")
     for answer in (b"0", first, b"2", None, second, b"4"):
         queue.add(answer)
-    assert queue.waiting == 5
+    assert len(queue.unmade) == 5
     assert queue.take(NO_LIMIT) == [b"0"]
 
     come(second)
@@ -69,7 +69,7 @@ async def test_what_stands_behind_a_waiting_answer_waits_too() -> None:
     await settle()
     assert turns.count > 0
     assert queue.take(NO_LIMIT) == [b"1", b"2", b"3", b"4"]
-    assert queue.waiting == 0
+    assert len(queue.unmade) == 0
     assert queue.held_bytes == 0
 
 
@@ -148,7 +148,7 @@ async def test_a_deferred_answer_may_be_deferred_again() -> None:
     come(first)
     await settle()
     assert queue.take(NO_LIMIT) == []
-    assert queue.waiting == 2
+    assert len(queue.unmade) == 2
     before = turns.count
     come(second)
     await settle()
