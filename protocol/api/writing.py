@@ -15,7 +15,8 @@ class Elsewhere(Protocol):
 
 
 Written = bytes | list[bytes | Elsewhere]
-"""A frame with its length in front, in parts when there are record sets in it."""
+"""A frame with its length in front, in parts when there are record sets in it that are not in
+memory."""
 
 _INTEGERS: Final = {
     8: FieldKind.INT8,
@@ -60,14 +61,7 @@ def clip(text: str, max_bytes: int) -> str:
     return encoded[:max_bytes].decode("utf-8", "ignore")
 
 
-def joined(frame: Written) -> bytes:
-    """A frame whose parts are all in memory. Raises TypeError when some are not."""
-    return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]
-
-
-def joined_if_in_memory(frame: Written) -> Written:
-    """The same; in parts when some are not in memory."""
-    try:
-        return joined(frame)
-    except TypeError:
-        return frame
+def in_memory(frame: Written) -> bytes:
+    """A frame of a message whose record sets are all in memory."""
+    assert isinstance(frame, bytes)
+    return frame

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 from ...protocol.api.log.fetch import (
     READ_COMMITTED,
@@ -24,6 +23,7 @@ from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.file_range import FileRange
+from ...storage.read.readable_segment import FarAway
 from ...storage.read.reading import Slice
 from ...values import value_class
 from ..conversions import Limits
@@ -240,24 +240,28 @@ class _Reading:
                 result = FetchPartitionResult(partition=wanted.partition)
                 results.append(result)
                 try:
-                    log = self.services.logs.find(topic.name, wanted.partition)
-                    if not (as_they_are or (log.prepared and log.located(wanted.fetch_offset))):
-                        return False
-                    self._look_at(log, topic.name, wanted, result)
+                    self._look_at(topic.name, wanted, result, far=as_they_are)
+                except FarAway:
+                    return False
                 except Exception as error:
                     self._refuse(result, error)
         return True
 
     def _look_at(
-        self, log: Log, topic: str, wanted: FetchPartition, result: FetchPartitionResult
+        self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
+        log = self.services.logs.find(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
         committed = self.request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
         found = log.read(
-            wanted.fetch_offset, limit_bytes, whole_first=whole_messages, committed=committed
+            wanted.fetch_offset,
+            limit_bytes,
+            whole_first=whole_messages,
+            committed=committed,
+            far=far,
         )
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes
@@ -319,7 +323,7 @@ class _Reading:
         if records is None:
             records = found.read()
         self.services.figures.topic(part.topic).bytes_out += len(records)
-        part.result.records = cast(bytes, records)  # or what the encoder takes for them
+        part.result.records = records  # type: ignore[assignment] # what the encoder takes for them
 
     async def _converted(
         self, response: FetchResponse, unreadable: Sequence[_Part]

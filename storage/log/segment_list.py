@@ -86,6 +86,8 @@ class SegmentList:
 
     def holding(self, offset: int) -> Segment:
         """The segment whose range `offset` falls in; the first one for anything below."""
+        if offset >= self.segments[-1].base_offset:
+            return self.segments[-1]
         return self.segments[max(self._number(offset) - 1, 0)]
 
     def after(self, segment: Segment) -> Segment | None:

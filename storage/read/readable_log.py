@@ -20,6 +20,7 @@ from ..producers.log_producers import LogProducers
 from ..producers.producer_states import AbortedTransaction
 from ..seams import Seams
 from . import search
+from .readable_segment import FarAway
 from .reading import Slice, read_slice, readable_bytes
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
@@ -123,27 +124,38 @@ class ReadableLog:
         self.settings = settings
 
     def read(
-        self, offset: int, max_bytes: int, *, whole_first: bool = False, committed: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool = False,
+        committed: bool = False,
+        far: bool = True,
     ) -> Slice:
         """What is stored from the entry that holds `offset` on, up to the high watermark, or with
         `committed` to the last stable offset.
 
         At most `max_bytes` of one segment and one message format, cut without regard to entries;
         `whole_first` gives the first entry whole even if it is larger. Raises
-        `OffsetOutOfRange`, `StorageError`.
+        `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where there is something to be
+        `prepared` or `located` first.
         """
+        if not (far or self.prepared):
+            raise FarAway
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is outside of {self.topic}-{self.partition}, which has "
                 f"{self.log_start_offset} (log start) to {self.log_end_offset} (log end)"
             )
+        high_watermark = self._watermark.offset
         return read_slice(
             self._list,
             offset,
             max_bytes,
-            end_offset=self.last_stable_offset if committed else self.high_watermark,
-            high_watermark=self.high_watermark,
+            end_offset=self.last_stable_offset if committed else high_watermark,
+            high_watermark=high_watermark,
             whole_first=whole_first,
+            far=far,
         )
 
     def located(self, offset: int) -> bool:

@@ -48,6 +48,10 @@ _CHECKED_BYTES: Final = 512 << 10
 """What is checked in front of an entry that a search found, at most: some 0.3 ms of work."""
 
 
+class FarAway(Exception):
+    """To find what is looked for takes more than a look: see `ReadableSegment.located`."""
+
+
 class ReadableSegment:
     """Messages from `base_offset` up to, not including, `next_offset`."""
 
@@ -161,14 +165,18 @@ class ReadableSegment:
         """
         return self.locate_entry(offset)[0]
 
-    def locate_entry(self, offset: int) -> tuple[int, bytes]:
+    def locate_entry(self, offset: int, *, far: bool = True) -> tuple[int, bytes]:
         """As `locate`, with what was read of the log from there on, if that was read.
 
         Reads from the last entry on that the index or an earlier look knows, entry heads only; see
         `located` for when that may be far. Raises `StorageError` on bytes that are no entries, and
-        where what is searched may be in the damaged rest of the segment.
+        where what is searched may be in the damaged rest of the segment; and `FarAway` where it is,
+        and `far` does not allow it.
         """
-        known = position = self._known_around(offset)[0]
+        known, behind = self._known_around(offset)
+        if not far and behind - known > _LOCATE_BYTES_MAX:
+            raise FarAway
+        position = known
         end = self.readable_bytes
         wanted = _LOCATE_BYTES
         while position < end:
@@ -204,11 +212,8 @@ class ReadableSegment:
 
     def _known_around(self, offset: int) -> tuple[int, int]:
         """Position of the last entry at or below `offset` that is known, and of the next one."""
-        number = self.offset_index.count_below(offset + 1)
-        start = self.offset_index.entry(number - 1)[1] if number else 0
-        end = self.readable_bytes
-        if number < len(self.offset_index):
-            end = self.offset_index.entry(number)[1]
+        _, start, end = self.offset_index.around(offset)
+        end = min(end, self.readable_bytes)
         if self._known_positions is not None and self._known_positions_cuts == self.cuts:
             before, behind = self._known_positions.around(offset)
             start = max(start, before)
@@ -256,15 +261,15 @@ class ReadableSegment:
         """Where the entries end that can be read: at the end of the log, or at its damage."""
         return self.size_bytes if self.damaged is None else self.damaged.position
 
-    def visible_end(self, high_watermark: int) -> int:
+    def visible_end(self, high_watermark: int, *, far: bool = True) -> int:
         """Position after the last entry below `high_watermark` that can be read.
 
-        Raises as `locate`.
+        Raises as `locate_entry`.
         """
         damaged = self.damaged
         if self.next_offset <= high_watermark or (damaged and damaged.offset <= high_watermark):
             return self.readable_bytes
-        return self.locate(high_watermark)
+        return self.locate_entry(high_watermark, far=far)[0]
 
     def check_readable(self, high_watermark: int) -> None:
         """Raise the damage that is in front of `high_watermark`, if there is any."""

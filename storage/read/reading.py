@@ -57,13 +57,14 @@ def read_slice(
     end_offset: int,
     high_watermark: int,
     whole_first: bool,
+    far: bool,
 ) -> Slice:
     """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
     describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
-        start, data = segment.locate_entry(offset)
-        end = segment.visible_end(end_offset)
+        start, data = segment.locate_entry(offset, far=far)
+        end = segment.visible_end(end_offset, far=far)
         if start < end:
             magic, span_end = segment.magic_span(start)
             size = min(max_bytes, end - start, span_end - start)

@@ -26,7 +26,7 @@ from horolog.protocol.api.schema import (
     fields_of,
     structs_of,
 )
-from horolog.protocol.api.writing import clip, joined
+from horolog.protocol.api.writing import clip, in_memory
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_REQUEST_VALUES
 from horolog.protocol.records import kernel
@@ -98,7 +98,7 @@ def encoded(message: Any, version: int) -> bytes:
 
 def alone(form: Any, field: Any, value: Any) -> bytes:
     """What `field` writes of a value."""
-    frame = joined(form.PackedMessage([("", field, ())]).frame(value))
+    frame = in_memory(form.PackedMessage([("", field, ())]).frame(value))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert frame[4] == 0x91, "an array of one"
     return frame[5:]

@@ -22,7 +22,7 @@ from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
 from ..schema import INT16, INT32, Api, Text, WireType
-from ..writing import Written, joined, joined_if_in_memory
+from ..writing import Written, in_memory
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
 from .refusals import refusal
@@ -161,12 +161,12 @@ def encode_request(
 ) -> bytes:
     """A request's frame, with its length in front."""
     write = _request_writer(api.request, version)
-    return joined(write(api.key, version, correlation_id, client_id, body))
+    return in_memory(write(api.key, version, correlation_id, client_id, body))
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return joined(answer_encoder(api, version)(correlation_id, body))
+    return in_memory(answer_encoder(api, version)(correlation_id, body))
 
 
 def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
@@ -178,8 +178,7 @@ def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     def encode(correlation_id: int, body: object) -> Written:
         if replaced is not None:
             _use_known_codes(body, replaced)
-        frame = write(correlation_id, body)
-        return frame if type(frame) is bytes else joined_if_in_memory(frame)
+        return write(correlation_id, body)
 
     return encode
 

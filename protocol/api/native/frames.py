@@ -29,7 +29,7 @@ from ...limits import (
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
 from ..schema import INT32, INT64, Api, Text
-from ..writing import Written, clip, joined, joined_if_in_memory
+from ..writing import Written, clip, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .encoding import packed_field
 from .faults import fault_of, quoted
@@ -252,12 +252,12 @@ def encode_request(
 ) -> bytes:
     """A request's frame, with its length in front."""
     write = _request_writer(api.request, version)
-    return joined(write(api.key, version, correlation_id, client_id, body))
+    return in_memory(write(api.key, version, correlation_id, client_id, body))
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return joined(_response_writer(api.response, version)(correlation_id, NO_ERROR, body))
+    return in_memory(answer_encoder(api, version)(correlation_id, body))
 
 
 def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
@@ -266,8 +266,7 @@ def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     write = _response_writer(api.response, version)
 
     def encode(correlation_id: int, body: object) -> Written:
-        frame = write(correlation_id, NO_ERROR, body)
-        return frame if type(frame) is bytes else joined_if_in_memory(frame)
+        return write(correlation_id, NO_ERROR, body)
 
     return encode
 

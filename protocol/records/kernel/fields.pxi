@@ -221,8 +221,8 @@ cdef class Output:
         return 0
 
     cdef object frame(self):
-        """What was written behind four bytes, which become its length; in parts where record sets are
-        among it."""
+        """What was written behind four bytes, which become its length; in parts where not all of it is in
+        memory."""
         cdef Py_ssize_t size = self.parts_bytes + self.size - 4
         if size > 0x7FFFFFFF:
             raise OverflowError(f"a frame of {size} bytes")
@@ -232,7 +232,10 @@ cdef class Output:
         if self.size:
             self.parts.append(PyBytes_FromStringAndSize(<char *> self.data, self.size))
         set_length(<unsigned char *> PyBytes_AS_STRING(self.parts[0]), size)
-        return self.parts
+        try:
+            return b"".join(self.parts)
+        except TypeError:
+            return self.parts
 
 
 cdef class FieldWriter:
@@ -305,7 +308,7 @@ cdef class MessageWriter:
 
     def frame(self, *values):
         """The bytes of a message that has these values, with their length in front, as parts where
-        record sets are among them."""
+        record sets are not in memory."""
         cdef Output output = Output()
         cdef Py_ssize_t position
         if len(values) != len(self.writers):

@@ -76,7 +76,7 @@ cdef class PackedMessage:
 
     def frame(self, *values):
         """The bytes of an array of these values, with their length in front, as parts where record sets
-        are among them."""
+        are not in memory."""
         cdef Output output = Output()
         cdef Py_ssize_t position
         if len(values) != len(self.writers):

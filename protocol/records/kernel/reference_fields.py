@@ -139,7 +139,7 @@ class Output:
         self._parts.append(part)
 
     def frame(self) -> Any:
-        """The bytes with their length in front, as parts where record sets are among them."""
+        """The bytes with their length in front, as parts where not all of them are in memory."""
         if self._held:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
@@ -147,7 +147,10 @@ class Output:
         if size > _MOST_BYTES:
             raise OverflowError(f"a frame of {size} bytes")
         first = size.to_bytes(_LENGTH_BYTES, "big") + first[_LENGTH_BYTES:]
-        return [first, *others] if others else first
+        try:
+            return b"".join((first, *others))
+        except TypeError:
+            return [first, *others]
 
 
 class FieldWriter:
@@ -203,7 +206,7 @@ class MessageWriter:
 
     def frame(self, *values: Any) -> Any:
         """The bytes of a message that has these values, with their length in front; a list of parts
-        where record sets are among them, which stay where they are. Raises `OverflowError` for a
+        where record sets are not in memory. Raises `OverflowError` for a
         number that is too large for its field, `UnicodeEncodeError`."""
         check_count(values, self._fields)
         output = Output()

@@ -73,7 +73,7 @@ class PackedMessage:
 
     def frame(self, *values: Any) -> Any:
         """The bytes of an array of these values, with their length in front; a list of parts where
-        record sets are among them, which stay where they are. Raises `OverflowError` for a number
+        record sets are not in memory. Raises `OverflowError` for a number
         of more than 64 bits, `UnicodeEncodeError`."""
         check_count(values, self._fields)
         output = Output()
