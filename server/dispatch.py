@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
@@ -28,6 +29,8 @@ AnswerEncoder = Callable[[int, object], Written]
 
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled together are sent as one."""
+
+_body_of: Final = attrgetter("body")
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -127,7 +130,7 @@ class Dispatcher:
             return (self.answer_one(frames.popleft(), caller),)
         began = self._time()
         try:
-            bodies = [request.body for request in requests]
+            bodies = list(map(_body_of, requests))
             outcomes = found.handle(self._services, found.version, bodies)
         except Exception as error:
             outcomes = [error] * len(requests)
@@ -147,9 +150,10 @@ class Dispatcher:
             if found is not None and found.api is PRODUCE:
                 requests = _taken(found, frames, most)
             taken.append((found, requests) if found is not None and requests else None)
-        bodies = [[request.body for request in each[1]] for each in taken if each is not None]
+        bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
-            outcomes: Iterator[Sequence[Any]] = iter(handle_together(self._services, bodies))
+            together = handle_together(self._services, bodies) if bodies else ()
+            outcomes: Iterator[Sequence[Any]] = iter(together)
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])
         return [

@@ -104,7 +104,8 @@ def append(
     record_sets = [one.record_set for one in sent]
     log, outcomes = append_sets(services, acks, partition, record_sets)
     if isinstance(outcomes, AppendedTogether):
-        _take_together(sent, log, outcomes)
+        assert log is not None
+        _take_together(sent, log, outcomes, waits=acks == DURABLE)
         return ()
     for one, outcome in zip(sent, outcomes, strict=False):
         one.take(services, log, outcome)
@@ -114,15 +115,19 @@ def append(
     return [(log, one) for one in sent[len(outcomes) :]]
 
 
-def _take_together(sent: Sequence[Sent], log: Log | None, outcomes: AppendedTogether) -> None:
-    assert log is not None
-    end_offset, append_time_ms = outcomes.end_offset, outcomes.append_time_ms
+def _take_together(
+    sent: Sequence[Sent], log: Log, outcomes: AppendedTogether, *, waits: bool
+) -> None:
+    """Tell producers what became of their sets, and, if the answer `waits`, let go of these."""
+    append_time_ms, log_start_offset = outcomes.append_time_ms, outcomes.log_start_offset
     for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
-        result.log_start_offset = log.log_start_offset
-        # One write and one sync are for all of them.
-        one.log, one.end_offset, one.record_set = log, end_offset, b""
+        result.log_start_offset = log_start_offset
+    if waits:
+        for one in sent:
+            # One write and one sync are for all of them.
+            one.log, one.end_offset, one.record_set = log, outcomes.end_offset, b""
 
 
 def append_sets(

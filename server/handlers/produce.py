@@ -62,14 +62,15 @@ def handle_many(
     whether there is one, those behind wait for that. If one of them names a topic that is to be
     made, all wait for that.
     """
-    names = {topic.name for request in requests for topic in request.topics}
-    if all(map(services.creations.exists, names)):
-        return _handle_now(services, requests, {})
-    missing = services.creations.missing(_named_topics(services, requests))
-    if not missing:
-        return _handle_now(services, requests, {})
-    creating = services.creations.make(missing)
-    return _handle_then(services, requests, creating.ready, creating.failures)
+    asked = _Asked(requests)
+    if not asked.topics_exist(services):
+        missing = services.creations.missing(_named_topics(services, requests))
+        if missing:
+            creating = services.creations.make(missing)
+            return _handle_then(services, requests, creating.ready, creating.failures)
+    if asked.alike:
+        return _handle_alike(services, asked, {})
+    return _handle_now(services, requests, {})
 
 
 def handle_together(
@@ -80,18 +81,62 @@ def handle_together(
     What all of them bring for one partition is appended at once where nothing about them is
     unusual: they want the same `acks`, and the topics exist.
     """
-    requests = list(chain.from_iterable(sources))
-    acks = requests[0].acks
-    names = {topic.name for request in requests for topic in request.topics}
-    if (
-        acks == NO_ANSWER
-        or any(request.acks != acks for request in requests)
-        or not all(map(services.creations.exists, names))
-    ):
+    asked = _Asked(list(chain.from_iterable(sources)))
+    if not (asked.alike and asked.topics_exist(services)):
         return [handle_many(services, 0, source) for source in sources]
     ends = list(accumulate(map(len, sources)))
-    outcomes = _handle_alike(services, acks, requests, {}, ends)
+    outcomes = _handle_alike(services, asked, {}, ends)
     return [outcomes[begin:end] for begin, end in pairwise((0, *ends))]
+
+
+class _Asked:
+    """What requests ask for, by request and by partition."""
+
+    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
+
+    def __init__(self, requests: Sequence[ProduceRequest]) -> None:
+        self.acks = requests[0].acks
+        """Of all of them, if they are `alike`."""
+        self.alike = self.acks != NO_ANSWER or len(requests) == 1
+        """Whether they want the same `acks`, and their answers can be made together."""
+        self.answers: list[Answer] = []
+        self.by_partition: dict[Partition, list[Sent]] = {}
+        """What may be appended."""
+        self.of_transactions: list[tuple[str, list[Sent]]] = []
+        """What belongs to transactions, by their ids."""
+        for request in requests:
+            topics = request.topics
+            if len(topics) != 1 or len(topics[0].partitions) != 1:
+                topics = _last_of_each(topics)
+            results: list[ProduceTopicResult] = []
+            all_sent: list[Sent] = []
+            by_partition = self.by_partition
+            if request.transactional_id is not None:
+                by_partition = {}
+                self.of_transactions.append((request.transactional_id, all_sent))
+            for topic in topics:
+                name = topic.name
+                of_topic: list[ProducePartitionResult] = []
+                for one in topic.partitions:
+                    result = ProducePartitionResult(partition=one.partition)
+                    partition = name, one.partition
+                    sent = Sent(partition, one.records or b"", result)
+                    of_topic.append(result)
+                    all_sent.append(sent)
+                    of_partition = by_partition.get(partition)
+                    if of_partition is None:
+                        by_partition[partition] = [sent]
+                    else:
+                        of_partition.append(sent)
+                results.append(ProduceTopicResult(name=name, partitions=of_topic))
+            self.answers.append((request, ProduceResponse(topics=results), all_sent))
+            if request.acks != self.acks:
+                self.alike = False
+
+    def topics_exist(self, services: Services) -> bool:
+        """Whether nothing has to be made before."""
+        topics = (topic for topic, _ in self.by_partition)
+        return all(map(services.creations.exists, topics))
 
 
 def _handle_then(
@@ -140,16 +185,13 @@ def _handle_now(
     services: Services, requests: Sequence[ProduceRequest], failures: Mapping[str, Exception]
 ) -> list[Outcome]:
     """As `handle_many`, without waiting; `failures` are why topics could not be made."""
-    acks = requests[0].acks if requests else NO_ANSWER
-    if acks != NO_ANSWER and all(request.acks == acks for request in requests):
-        return _handle_alike(services, acks, requests, failures)
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
-            outcomes += _handle_alike(services, acks, list(alike), failures)
+            outcomes += _handle_alike(services, _Asked(list(alike)), failures)
             continue
         for request in alike:
-            outcomes += _handle_alike(services, acks, [request], failures)
+            outcomes += _handle_alike(services, _Asked([request]), failures)
             last = outcomes[-1]
             if isinstance(last, Later):
                 behind = requests[len(outcomes) :]
@@ -161,15 +203,22 @@ def _handle_now(
 
 def _handle_alike(
     services: Services,
-    acks: int,
-    requests: Sequence[ProduceRequest],
+    asked: _Asked,
     failures: Mapping[str, Exception],
     ends: Sequence[int] = (),
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`. Those of one connection end at the first of
     `ends`, and so on."""
-    answers = [(request, *_answer_to(request)) for request in requests]
-    late = _append_all(services, acks, answers, failures)
+    acks, answers = asked.acks, asked.answers
+    for transactional_id, sent in asked.of_transactions:
+        _refuse(services, sent, _no_transactions(transactional_id))
+    late: list[tuple[Log, Sent]] = []
+    for partition, sent in asked.by_partition.items():
+        failure = failures.get(partition[0])
+        if failure is None:
+            late += append(services, acks, partition, sent)
+        else:
+            _refuse(services, sent, failure)
     if late:
         _append_late(services, acks, answers, late, ends or (len(answers),))
         return [_once_appended(services, acks, *answer) for answer in answers]
@@ -180,31 +229,6 @@ def _handle_alike(
     if acks == NO_ANSWER:
         return [_refusal(response) for _, response, _ in answers]
     return [response for _, response, _ in answers]
-
-
-def _append_all(
-    services: Services, acks: int, answers: Sequence[Answer], failures: Mapping[str, Exception]
-) -> Sequence[tuple[Log, Sent]]:
-    """Append what requests brought, what is for one partition at once; gives what has to wait."""
-    by_partition: dict[Partition, list[Sent]] = {}
-    for request, _, sent in answers:
-        if request.transactional_id is not None:
-            _refuse(services, sent, _no_transactions(request.transactional_id))
-            continue
-        for one in sent:
-            of_partition = by_partition.get(one.partition)
-            if of_partition is None:
-                by_partition[one.partition] = [one]
-            else:
-                of_partition.append(one)
-    late: list[tuple[Log, Sent]] = []
-    for partition, of_partition in by_partition.items():
-        failure = failures.get(partition[0])
-        if failure is None:
-            late += append(services, acks, partition, of_partition)
-        else:
-            _refuse(services, of_partition, failure)
-    return late
 
 
 def _append_late(
@@ -265,25 +289,6 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
         f"the request belongs to the transactions of {transactional_id[:100]!r}; there are no "
         "transactions in Horolog: produce without transactional.id"
     )
-
-
-def _answer_to(request: ProduceRequest) -> tuple[ProduceResponse, list[Sent]]:
-    """What the `Answer` to a request has beside it."""
-    topics = request.topics
-    if len(topics) != 1 or len(topics[0].partitions) != 1:
-        topics = _last_of_each(topics)
-    results = []
-    all_sent = []
-    for topic in topics:
-        name = topic.name
-        of_topic = []
-        for one in topic.partitions:
-            number = one.partition
-            result = ProducePartitionResult(partition=number)
-            of_topic.append(result)
-            all_sent.append(Sent((name, number), one.records or b"", result))
-        results.append(ProduceTopicResult(name=name, partitions=of_topic))
-    return ProduceResponse(topics=results), all_sent
 
 
 def _last_of_each(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:

@@ -67,14 +67,13 @@ class Blocks:
 
     def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
         """Go on with entries of one time that are right; `crc` is that of all entries then."""
-        for relative in relatives:
-            if self.count % BLOCK_ENTRIES:
-                if append_time_ms > self._max_ms[-1]:
-                    self._max_ms[-1] = append_time_ms
-            else:
-                self._max_ms.append(max(self.largest_ms, append_time_ms))
-                self._offsets.append(relative)
-            self.count += 1
+        first_begun = -self.count % BLOCK_ENTRIES
+        if first_begun and append_time_ms > self._max_ms[-1]:
+            self._max_ms[-1] = append_time_ms
+        for begun in range(first_begun, len(relatives), BLOCK_ENTRIES):
+            self._max_ms.append(max(self.largest_ms, append_time_ms))
+            self._offsets.append(relatives[begun])
+        self.count += len(relatives)
         self.crc, self._last_relative = crc, relatives[-1]
 
     def start(self, block: int) -> int:

@@ -23,6 +23,7 @@ error.
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -205,7 +206,7 @@ class AppendTimes:
             self.cut_back()
         base_offset, blocks, count = self.base_offset, self._blocks, self._count
         relatives = [offset - base_offset for offset in first_offsets]
-        data = b"".join([ENTRY.pack(relative, append_time_ms) for relative in relatives])
+        data = b"".join(map(ENTRY.pack, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
         self._surplus = True
         self._write(data, count * ENTRY.size)

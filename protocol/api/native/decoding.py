@@ -7,7 +7,7 @@ what it is in the protocol's words; `faults` does.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final, cast
 
 import msgspec
@@ -59,9 +59,15 @@ decoder: Final = cast(Callable[[type[Any], int, bool], Decode], cache(_make_deco
 refused; otherwise it is skipped."""
 
 
-def request_decoder(struct: type[Any], version: int, around: type[Any]) -> Decode:
+def request_decoder(
+    struct: type[Any], version: int, around: type[Any]
+) -> tuple[Decode, int, Callable[[Any], None]]:
     """The strict decoder of whole requests: of structs like `around`, whose body is a message of
-    the class in the version."""
+    the class in the version.
+
+    With it comes what raises `ValueError` for a body in which a text has too many bytes, and how
+    long a frame has to be at least for that.
+    """
     whole = msgspec.defstruct(
         around.__name__,
         [("body", _in_version(struct, version, True))],
@@ -70,15 +76,7 @@ def request_decoder(struct: type[Any], version: int, around: type[Any]) -> Decod
     )
     decode: Decode = Decoder(whole).decode
     texts = _texts_of(struct, version)
-    shortest = _shortest_limit(texts)
-
-    def checked(frame: Frame) -> Any:
-        request = decode(frame)
-        if len(frame) > shortest:
-            _check_texts(request.body, texts)
-        return request
-
-    return checked
+    return decode, _shortest_limit(texts) + 1, partial(_check_texts, texts=texts)
 
 
 def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[Any]:

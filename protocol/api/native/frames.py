@@ -136,7 +136,7 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     `None` where it is of another kind, not as it should be, or longer than is read without a look
     at its values first: then `open_request` tells.
     """
-    decode = request_decoder(api.request, version, Request)
+    decode, checked_from, check_texts = request_decoder(api.request, version, Request)
     key = api.key
 
     def read(frame: Frame) -> Request | None:
@@ -146,6 +146,8 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
             return None
         try:
             found: Request = decode(frame)
+            if len(frame) >= checked_from:
+                check_texts(found.body)
         except WRONG:
             return None
         client_id = found.client_id
