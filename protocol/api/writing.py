@@ -14,8 +14,13 @@ class Elsewhere(Protocol):
     def __len__(self) -> int: ...
 
 
-Written = bytes | list[bytes | Elsewhere]
-"""A frame with its length in front, in parts when there are record sets in it that are not in
+InMemory = bytes | bytearray | memoryview
+
+Part = InMemory | Elsewhere
+"""A stretch of a frame."""
+
+Written = bytes | list[Part]
+"""A frame with its length in front; in parts when there are record sets in it that are not in
 memory."""
 
 _INTEGERS: Final = {
@@ -63,5 +68,4 @@ def clip(text: str, max_bytes: int) -> str:
 
 def in_memory(frame: Written) -> bytes:
     """A frame of a message whose record sets are all in memory."""
-    assert isinstance(frame, bytes)
-    return frame
+    return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ...protocol.api.writing import Elsewhere
+from ...protocol.api.writing import InMemory, Part
 from ...storage.files import File
 from ...storage.read.file_range import FileRange
 
@@ -42,7 +42,7 @@ class FileSender:
         self._in_thread = in_thread
         self._go_on = go_on
         self._limits = transport.get_write_buffer_limits()
-        self._parts: deque[bytes | Elsewhere] = deque()
+        self._parts: deque[Part] = deque()
         self._sent = 0  # of the stretch in front
         self._in_memory = 0  # of the stretch in front, as far as is known
         self._waiting = False  # for a thread or for the loop
@@ -55,9 +55,9 @@ class FileSender:
     @property
     def memory_bytes(self) -> int:
         """What is left and takes memory."""
-        return sum(len(part) for part in self._parts if isinstance(part, bytes))
+        return sum(len(part) for part in self._parts if isinstance(part, InMemory))
 
-    def add(self, parts: Iterable[bytes | Elsewhere]) -> None:
+    def add(self, parts: Iterable[Part]) -> None:
         """Have more sent, behind what is left."""
         self._parts.extend(parts)
 
@@ -82,7 +82,7 @@ class FileSender:
                 return
             part = self._parts[0]
             if not isinstance(part, FileRange):
-                assert isinstance(part, bytes)
+                assert isinstance(part, InMemory)
                 self._parts.popleft()
                 self._send_bytes(part)
             elif budget <= 0:
@@ -94,7 +94,7 @@ class FileSender:
             low, high = self._limits
             transport.set_write_buffer_limits(high=high, low=low)
 
-    def _send_bytes(self, data: bytes) -> None:
+    def _send_bytes(self, data: InMemory) -> None:
         """Send bytes, in one packet with those of a file when these come next."""
         if self._parts:
             try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...protocol.api.writing import Elsewhere
+from ...protocol.api.writing import InMemory, Part
 from ..parking import SharedWait
 
 
@@ -35,9 +35,9 @@ class AnswerInParts:
 
     __slots__ = ("_size_bytes", "memory_bytes", "parts")
 
-    def __init__(self, parts: Sequence[bytes | Elsewhere]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = parts
-        self.memory_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+        self.memory_bytes = sum(len(part) for part in parts if isinstance(part, InMemory))
         self._size_bytes = sum(map(len, parts))
 
     def __len__(self) -> int:

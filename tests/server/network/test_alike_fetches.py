@@ -1,20 +1,23 @@
 """Fetches that come together get what each would have got alone."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from horolog.protocol.api.log.fetch import FETCH, READ_COMMITTED, FetchRequest
-from horolog.protocol.api.writing import Elsewhere
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.writing import InMemory, Part
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Answer, AnswerInParts, Deferred
 from horolog.storage.read.file_range import FileRange
+from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
-from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.requests import create_topic, fetch, message_set, produce, result, results
 from horolog.testing.wire import Wire, wire
 
 from .alike import BOTH, CALLER, answers_to, frame_of
@@ -30,11 +33,11 @@ def whole(answer: Answer) -> bytes:
     return b"".join(map(in_memory, answer.parts))
 
 
-def in_memory(part: Elsewhere | bytes) -> bytes:
+def in_memory(part: Part) -> bytes:
     if isinstance(part, FileRange):
         return part.file.pread(len(part), part.position)
-    assert isinstance(part, bytes)
-    return part
+    assert isinstance(part, InMemory)
+    return bytes(part)
 
 
 async def fill(client: Wire, topic: str, message_format: str) -> None:
@@ -137,3 +140,27 @@ async def test_each_version_and_client_is_its_own(broker: Broker, client: Wire) 
             for each in (client, other):
                 magic = result(await each.call(fetch("a", (0, 0)), version)).records[16]
                 assert magic == (0 if version < 2 else 1)
+
+
+@BOTH
+async def test_partitions_in_memory_and_in_files_in_one_answer(
+    tmp_path: Path, encoding: Any
+) -> None:
+    """Bytes that were read, and such that are sent from their file, in the order of the request."""
+    sizes = (10, 200_000, 20_000, 150_000)
+    async with running_broker(
+        tmp_path / "other", http_listen="off", kafka_listen="127.0.0.1:0"
+    ) as broker:
+        async with wire(broker.addresses.native) as client:
+            await client.call(create_topic("a", 4))
+            for partition, size in enumerate(sizes):
+                sent = message_set(NOW, value=bytes([65 + partition]) * size)
+                await client.call(produce("a", sent, partition=partition))
+        address = broker.addresses.native if encoding is native else broker.addresses.kafka
+        assert address is not None
+        async with wire(address, encoding) as reader:
+            for order in ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0), (1, 3)):
+                request = fetch("a", *((number, 0) for number in order))
+                found = results(await reader.call(request, 4))
+                for number, one in zip(order, found, strict=True):
+                    assert bytes(one.records).endswith(bytes([65 + number]) * sizes[number])
