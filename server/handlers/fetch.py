@@ -92,7 +92,7 @@ def _when_enough(reading: "_Reading") -> FetchResponse | Later:
     """The answer to a fetch that was looked at: at once when there is enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
-    if wait_ms > 0 and request.min_bytes > sum(reading.available.values()):
+    if wait_ms > 0 and not reading.is_enough():
         waiting = _Waiting(services, request)
         named = sum(len(topic.partitions) for topic in request.topics)
         if waiting.over:
@@ -216,8 +216,8 @@ class _Reading:
     version: int
     with_append_times: bool = False
     """Whether append times are told that the request asks for; they have to be loaded."""
-    available: dict[Partition, int] = field(default_factory=dict)
-    """How many bytes there are, of each partition up to what is wanted of it at most."""
+    available_bytes: int = 0
+    """What there is, of each partition up to what is wanted of it at most."""
     topics: list[FetchTopicResult] = field(default_factory=list)
     parts: list[_Part] = field(default_factory=list)
     """Those that give anything."""
@@ -282,9 +282,17 @@ class _Reading:
             ]
         if found.size and not too_large:
             self.budget_bytes = max(self.budget_bytes - found.size, 0)
-            key = topic, wanted.partition
-            self.available[key] = min(found.size, wanted.partition_max_bytes)
+            self.available_bytes += min(found.size, wanted.partition_max_bytes)
             self.parts.append(_Part(topic, wanted, found, limit_bytes, result))
+
+    def is_enough(self) -> bool:
+        """Whether the fetch is to be answered for what there is. A partition that is named twice
+        would count twice here, so that it is left to `_Waiting` to say."""
+        if self.available_bytes < self.request.min_bytes:
+            return False
+        if len(self.parts) <= 1:
+            return True
+        return len({(part.topic, part.wanted.partition) for part in self.parts}) == len(self.parts)
 
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")

@@ -24,6 +24,7 @@ from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
 from .endpoint import Caller, Endpoint, Frames
 from .file_sending import FileChanged, FileSender
+from .held_memory import FREE_BYTES
 from .host import Host
 from .ready_connections import Gathering
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
@@ -94,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._host.figures.received_bytes += nbytes
         held_nothing = not self._reader.unfinished
-        views = nbytes >= VIEWED_BYTES and self._is_idle
+        views = nbytes >= VIEWED_BYTES and not self._frames and self._is_idle
         try:
             received = self._reader.received_views if views else self._reader.received
             frames = received(nbytes)
@@ -124,20 +125,15 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
 
     @property
-    def _is_done(self) -> bool:
-        """Whether nothing has come but what is looked at, and all before it is done."""
-        return self._is_idle and not self._reader.unfinished
-
-    @property
     def _is_idle(self) -> bool:
-        """Whether all before what has come now is answered, and all answers are read."""
+        """Whether all before the frames that wait is answered, and all answers are read."""
         return not (
-            self._frames
-            or self._answers
+            self._answers
             or self._sender
             or self._unread
             or self._finishing
             or self._broken
+            or self._working
             or self._host.held_memory.is_short
             or self._transport is None
             or self._transport.get_write_buffer_size()
@@ -218,6 +214,9 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._answers
         if taken:
             self._take(answers)
+        elif len(self._frames) == 1 and not self._reader.unfinished and self._is_idle:
+            self._answer_only()
+            return
         nothing_to_do = (
             not self._frames
             and not queue.has_come
@@ -227,6 +226,29 @@ class Connection(asyncio.BufferedProtocol):
         )
         if not nothing_to_do:
             self._work(taken)
+
+    def _answer_only(self) -> None:
+        """Answer the only request there is, before which nothing waits, and send the answer if it
+        is made: what `_work` would do, which looks at more."""
+        assert self._transport is not None
+        try:
+            for answer in self._endpoint.answerer.answer(self._frames, 1, self._caller):
+                if isinstance(answer, bytes):
+                    self._host.figures.sent_bytes += len(answer)
+                    self._transport.write(answer)
+                    if len(answer) > FREE_BYTES:
+                        self._host.held_memory.note(self)
+                else:
+                    self._answers.add(answer)
+        except ProtocolError as error:
+            self._broken = "protocol", error.cause
+        except CloseConnection as error:
+            self._broken = "acks_0", str(error)
+        except Exception as error:
+            self.failed(error)
+            return
+        if self._answers or self._broken:
+            self._work()
 
     def _take(self, answers: Iterable[Answer]) -> None:
         """Queue answers as they are made; one that cannot be given breaks the connection."""
@@ -392,7 +414,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _idle_since(self) -> float | None:
         """When the last request came or was answered; `None` while there is anything to do."""
-        return self.held_since if self._is_done else None
+        nothing = not self._frames and not self._reader.unfinished and self._is_idle
+        return self.held_since if nothing else None
 
     def _was_idle(self) -> None:
         if self._transport is None or self._transport.is_closing():

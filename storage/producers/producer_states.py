@@ -95,7 +95,8 @@ class ProducerStates:
         self._self_chosen: dict[int, Producer] = {}
         self.aborted: list[AbortedTransaction] = []
         """In the order in which they ended."""
-        self._open = 0
+        self.open_count = 0
+        """How many producers have a transaction that has not ended."""
         """How many producers have a transaction that has not ended."""
         self._size_bytes = 0
         self._room: ProducerBudget | None = None
@@ -207,7 +208,7 @@ class ProducerStates:
         open_offset = -1 if known is None else known.open_offset
         if opens and open_offset < 0:
             open_offset = batch.first_offset
-            self._open += 1
+            self.open_count += 1
         self._take(producer_id, epoch, (batch,), seen_ms, open_offset)
         return known
 
@@ -256,7 +257,7 @@ class ProducerStates:
             open_offset = known.open_offset
             batches = known.batches if known.epoch == epoch else ()
         if open_offset >= 0:
-            self._open -= 1
+            self.open_count -= 1
             if aborted:
                 self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
         self._put(like, producer_id, Producer(epoch, batches, seen_ms))
@@ -269,7 +270,7 @@ class ProducerStates:
             if producer.open_offset >= 0:
                 self._like(producer_id)[producer_id] = replace(producer, open_offset=-1)
                 given_up.append(AbortedTransaction(producer_id, producer.open_offset, last_offset))
-        self._open = 0
+        self.open_count = 0
         self.aborted += given_up
         return given_up
 
@@ -277,10 +278,10 @@ class ProducerStates:
         """Know of a producer what was known before, as after a batch that could not be stored."""
         like = self._like(producer_id)
         known = self._pop(like, producer_id)
-        self._open -= known is not None and known.open_offset >= 0
+        self.open_count -= known is not None and known.open_offset >= 0
         if before is not None:
             self._put(like, producer_id, before)
-            self._open += before.open_offset >= 0
+            self.open_count += before.open_offset >= 0
 
     def expire(self, now_ms: int, after_ms: int) -> int:
         """Forget the producers that were silent for longer than `after_ms`; how many they were.
@@ -330,7 +331,7 @@ class ProducerStates:
     @property
     def open_offset(self) -> int | None:
         """Where the first transaction begins that has not ended."""
-        if not self._open:
+        if not self.open_count:
             return None
         return min(p.open_offset for _, p in self.items() if p.open_offset >= 0)
 
@@ -351,7 +352,7 @@ class ProducerStates:
         copied._handed_out = dict(self._handed_out)
         copied._self_chosen = dict(self._self_chosen)
         copied.aborted = list(self.aborted)
-        copied._open = self._open
+        copied.open_count = self.open_count
         copied._size_bytes = self._size_bytes
         return copied
 

@@ -94,8 +94,10 @@ class ReadableLog:
     def last_stable_offset(self) -> int:
         """First offset that committed readers do not see: that of a transaction that has not ended
         yet, if there is one, else the high watermark."""
+        high_watermark = self._watermark.offset
+        if not self.producers.states.open_count:
+            return high_watermark
         open_offset = self.producers.states.open_offset
-        high_watermark = self.high_watermark
         return high_watermark if open_offset is None else min(open_offset, high_watermark)
 
     def aborted_transactions(self, found: Slice, offset: int) -> list[AbortedTransaction]:
@@ -140,7 +142,7 @@ class ReadableLog:
         `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where there is something to be
         `prepared` or `located` first.
         """
-        if not (far or self.prepared):
+        if not (far or self._list.prepared):
             raise FarAway
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(

@@ -177,7 +177,7 @@ class ReadableSegment:
         if not far and behind - known > _LOCATE_BYTES_MAX:
             raise FarAway
         position = known
-        end = self.readable_bytes
+        end = self.size_bytes if self.damaged is None else self.damaged.position
         wanted = _LOCATE_BYTES
         while position < end:
             data = self.file.pread(min(wanted, end - position), position)
@@ -213,7 +213,7 @@ class ReadableSegment:
     def _known_around(self, offset: int) -> tuple[int, int]:
         """Position of the last entry at or below `offset` that is known, and of the next one."""
         _, start, end = self.offset_index.around(offset)
-        end = min(end, self.readable_bytes)
+        end = min(end, self.size_bytes if self.damaged is None else self.damaged.position)
         if self._known_positions is not None and self._known_positions_cuts == self.cuts:
             before, behind = self._known_positions.around(offset)
             start = max(start, before)
@@ -267,8 +267,11 @@ class ReadableSegment:
         Raises as `locate_entry`.
         """
         damaged = self.damaged
-        if self.next_offset <= high_watermark or (damaged and damaged.offset <= high_watermark):
-            return self.readable_bytes
+        if damaged is None:
+            if self.next_offset <= high_watermark:
+                return self.size_bytes
+        elif min(self.next_offset, damaged.offset) <= high_watermark:
+            return damaged.position
         return self.locate_entry(high_watermark, far=far)[0]
 
     def check_readable(self, high_watermark: int) -> None:

@@ -68,7 +68,7 @@ def read_slice(
         if start < end:
             magic, span_end = segment.magic_span(start)
             size = min(max_bytes, end - start, span_end - start)
-            if whole_first:
+            if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
                 size = max(size, _first_bytes(segment, data, start, end, size))
             return Slice(segment, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
@@ -81,8 +81,7 @@ def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: in
     Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
     before it is believed.
     """
-    head = data[SIZE_AT:ENTRY_OVERHEAD]
-    entry_bytes = ENTRY_OVERHEAD + int.from_bytes(head, "big", signed=True)
+    entry_bytes = ENTRY_OVERHEAD + _size_of(data)
     if entry_bytes > end - start:
         raise segment.damage(start)
     if entry_bytes > max(enough, _UNCHECKED_BYTES):
@@ -90,6 +89,11 @@ def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: in
         if walk(data, 0, entry_bytes).problem is not Problem.NONE:
             raise segment.damage(start)
     return entry_bytes
+
+
+def _size_of(data: bytes) -> int:
+    """What the entry that begins there says of its size."""
+    return int.from_bytes(data[SIZE_AT:ENTRY_OVERHEAD], "big", signed=True)
 
 
 def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
