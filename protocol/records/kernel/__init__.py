@@ -53,7 +53,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .reference import (
+        FieldReader,
+        FieldWriter,
         Gathered,
+        MessageReader,
+        MessageWriter,
         RecordCursor,
         RecordEncoder,
         RecordsFound,
@@ -84,13 +88,6 @@ if TYPE_CHECKING:
         varint,
         walk,
     )
-    from .reference_fields import (
-        FieldReader,
-        FieldWriter,
-        MessageReader,
-        MessageWriter,
-    )
-    from .reference_packed import PackedField, PackedMessage
 
 FORM: Final = kernel_form()
 """`compiled` or `reference`."""

@@ -7,7 +7,7 @@ A message is its fields, one behind the other. What they are stands in readers a
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .terms import MOST_FIELDS, NULL_LENGTH, FieldKind, Unreadable
+from ..terms import MOST_FIELDS, NULL_LENGTH, FieldKind, Unreadable
 
 _LENGTH_BYTES: Final = 4
 _MOST_BYTES: Final = 2**31 - 1

@@ -1,0 +1,85 @@
+"""The kernel in plain Python: what the compiled one does, one obvious step at a time.
+
+Everything that goes over the bytes of messages and records is here, in modules of the same names as
+the sources of the compiled kernel. Tests hold that against this one, and where nothing was compiled
+it is what runs: right, and slow. A set that is stored as it was sent costs it a few microseconds a
+message.
+"""
+
+from typing import Final
+
+from .batches import UsualBatches, check_usual, stamp_batches
+from .columns import (
+    Gathered,
+    columns_for,
+    gather,
+    gather_records,
+    only_bytes,
+    only_times,
+    row_ends,
+)
+from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter
+from .messages import SetEncoder, plain_end, rewrite, stamp
+from .packed import PackedField, PackedMessage
+from .records import (
+    RecordCursor,
+    RecordEncoder,
+    RecordsFound,
+    RecordTally,
+    check_records,
+    find_timestamp,
+    records_to_messages,
+    varint,
+)
+from .walk import (
+    Walk,
+    batch_problem,
+    crc32,
+    crc32c,
+    first_offsets,
+    scan_offset,
+    scan_timestamp,
+    walk,
+)
+
+__all__ = [
+    "FORM",
+    "FieldReader",
+    "FieldWriter",
+    "Gathered",
+    "MessageReader",
+    "MessageWriter",
+    "PackedField",
+    "PackedMessage",
+    "RecordCursor",
+    "RecordEncoder",
+    "RecordTally",
+    "RecordsFound",
+    "SetEncoder",
+    "UsualBatches",
+    "Walk",
+    "batch_problem",
+    "check_records",
+    "check_usual",
+    "columns_for",
+    "crc32",
+    "crc32c",
+    "find_timestamp",
+    "first_offsets",
+    "gather",
+    "gather_records",
+    "only_bytes",
+    "only_times",
+    "plain_end",
+    "records_to_messages",
+    "rewrite",
+    "row_ends",
+    "scan_offset",
+    "scan_timestamp",
+    "stamp",
+    "stamp_batches",
+    "varint",
+    "walk",
+]
+
+FORM: Final = "reference"

@@ -1,0 +1,217 @@
+"""Columns out of messages and records, and a look at columns that are to be sent."""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import add
+from struct import Struct
+from typing import Final
+
+from ...layout import ENTRY_OVERHEAD, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, Buffer
+from ..terms import OWN, RECORD, RecordHeaders
+from .bytes import LARGE_OFFSET, LARGEST_INT32, V0_OVERHEAD, flat, wrapped
+from .messages import PlainMessage, not_good
+from .records import RecordCursor
+
+
+class Gathered:
+    """Messages in columns; see `columns` for what the buffers hold."""
+
+    __slots__ = (
+        "count",
+        "key_data",
+        "key_nulls",
+        "key_offsets",
+        "key_valid",
+        "offsets",
+        "timestamp_types",
+        "timestamps",
+        "value_data",
+        "value_nulls",
+        "value_offsets",
+        "value_valid",
+    )
+
+    def __init__(self) -> None:
+        self.count = self.key_nulls = self.value_nulls = 0
+        self.offsets, self.timestamps, self.timestamp_types = bytearray(), bytearray(), bytearray()
+        self.key_offsets, self.value_offsets = bytearray(4), bytearray(4)
+        self.key_data, self.value_data = bytearray(), bytearray()
+        self.key_valid, self.value_valid = bytearray(), bytearray()
+
+
+_OWN_INT32: Final = Struct("=i")
+_OWN_INT64: Final = Struct("=q")
+
+
+def columns_for(count: int, key_bytes: int, value_bytes: int) -> Gathered:
+    """Columns with room for so many messages, and so many bytes of keys and of values.
+
+    What is in them is undefined, but for where the first key and value begin and for the valid
+    bits, which are 0.
+    """
+    found = Gathered()
+    found.offsets, found.timestamps = bytearray(8 * count), bytearray(8 * count)
+    found.timestamp_types = bytearray(count)
+    found.key_offsets, found.value_offsets = bytearray(4 * count + 4), bytearray(4 * count + 4)
+    found.key_data, found.value_data = bytearray(key_bytes), bytearray(value_bytes)
+    found.key_valid, found.value_valid = bytearray((count + 7) // 8), bytearray((count + 7) // 8)
+    return found
+
+
+def _add_row(
+    columns: Gathered,
+    offset: int,
+    time_ms: int,
+    time_type: int,
+    key: Buffer | None,
+    value: Buffer | None,
+) -> None:
+    row = columns.count
+    columns.offsets += _OWN_INT64.pack(offset)
+    columns.timestamps += _OWN_INT64.pack(time_ms)
+    columns.timestamp_types.append(time_type)
+    if row % 8 == 0:
+        columns.key_valid.append(0)
+        columns.value_valid.append(0)
+    if key is None:
+        columns.key_nulls += 1
+    else:
+        columns.key_valid[row >> 3] |= 1 << (row & 7)
+        columns.key_data += key
+    if value is None:
+        columns.value_nulls += 1
+    else:
+        columns.value_valid[row >> 3] |= 1 << (row & 7)
+        columns.value_data += value
+    columns.key_offsets += _OWN_INT32.pack(len(columns.key_data))
+    columns.value_offsets += _OWN_INT32.pack(len(columns.value_data))
+    columns.count += 1
+
+
+def _no_room(view: memoryview, start: int, end: int, count: int) -> ValueError:
+    return ValueError(f"bytes {start} to {end} of {len(view)} do not hold {count} messages")
+
+
+def _time_of(message: PlainMessage, timestamp_type: int, timestamp_ms: int) -> tuple[int, int]:
+    """The time of a message and its type, as `gather` has them."""
+    if message.magic == 0:
+        return message.time_ms, 255
+    if timestamp_type == 1:
+        return timestamp_ms, 1
+    is_stamped = timestamp_type == OWN and bool(message.attributes & LOG_APPEND_TIME_BIT)
+    return message.time_ms, int(is_stamped)
+
+
+def gather(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    count: int,
+    *,
+    offset_shift: int = 0,
+    from_offset: int = 0,
+    timestamp_type: int = OWN,
+    timestamp_ms: int = NO_TIMESTAMP,
+    with_keys: bool = True,
+    with_values: bool = True,
+) -> Gathered:
+    """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
+
+    A walk must have found them good; `ValueError` if they cannot be, or are not so many.
+    `offset_shift` is added to their offsets, and those below `from_offset` are left out.
+    `timestamp_type` 0 says that all times are their producers', 1 that all v1 messages have the
+    append time `timestamp_ms`. Keys and values that are not asked for are all null: nothing of them
+    is copied.
+    """
+    view = flat(buffer)
+    smallest = ENTRY_OVERHEAD + V0_OVERHEAD
+    room = end - start - count * smallest
+    if start < 0 or count < 0 or end > len(view) or not 0 <= room <= LARGEST_INT32:
+        raise _no_room(view, start, end, count)
+    if not -LARGE_OFFSET <= offset_shift <= LARGE_OFFSET:
+        raise ValueError(f"offsets cannot be shifted by {offset_shift}")
+    found = Gathered()
+    position, following = start, count
+    while position < end:
+        if following == 0:
+            raise not_good(position)
+        following -= 1
+        message = PlainMessage(view, position, end)
+        if end - message.stop < following * smallest:
+            raise _no_room(view, start, end, count)
+        if not -LARGE_OFFSET <= message.offset <= LARGE_OFFSET:
+            raise ValueError(f"the entry at byte {position} has the offset {message.offset}")
+        if message.offset + offset_shift >= from_offset:
+            time_ms, time_type = _time_of(message, timestamp_type, timestamp_ms)
+            key = message.key if with_keys else None
+            value = message.value if with_values else None
+            _add_row(found, message.offset + offset_shift, time_ms, time_type, key, value)
+        position = message.stop
+    return found
+
+
+def gather_records(
+    buffer: Buffer,
+    *,
+    base_offset: int,
+    base_timestamp_ms: int,
+    append_time_ms: int = NO_TIMESTAMP,
+    from_offset: int = 0,
+    with_keys: bool = True,
+    with_values: bool = True,
+    with_headers: bool = True,
+) -> tuple[Gathered, list[RecordHeaders] | None]:
+    """The uncompressed records that `buffer` holds, in columns, but for offsets too low.
+
+    The headers of each come beside them, `None` when none has any. `append_time_ms` >= 0 is the
+    time of all. Keys and values that are not asked for are all null, and headers `None`: nothing
+    of them is copied. `ValueError` for records that are not good.
+    """
+    view = flat(buffer)
+    if len(view) > LARGEST_INT32:
+        raise ValueError(f"{len(view)} bytes of records; columns hold less than 2 GiB")
+    found = Gathered()
+    headers: list[RecordHeaders] = []
+    cursor = RecordCursor(view, 0, len(view))
+    number = 0
+    while cursor.step() == RECORD:
+        number += 1
+        offset = wrapped(base_offset + cursor.offset_delta)
+        if offset < from_offset:
+            continue
+        time_ms, time_type = append_time_ms, 1
+        if append_time_ms < 0:
+            time_ms, time_type = wrapped(base_timestamp_ms + cursor.timestamp_delta_ms), 0
+        key = cursor.key() if with_keys else None
+        value = cursor.value() if with_values else None
+        _add_row(found, offset, time_ms, time_type, key, value)
+        headers.append(cursor.headers() if with_headers else ())
+    if cursor.following != len(view):
+        raise ValueError(f"record {number}, at byte {cursor.position} of its batch, is not good")
+    return found, headers if any(headers) else None
+
+
+def only_bytes(column: Iterable[object]) -> bool:
+    """Whether all are bytes (no subclass) or None."""
+    return all(item is None or type(item) is bytes for item in column)
+
+
+def only_times(column: Sequence[int], smallest_ms: int, largest_ms: int) -> bool:
+    """Whether all are ints (no subclass) from `smallest_ms` to `largest_ms`, which are in 64
+    bits."""
+    return all(type(item) is int and smallest_ms <= item <= largest_ms for item in column)
+
+
+def row_ends(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, overhead: int
+) -> Sequence[int]:
+    """How many bytes each row takes together with all before it: value, key and `overhead`.
+
+    `ValueError` for columns of different lengths.
+    """
+    count = len(values)
+    sizes = [overhead if value is None else overhead + len(value) for value in values]
+    of_keys = [0] * count if keys is None else [0 if key is None else len(key) for key in keys]
+    if not len(sizes) == len(of_keys) == count or (keys is not None and len(keys) != count):
+        raise ValueError(f"a column is not as long as the values, of which there are {count}")
+    return list(accumulate(map(add, sizes, of_keys)))

@@ -1,0 +1,535 @@
+"""The records of a batch, one after the other: read, counted, written."""
+
+from collections.abc import Sequence
+
+from ...binary import BinaryColumn
+from ...latency import LatencyCounts
+from ...layout import BATCH_OVERHEAD, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, Buffer
+from ..terms import (
+    BAD_END,
+    BAD_FIELD,
+    BAD_LENGTH,
+    BAD_RECORD_OFFSET,
+    BAD_TIME,
+    MOST_OVERHEAD,
+    NO_MORE,
+    OWN,
+    RECORD,
+    SMALLEST_RECORD,
+    Headers,
+    RecordHeaders,
+    Rewritten,
+)
+from .bytes import LARGEST_INT32, LARGEST_INT64, SMALLEST_INT64, V0_HEAD, V1_HEAD, flat, wrapped
+from .messages import PlainMessage, bad_timestamp, content_bytes, entry_bytes, rows_of, string_bytes
+from .walk import latency_of
+
+
+class RecordCursor:
+    """Goes over the records in `view[start:end]`, which are not compressed.
+
+    `step` goes to the next one, and never looks behind the bytes it is given, whatever they say.
+    What follows is about the record it came to:
+
+    position: where it begins.
+    following: where the next one begins.
+    attributes: 0 to 255; no bit means anything so far.
+    timestamp_delta_ms, offset_delta: to be added to those of the batch.
+    key_at, key_bytes: where the key is, and its length; negative for null.
+    value_at, value_bytes: the same for the value.
+    header_count: how many headers it has.
+    headers_at: where they begin; they end with the record.
+    """
+
+    __slots__ = (
+        "_at",
+        "_end",
+        "_stop",
+        "_view",
+        "attributes",
+        "following",
+        "header_count",
+        "headers_at",
+        "key_at",
+        "key_bytes",
+        "offset_delta",
+        "position",
+        "timestamp_delta_ms",
+        "value_at",
+        "value_bytes",
+    )
+
+    def __init__(self, view: memoryview, start: int, end: int) -> None:
+        self._view = flat(view)
+        self.begin(start, end)
+
+    def begin(self, start: int, end: int) -> None:
+        """Go over the records in `view[start:end]` from now on."""
+        if not 0 <= start <= end <= len(self._view):
+            raise IndexError(f"no bytes {start} to {end} in a buffer of {len(self._view)}")
+        self._end = end
+        self._at = self._stop = self.following = self.position = start
+        self.attributes = self.header_count = self.headers_at = 0
+        self.timestamp_delta_ms = self.offset_delta = 0
+        self.key_at = self.key_bytes = self.value_at = self.value_bytes = 0
+
+    def step(self) -> int:
+        """Go to the next record: `RECORD`, `NO_MORE`, or what is wrong with it.
+
+        At a bad record it stays for ever.
+        """
+        if self.following >= self._end:
+            return NO_MORE
+        self.position = self._at = self.following
+        self._stop = self._end
+        length = self._int32()
+        if length < SMALLEST_RECORD or length > self._end - self._at:
+            return BAD_LENGTH
+        self._stop = self._at + length
+        self.attributes = self._view[self._at]
+        self._at += 1
+        self.timestamp_delta_ms = self._int64()
+        self.offset_delta = self._int32()
+        self.key_bytes = self._int32()
+        self.key_at = self._at
+        if not self._skip(self.key_bytes):
+            return BAD_FIELD
+        self.value_bytes = self._int32()
+        self.value_at = self._at
+        if not self._skip(self.value_bytes):
+            return BAD_FIELD
+        self.header_count = self._int32()
+        self.headers_at = self._at
+        if self.header_count < 0 or 2 * self.header_count > self._stop - self._at:
+            return BAD_FIELD
+        for _ in range(self.header_count):
+            name_bytes = self._int32()
+            if name_bytes < 0 or not self._skip(name_bytes) or not self._skip(self._int32()):
+                return BAD_FIELD
+        if self._at != self._stop:
+            return BAD_END
+        self.following = self._stop
+        return RECORD
+
+    def _skip(self, length: int) -> bool:
+        """Go behind a string of that length, if it is inside the record."""
+        if length > self._stop - self._at:
+            return False
+        self._at += max(length, 0)
+        return True
+
+    def _int32(self) -> int:
+        return self._varint(5, 0x0F)
+
+    def _int64(self) -> int:
+        return self._varint(10, 0x01)
+
+    def _varint(self, most_bytes: int, top: int) -> int:
+        """The number at `_at`, which goes behind it, or behind `_stop` where there is none.
+
+        There no length is possible, so that the caller has to look only at those.
+        """
+        number = 0
+        for place in range(most_bytes):
+            at = self._at + place
+            if at >= self._stop:
+                break
+            byte = self._view[at]
+            if place == most_bytes - 1 and byte > top:
+                break
+            number |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                self._at = at + 1
+                return number >> 1 ^ -(number & 1)
+        self._at = self._stop + 1
+        return 0
+
+    def key(self) -> bytes | None:
+        """The key of the record."""
+        return self._bytes(self.key_at, self.key_bytes)
+
+    def value(self) -> bytes | None:
+        """The value of the record."""
+        return self._bytes(self.value_at, self.value_bytes)
+
+    def _bytes(self, at: int, length: int) -> bytes | None:
+        return None if length < 0 else bytes(self._view[at : at + length])
+
+    def headers(self) -> RecordHeaders:
+        """The headers of the record, in their order; what is not UTF-8 in a name is replaced."""
+        found = []
+        self._at = self.headers_at
+        for _ in range(self.header_count):
+            length = self._int32()
+            name = str(self._view[self._at : self._at + length], "utf-8", "replace")
+            self._at += length
+            length = self._int32()
+            found.append((name, self._bytes(self._at, length)))
+            self._at += max(length, 0)
+        return tuple(found)
+
+
+class RecordsFound:
+    """What is in the good records of a batch, up to the first that is not good.
+
+    count: how many there are.
+    min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
+        be below it); -1 without any.
+    max_delta: offset delta of the first record that has the largest timestamp; -1 without any.
+    untimed: how many have no timestamp.
+    problem: `NO_MORE` when all are good, else what is wrong with the one that is not.
+    problem_position: where that one begins.
+    latency: latencies against `now_ms`, if they were asked for, by the rules of `Walk.latency`.
+    """
+
+    __slots__ = (
+        "count",
+        "latency",
+        "max_delta",
+        "max_timestamp_ms",
+        "min_timestamp_ms",
+        "problem",
+        "problem_position",
+        "untimed",
+    )
+
+    count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    max_delta: int
+    untimed: int
+    problem: int
+    problem_position: int
+    latency: LatencyCounts | None
+
+
+class RecordTally:
+    """Adds up what the records of batches say, batch by batch.
+
+    now_ms: latencies are counted against it, if it is >= 0.
+    count, untimed: of the batch that was added last: how many good records, how many of those have
+        no timestamp.
+    max_timestamp_ms, max_delta: of that batch, as in `RecordsFound`.
+    all_count, all_untimed, all_min_ms, all_max_ms: over all batches; times as in `RecordsFound`.
+    """
+
+    __slots__ = (
+        "_times",
+        "all_count",
+        "all_max_ms",
+        "all_min_ms",
+        "all_untimed",
+        "count",
+        "max_delta",
+        "max_timestamp_ms",
+        "now_ms",
+        "untimed",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self._times: list[int] = []
+        self.count = self.untimed = self.all_count = self.all_untimed = 0
+        self.all_min_ms = self.all_max_ms = self.max_timestamp_ms = self.max_delta = NO_TIMESTAMP
+
+    def add(self, cursor: RecordCursor, base_timestamp_ms: int) -> int:
+        """Add the records of a batch that `cursor` has before it; returns what its last `step` did,
+        or `BAD_RECORD_OFFSET`, `BAD_TIME`.
+
+        Their offset deltas must be 0, 1, ... as a producer's are.
+        """
+        self.count = self.untimed = 0
+        self.max_timestamp_ms = self.max_delta = NO_TIMESTAMP
+        times: list[int] = []
+        while (step := cursor.step()) == RECORD:
+            if cursor.offset_delta != self.count:
+                step = BAD_RECORD_OFFSET
+                break
+            timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
+            if not SMALLEST_INT64 <= timestamp <= LARGEST_INT64:
+                step = BAD_TIME
+                break
+            if timestamp == NO_TIMESTAMP:
+                self.untimed += 1
+            else:
+                if not times or timestamp > self.max_timestamp_ms:
+                    self.max_timestamp_ms, self.max_delta = timestamp, self.count
+                times.append(timestamp)
+            self.count += 1
+        if times:
+            before = [self.all_min_ms, self.all_max_ms] if self._times else []
+            self.all_min_ms = min([*times, *before])
+            self.all_max_ms = max([*times, *before])
+            self._times += times
+        self.all_count += self.count
+        self.all_untimed += self.untimed
+        return step
+
+    def latency(self) -> LatencyCounts | None:
+        """Latencies of all, by the rules of `Walk.latency`; `None` if they were not asked for."""
+        return None if self.now_ms < 0 else latency_of(self._times, self.all_untimed, self.now_ms)
+
+
+def check_records(
+    buffer: Buffer, start: int, end: int, *, base_timestamp_ms: int, now_ms: int = -1
+) -> RecordsFound:
+    """Go over the uncompressed records in `buffer[start:end]`; no content makes it raise.
+
+    Their offset deltas must be 0, 1, ... as a producer's are. `now_ms` >= 0 asks for latencies.
+    """
+    cursor = RecordCursor(memoryview(buffer), start, end)
+    tally = RecordTally(now_ms)
+    found = RecordsFound()
+    found.problem = tally.add(cursor, base_timestamp_ms)
+    found.problem_position = cursor.position if found.problem != NO_MORE else end
+    found.count, found.untimed = tally.count, tally.untimed
+    found.min_timestamp_ms, found.max_timestamp_ms = tally.all_min_ms, tally.max_timestamp_ms
+    found.max_delta = tally.max_delta
+    found.latency = tally.latency()
+    return found
+
+
+def find_timestamp(cursor: RecordCursor, base_timestamp_ms: int, target_ms: int) -> int:
+    """Bring `cursor` to its next record that has a timestamp >= `target_ms`.
+
+    Returns what its last `step` did: `RECORD` where there is one.
+    """
+    while (step := cursor.step()) == RECORD:
+        if wrapped(cursor.timestamp_delta_ms + base_timestamp_ms) >= target_ms:
+            break
+    return step
+
+
+class RecordEncoder:
+    """The records of a batch that grows record by record, with offsets 0, 1, ...
+
+    count: how many there are.
+    size_bytes: of a batch with these records, if it is not compressed.
+    base_timestamp_ms: of the first record, -1 for none.
+    max_timestamp_ms: the largest, -1 for none.
+    """
+
+    __slots__ = ("_out", "base_timestamp_ms", "count", "max_timestamp_ms")
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._out = bytearray(BATCH_OVERHEAD)
+        self.count = 0
+        self.base_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._out)
+
+    def add(
+        self, value: Buffer | None, key: Buffer | None, timestamp_ms: int, headers: Headers = ()
+    ) -> None:
+        """Add a record.
+
+        Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, and for one that makes
+        the batch 2 GiB large; `TypeError` for headers that are not pairs of text and bytes.
+        """
+        self._add(value, key, timestamp_ms, _written_headers(headers))
+
+    def _add(
+        self, value: Buffer | None, key: Buffer | None, timestamp_ms: int, headers: Buffer
+    ) -> None:
+        """Add a record whose headers come as they are written, with their count."""
+        if not NO_TIMESTAMP <= timestamp_ms <= LARGEST_INT64:
+            raise bad_timestamp(timestamp_ms)
+        base_ms = timestamp_ms if self.count == 0 else self.base_timestamp_ms
+        if base_ms < 0 and timestamp_ms == LARGEST_INT64:
+            raise ValueError(
+                f"timestamp {timestamp_ms}: behind a first record without one it must be at most "
+                f"{timestamp_ms - 1}"
+            )
+        value, key = content_bytes(value), content_bytes(key)
+        most = MOST_OVERHEAD + len(value or b"") + len(key or b"") + len(headers)
+        if self.size_bytes + most > LARGEST_INT32:
+            raise ValueError(f"a batch of {self.size_bytes + most} bytes: it must be below 2 GiB")
+        body = b"\0" + varint(timestamp_ms - base_ms) + varint(self.count)
+        body += _written_string(key) + _written_string(value) + headers
+        self._out += varint(len(body)) + body
+        self.base_timestamp_ms = base_ms
+        self.max_timestamp_ms = max(self.max_timestamp_ms, timestamp_ms)
+        self.count += 1
+
+    def add_columns(
+        self,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None,
+        timestamps_ms: Sequence[int],
+    ) -> None:
+        """Add records without headers that are given as columns; `None` for no keys at all.
+
+        Raises `ValueError` as `add`, and for columns of different lengths; the records before the
+        one that is wrong are added then.
+        """
+        for value, key, timestamp_ms in rows_of(values, keys, timestamps_ms):
+            self.add(value, key, timestamp_ms)
+
+    def add_binary(
+        self,
+        values: BinaryColumn,
+        keys: BinaryColumn | None,
+        timestamps_ms: Buffer,
+        *,
+        start: int,
+        limit_bytes: int,
+    ) -> int:
+        """Add records without headers, from row `start` on, up to one that might make the batch
+        larger than `limit_bytes`; an empty batch takes one of any size. Says which row is next.
+
+        `timestamps_ms` are int64 in this machine's byte order. Raises `ValueError` as `add`, and
+        for columns that cannot be; the records before are added then.
+        """
+        value_column = _Strings(values)
+        key_column = None if keys is None else _Strings(keys)
+        rows = value_column.rows
+        times = memoryview(timestamps_ms).cast("B")
+        if (key_column is not None and key_column.rows != rows) or len(times) != 8 * rows:
+            raise ValueError(f"a column is not as long as the values, of which there are {rows}")
+        if start < 0 or start > rows:
+            raise ValueError(f"row {start} of {rows}")
+        row = start
+        for row in range(start, rows):
+            value = value_column.row(row)
+            key = None if key_column is None else key_column.row(row)
+            most = MOST_OVERHEAD + len(value or b"") + len(key or b"")
+            if self.count and self.size_bytes + most > limit_bytes:
+                return row
+            self.add(value, key, times.cast("q")[row])
+        return rows
+
+    def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
+        """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.
+
+        A walk must have found them good; `ValueError` if they cannot be, after those before the
+        bad one were added, and as `add`.
+        """
+        view = flat(buffer)
+        if start < 0 or start > end or end > len(view):
+            raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")
+        position = start
+        while position < end:
+            message = PlainMessage(view, position, end)
+            self.add(message.value, message.key, message.time_ms)
+            position = message.stop
+
+    def add_records(
+        self, content: Buffer, base_timestamp_ms: int, append_time_ms: int = NO_TIMESTAMP
+    ) -> None:
+        """Add the uncompressed records of another batch, headers and all.
+
+        `append_time_ms` >= 0 is the time of all of them. `ValueError` as `add_messages`.
+        """
+        view = flat(content)
+        cursor = RecordCursor(view, 0, len(view))
+        while (step := cursor.step()) == RECORD:
+            time_ms = append_time_ms
+            if append_time_ms < 0:
+                time_ms = wrapped(base_timestamp_ms + cursor.timestamp_delta_ms)
+            headers_at = cursor.value_at + max(cursor.value_bytes, 0)
+            self._add(cursor.value(), cursor.key(), time_ms, view[headers_at : cursor.following])
+        if step != NO_MORE:
+            raise ValueError(f"record {self.count}, at byte {cursor.position}, is not good")
+
+    def finish(self) -> bytearray:
+        """The batch with its header still blank, 61 zeros; the encoder begins another one."""
+        out = self._out
+        self._clear()
+        return out
+
+
+class _Strings:
+    """A `BinaryColumn` that is read row by row."""
+
+    def __init__(self, column: BinaryColumn) -> None:
+        self._ends = memoryview(column.offsets).cast("B")
+        self._data = memoryview(column.data).cast("B")
+        self._valid = None if column.valid is None else memoryview(column.valid).cast("B")
+        self.rows = len(self._ends) // 4 - 1
+        if self.rows < 0 or (self._valid is not None and 8 * len(self._valid) < self.rows):
+            raise ValueError("a column whose buffers are too short")
+        self._ends = self._ends[: 4 * self.rows + 4].cast("i")
+
+    def row(self, row: int) -> memoryview | None:
+        """The string of a row."""
+        if self._valid is not None and not self._valid[row >> 3] >> (row & 7) & 1:
+            return None
+        start, end = self._ends[row], self._ends[row + 1]
+        if start < 0 or end < start or end > len(self._data):
+            raise ValueError(f"row {row} of a column is not in its data")
+        return self._data[start:end]
+
+
+def varint(number: int) -> bytes:
+    """A number of up to 64 bits as it is written in records."""
+    folded = number << 1 if number >= 0 else ~(number << 1)
+    written = bytearray()
+    while folded > 0x7F:
+        written.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    written.append(folded)
+    return bytes(written)
+
+
+def _written_string(content: bytes | None) -> bytes:
+    return varint(-1) if content is None else varint(len(content)) + content
+
+
+def _written_headers(headers: Headers) -> bytes:
+    """The header count and the headers."""
+    pairs = [varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        pairs += (varint(len(encoded)), encoded, _written_string(value))
+    return b"".join(pairs)
+
+
+def records_to_messages(
+    target: bytearray,
+    content: Buffer,
+    start: int,
+    *,
+    magic: int,
+    base_offset: int,
+    base_timestamp_ms: int,
+    first_offset: int = OWN,
+    stamp_ms: int = OWN,
+    max_bytes: int = -1,
+) -> Rewritten:
+    """Add the uncompressed records in `content` from `start` on to `target`, each as a message.
+
+    Their offsets count up from `first_offset`, or are those of a batch with `base_offset`. In v1
+    they keep their times, or all have the append time `stamp_ms`. With `max_bytes` >= 0 it stops
+    after the first message that makes `target` grow by that or more. `ValueError` for a record
+    that is not good.
+    """
+    view = flat(content)
+    cursor = RecordCursor(view, start, len(view))
+    written = bytearray()
+    count = headers = 0
+    step, last_offset = NO_MORE, -1
+    while max_bytes < 0 or len(written) < max_bytes:
+        step = cursor.step()
+        if step != RECORD:
+            break
+        last_offset = first_offset + count
+        if first_offset == OWN:
+            last_offset = wrapped(base_offset + cursor.offset_delta)
+        attributes, time_ms = LOG_APPEND_TIME_BIT, stamp_ms
+        if stamp_ms == OWN:
+            attributes, time_ms = 0, wrapped(base_timestamp_ms + cursor.timestamp_delta_ms)
+        head = V1_HEAD.pack(1, attributes, time_ms) if magic else V0_HEAD.pack(0, 0)
+        written += entry_bytes(
+            last_offset, head + string_bytes(cursor.key()) + string_bytes(cursor.value())
+        )
+        headers += cursor.header_count
+        count += 1
+    if step < NO_MORE:
+        raise ValueError(f"record {count}, at byte {cursor.position} of its batch, is not good")
+    target += written
+    return Rewritten(count, headers, cursor.following, last_offset)
