@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from zlib import crc32 as crc32
 
+from .....values import value_class
 from ...latency import LATENCY_BUCKETS_MS, LatencyCounts
 from ...layout import (
     ATTRIBUTES_AT,
@@ -136,32 +137,21 @@ class Walk:
         self.latency: LatencyCounts | None = None
 
 
+@value_class
 class _Entry:
-    """The fields of an entry at `position`, all of whose bytes are there and good."""
+    """The fields of an entry, all of whose bytes are there and good."""
 
-    __slots__ = ("attributes", "delta", "magic", "offset", "position", "records", "stop", "time_ms")
-
-    def __init__(
-        self,
-        position: int,
-        stop: int,
-        offset: int,
-        magic: int,
-        attributes: int,
-        time_ms: int,
-        records: int = 1,
-        delta: int = 0,
-    ) -> None:
-        self.position, self.stop, self.offset, self.magic = position, stop, offset, magic
-        self.attributes, self.time_ms, self.records, self.delta = (
-            attributes,
-            time_ms,
-            records,
-            delta,
-        )
+    stop: int
+    offset: int
+    magic: int
+    attributes: int
+    time_ms: int
+    records: int
+    delta: int
+    """From the offset to that of the last record."""
 
 
-def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:  # noqa: C901, PLR0912 - the checks of one entry, in order
+def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:
     """The entry at `position`, or what is wrong with it."""
     if end - position < ENTRY_OVERHEAD:
         return Problem.PARTIAL
@@ -172,44 +162,57 @@ def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _
     if stop > end:
         return Problem.PARTIAL
     magic = view[position + MAGIC_AT]
+    if magic < 2:
+        return _read_message(view, position, stop, offset, magic, check_crc)
     if magic == 2:
-        problem = Problem(batch_problem(view, position, stop, check_crc))
-        if problem:
-            return problem
-        return _Entry(
-            position,
-            stop,
-            offset,
-            magic,
-            view[position + BATCH_ATTRIBUTES_AT + 1],
-            int64_at(view, position + MAX_TIMESTAMP_AT),
-            int32_at(view, position + RECORD_COUNT_AT),
-            int32_at(view, position + LAST_DELTA_AT),
-        )
-    if magic > 2:
-        return Problem.MAGIC
-    if size < MESSAGE_OVERHEAD[magic]:
+        return _read_batch(view, position, stop, offset, check_crc)
+    return Problem.MAGIC
+
+
+def _read_message(
+    view: memoryview, position: int, stop: int, offset: int, magic: int, check_crc: bool
+) -> _Entry | Problem:
+    """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong."""
+    body_bytes = stop - position - ENTRY_OVERHEAD - MESSAGE_OVERHEAD[magic]
+    if body_bytes < 0:
         return Problem.SIZE
     if check_crc:
         (stored,) = UINT32.unpack_from(view, position + CRC_AT)
         if crc32(view[position + MAGIC_AT : stop]) != stored:
             return Problem.CRC
     key_at = position + TIMESTAMP_AT + (TIME_BYTES if magic else 0)
-    body_bytes = size - MESSAGE_OVERHEAD[magic]
-    key_bytes = int32_at(view, key_at)
+    (key_bytes,) = INT32.unpack_from(view, key_at)
     if key_bytes > 0:
         key_at += key_bytes
         body_bytes -= key_bytes
         if body_bytes < 0:
             return Problem.LENGTHS
-    value_bytes = int32_at(view, key_at + LENGTH_BYTES)
+    (value_bytes,) = INT32.unpack_from(view, key_at + LENGTH_BYTES)
     if value_bytes != body_bytes and (value_bytes >= 0 or body_bytes > 0):
         return Problem.LENGTHS
     attributes = view[position + ATTRIBUTES_AT]
     if attributes & CODEC_MASK > HIGHEST_MESSAGE_CODEC:
         return Problem.CODEC
-    time_ms = int64_at(view, position + TIMESTAMP_AT) if magic else NO_TIMESTAMP
-    return _Entry(position, stop, offset, magic, attributes, time_ms)
+    time_ms = INT64.unpack_from(view, position + TIMESTAMP_AT)[0] if magic else NO_TIMESTAMP
+    return _Entry(stop, offset, magic, attributes, time_ms, 1, 0)
+
+
+def _read_batch(
+    view: memoryview, position: int, stop: int, offset: int, check_crc: bool
+) -> _Entry | Problem:
+    """The batch that is all of `view[position:stop]`, or what is wrong with it."""
+    problem = batch_problem(view, position, stop, check_crc)
+    if problem:
+        return Problem(problem)
+    return _Entry(
+        stop,
+        offset,
+        2,
+        view[position + BATCH_ATTRIBUTES_AT + 1],
+        int64_at(view, position + MAX_TIMESTAMP_AT),
+        int32_at(view, position + RECORD_COUNT_AT),
+        int32_at(view, position + LAST_DELTA_AT),
+    )
 
 
 def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -> int:
@@ -232,7 +235,7 @@ def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -
     return Problem.NONE
 
 
-def walk(  # noqa: C901, PLR0912, PLR0915 - one loop over entries
+def walk(
     buffer: Buffer,
     start: int,
     end: int,
@@ -258,96 +261,121 @@ def walk(  # noqa: C901, PLR0912, PLR0915 - one loop over entries
     of the entry before `start`, if any.
     """
     view = part(buffer, start, end)
-    if offsets == Offsets.ASSIGN and view.readonly:
+    is_assigning = offsets == Offsets.ASSIGN
+    if is_assigning and view.readonly:
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     found = Walk()
     times: list[int] = []
-    marks = _MarksAt(segment_offset, segment_position - start, interval_bytes, start - since_bytes)
-    position, last_offset, compressed = start, base_offset - 1, 0
-    entry: _Entry | Problem = Problem.NONE
+    marks = _MarksAt(segment_offset, segment_position - start, start - since_bytes)
+    position, last_offset = start, base_offset - 1
     while position < end:
         entry = _read_entry(view, position, end, check_crc)
         if isinstance(entry, Problem):
             found.problem = entry
             break
-        offset, records, attributes = entry.offset, entry.records, entry.attributes
-        codec = attributes & CODEC_MASK
-        if offsets != Offsets.ASSIGN and offset > LARGEST_INT64 - entry.delta:
-            found.problem = Problem.OFFSET
-            break
-        if offsets > Offsets.ASSIGN and _breaks_rule(entry, codec, offsets, last_offset):
-            found.problem = Problem.OFFSET
-            break
-        if offset != found.count:
-            found.literal = False
-        if offsets == Offsets.ASSIGN:
+        if is_assigning:
             offset = last_offset + 1
-            INT64.pack_into(view, position, offset)
-            if entry.magic == 2:
-                INT32.pack_into(view, position + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
-        last_offset = offset + entry.delta
-        if position == start:
-            found.first_offset = offset
-            found.first_timestamp_ms = entry.time_ms
-            found.magics = 1 << entry.magic
-        if entry.magic != magic:
-            magic = entry.magic
-            found.magics |= 1 << magic
-            found.magic_changes.append((position, magic))
-        if codec:
-            compressed += records
-            found.codecs |= 1 << codec
-            found.last_codec = codec
-        stamped = magic > 0 and bool(attributes & LOG_APPEND_TIME_BIT)
-        found.append_time_bits += stamped
-        found.last_append_time_ms = entry.time_ms if stamped else NO_TIMESTAMP
-        if entry.time_ms == NO_TIMESTAMP:
-            found.untimed += records
+            _assign(view, position, entry, offset)
+        elif _breaks_rule(entry, offsets, last_offset):
+            found.problem = Problem.OFFSET
+            break
         else:
-            times.append(entry.time_ms)
-            if entry.time_ms > found.max_timestamp_ms or found.max_position < 0:
-                found.max_timestamp_ms = entry.time_ms
-                found.max_position, found.max_offset = position, last_offset
-        marks.pass_by(position, last_offset, max(largest_ms, found.max_timestamp_ms))
-        found.largest_entry_bytes = max(found.largest_entry_bytes, entry.stop - position)
-        found.count += records
-        if magic == 2:
-            found.batches += 1
-            found.codecs |= codec == 0
+            offset = entry.offset
+        if entry.offset != found.count:
+            found.literal = False
+        if position == start:
+            found.first_offset, found.first_timestamp_ms = offset, entry.time_ms
+        last_offset = offset + entry.delta
+        _add_kind(found, entry, position, magic)
+        magic = entry.magic
+        _add_time(found, entry, position, last_offset, times)
+        if position - marks.marked_at > interval_bytes >= 0:
+            marks.add(position, last_offset, max(largest_ms, found.max_timestamp_ms))
         position = entry.stop
     if position > start:
         found.last_offset = last_offset
-        found.codecs |= compressed < found.count
-    if times:
-        found.min_timestamp_ms = min(times)
+    _add_times(found, times, now_ms)
     found.end = found.problem_position = position
     found.marks = marks.finish()
     found.since_bytes = position - marks.marked_at
     found.largest_ms = max(largest_ms, found.max_timestamp_ms)
-    if now_ms >= 0 and not found.batches:
-        found.latency = latency_of(times, found.untimed, now_ms)
     return found
 
 
-def _breaks_rule(entry: _Entry, codec: int, rule: Offsets, last_offset: int) -> bool:
-    if entry.offset <= last_offset:
+def _breaks_rule(entry: _Entry, rule: Offsets, last_offset: int) -> bool:
+    """Whether an entry's offset is not one that may follow `last_offset`."""
+    offset = entry.offset
+    if offset > LARGEST_INT64 - entry.delta:
         return True
-    is_exact = rule == Offsets.CONTIGUOUS and (codec == 0 or entry.magic == 2)
-    return is_exact and entry.offset != last_offset + 1
+    if rule == Offsets.ANY:
+        return False
+    if offset <= last_offset:
+        return True
+    is_exact = entry.magic == 2 or not entry.attributes & CODEC_MASK
+    return rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1
+
+
+def _assign(view: memoryview, position: int, entry: _Entry, offset: int) -> None:
+    """Write another offset into an entry; a batch then is of no leader epoch."""
+    INT64.pack_into(view, position, offset)
+    if entry.magic == 2:
+        INT32.pack_into(view, position + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
+
+
+def _add_kind(found: Walk, entry: _Entry, position: int, magic_before: int) -> None:
+    """Count an entry, and what it says of itself."""
+    found.count += entry.records
+    found.magics |= 1 << entry.magic
+    if entry.magic != magic_before:
+        found.magic_changes.append((position, entry.magic))
+    codec = entry.attributes & CODEC_MASK
+    found.codecs |= 1 << codec
+    if codec:
+        found.last_codec = codec
+    if entry.magic == 2:
+        found.batches += 1
+    size = entry.stop - position
+    if size > found.largest_entry_bytes:
+        found.largest_entry_bytes = size
+
+
+def _add_time(
+    found: Walk, entry: _Entry, position: int, last_offset: int, times: list[int]
+) -> None:
+    """Count the timestamp of an entry; `times` are those of the entries that have one."""
+    time_ms = entry.time_ms
+    if entry.magic and entry.attributes & LOG_APPEND_TIME_BIT:
+        found.append_time_bits += 1
+        found.last_append_time_ms = time_ms
+    else:
+        found.last_append_time_ms = NO_TIMESTAMP
+    if time_ms == NO_TIMESTAMP:
+        found.untimed += entry.records
+        return
+    times.append(time_ms)
+    if time_ms > found.max_timestamp_ms or found.max_position < 0:
+        found.max_timestamp_ms = time_ms
+        found.max_position, found.max_offset = position, last_offset
+
+
+def _add_times(found: Walk, times: list[int], now_ms: int) -> None:
+    """Count what all the timestamps together say."""
+    if times:
+        found.min_timestamp_ms = min(times)
+    if now_ms >= 0 and not found.batches:
+        found.latency = latency_of(times, found.untimed, now_ms)
 
 
 class _MarksAt:
     """Index marks that are made on the way; `shift` makes a position one in the log file."""
 
-    def __init__(self, base_offset: int, shift: int, interval_bytes: int, marked_at: int) -> None:
-        self._base_offset, self._shift, self._interval = base_offset, shift, interval_bytes
+    def __init__(self, base_offset: int, shift: int, marked_at: int) -> None:
+        self._base_offset, self._shift = base_offset, shift
         self.marked_at = marked_at
         self._marks = Marks()
 
-    def pass_by(self, position: int, offset: int, largest_ms: int) -> None:
-        """Mark the entry if it is far enough from the last mark, and an index entry can hold it."""
-        if self._interval < 0 or position - self.marked_at <= self._interval:
-            return
+    def add(self, position: int, offset: int, largest_ms: int) -> None:
+        """Mark the entry, if an index entry can hold it."""
         relative = offset - self._base_offset
         # The next offset is in the index too.
         if position + self._shift > LARGEST_INT32 or not 0 <= relative < LARGEST_INT32:
@@ -369,12 +397,13 @@ def latency_of(times: Sequence[int], untimed: int, now_ms: int) -> LatencyCounts
     if not times or min(times) < NO_TIMESTAMP:
         return LatencyCounts(untimed=untimed + len(times))
     found = LatencyCounts(untimed=untimed)
-    for time_ms in times:
-        latency_ms = max(now_ms - time_ms, 0)
+    latencies_ms = [now_ms - time_ms if time_ms < now_ms else 0 for time_ms in times]
+    for latency_ms in latencies_ms:
         found.counts[bisect_left(LATENCY_BUCKETS_MS, latency_ms)] += 1
-        found.skewed += time_ms > now_ms
-        found.sum_ms += latency_ms
-    found.max_ms = max(now_ms - min(times), 0)
+    if max(times) > now_ms:
+        found.skewed = sum(time_ms > now_ms for time_ms in times)
+    found.sum_ms = sum(latencies_ms)
+    found.max_ms = max(latencies_ms)
     return found
 
 
