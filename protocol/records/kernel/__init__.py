@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         Gathered,
         MessageReader,
         MessageWriter,
+        PackedField,
+        PackedMessage,
         RecordCursor,
         RecordEncoder,
         RecordsFound,
