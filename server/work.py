@@ -4,8 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
 from typing import Any, TypeVar
+
+from ..clock import SystemClock
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class Work:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.time: Callable[[], float] = monotonic
+        self.time: Callable[[], float] = SystemClock.monotonic
         """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
         real ones whatever clock the broker is given."""
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -7,8 +7,8 @@ declarations. Bytes are exactly those of the package `msgpack`.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .fields import Output, check_count
 from ..terms import MOST_FIELDS, FieldKind
+from .fields import Output, check_count
 
 _NIL: Final = b"\xc0"
 _FALSE, _TRUE = b"\xc2", b"\xc3"
