@@ -282,7 +282,7 @@ class _Reading:
             ]
         if found.size and not too_large:
             self.budget_bytes = max(self.budget_bytes - found.size, 0)
-            self.available_bytes += min(found.size, wanted.partition_max_bytes)
+            self.available_bytes += min(found.size, max(wanted.partition_max_bytes, 0))
             self.parts.append(_Part(topic, wanted, found, limit_bytes, result))
 
     def is_enough(self) -> bool:

@@ -62,14 +62,14 @@ def handle_many(
     whether there is one, those behind wait for that. If one of them names a topic that is to be
     made, all wait for that.
     """
-    asked = _Asked(requests)
-    if not asked.topics_exist(services):
+    rows = _Rows(requests)
+    if not rows.topics_exist(services):
         missing = services.creations.missing(_named_topics(services, requests))
         if missing:
             creating = services.creations.make(missing)
             return _handle_then(services, requests, creating.ready, creating.failures)
-    if asked.alike:
-        return _handle_alike(services, asked, {})
+    if rows.alike:
+        return _handle_alike(services, rows, {})
     return _handle_now(services, requests, {})
 
 
@@ -81,16 +81,16 @@ def handle_together(
     What all of them bring for one partition is appended at once where nothing about them is
     unusual: they want the same `acks`, and the topics exist.
     """
-    asked = _Asked(list(chain.from_iterable(sources)))
-    if not (asked.alike and asked.topics_exist(services)):
+    rows = _Rows(list(chain.from_iterable(sources)))
+    if not (rows.alike and rows.topics_exist(services)):
         return [handle_many(services, 0, source) for source in sources]
     ends = list(accumulate(map(len, sources)))
-    outcomes = _handle_alike(services, asked, {}, ends)
+    outcomes = _handle_alike(services, rows, {}, ends)
     return [outcomes[begin:end] for begin, end in pairwise((0, *ends))]
 
 
-class _Asked:
-    """What requests ask for, by request and by partition."""
+class _Rows:
+    """What requests bring, by request and by partition."""
 
     __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
 
@@ -135,7 +135,7 @@ class _Asked:
 
     def topics_exist(self, services: Services) -> bool:
         """Whether nothing has to be made before."""
-        topics = (topic for topic, _ in self.by_partition)
+        topics = {topic for topic, _ in self.by_partition}
         return all(map(services.creations.exists, topics))
 
 
@@ -188,10 +188,10 @@ def _handle_now(
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
-            outcomes += _handle_alike(services, _Asked(list(alike)), failures)
+            outcomes += _handle_alike(services, _Rows(list(alike)), failures)
             continue
         for request in alike:
-            outcomes += _handle_alike(services, _Asked([request]), failures)
+            outcomes += _handle_alike(services, _Rows([request]), failures)
             last = outcomes[-1]
             if isinstance(last, Later):
                 behind = requests[len(outcomes) :]
@@ -203,17 +203,17 @@ def _handle_now(
 
 def _handle_alike(
     services: Services,
-    asked: _Asked,
+    rows: _Rows,
     failures: Mapping[str, Exception],
     ends: Sequence[int] = (),
 ) -> list[Outcome]:
     """Answer requests that have the same `acks`. Those of one connection end at the first of
     `ends`, and so on."""
-    acks, answers = asked.acks, asked.answers
-    for transactional_id, sent in asked.of_transactions:
+    acks, answers = rows.acks, rows.answers
+    for transactional_id, sent in rows.of_transactions:
         _refuse(services, sent, _no_transactions(transactional_id))
     late: list[tuple[Log, Sent]] = []
-    for partition, sent in asked.by_partition.items():
+    for partition, sent in rows.by_partition.items():
         failure = failures.get(partition[0])
         if failure is None:
             late += append(services, acks, partition, sent)
@@ -238,14 +238,18 @@ def _append_late(
     late: Sequence[tuple[Log, Sent]],
     ends: Sequence[int],
 ) -> None:
-    """Have sets appended later; those of one connection have one sender."""
-    senders: dict[int, Sender] = {}
+    """Have sets appended later; those of one connection have one sender. The others are let go of,
+    as their answers wait too."""
+    logs = {id(one): log for log, one in late}
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
         for _, _, sent in answers[begin:end]:
-            senders.update((id(one), sender) for one in sent)
-    for log, one in late:
-        append_later(services, acks, log, one, senders[id(one)])
+            for one in sent:
+                log = logs.get(id(one))
+                if log is None:
+                    one.record_set = b""
+                else:
+                    append_later(services, acks, log, one, sender)
 
 
 def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:

@@ -128,10 +128,10 @@ class AppendableLog(ReadableLog):
         run.last_stamp_ms = stamp_ms
         if found.batches:
             self.producers.in_use = True
-        for producer_id, epoch, last in runs:
-            before = states.add_run(producer_id, epoch, last, now_ms)
-            run.producers_before.append((producer_id, before))
-        states.keep(self.settings.max_producer_ids)
+            for producer_id, epoch, last in runs:
+                before = states.add_run(producer_id, epoch, last, now_ms)
+                run.producers_before.append((producer_id, before))
+            states.keep(self.settings.max_producer_ids)
         self._commit(run)
         self._tell_of_old(found.max_timestamp_ms, now_ms)
         end_offset = found.last_offset + 1
