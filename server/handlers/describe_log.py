@@ -16,7 +16,6 @@ from ...storage.log.log import Log
 from ...storage.read.search import Found
 from ..searching import searched
 from .base import Call, Later, Services
-from .preparing import after_preparing
 
 
 def handle(
@@ -42,7 +41,9 @@ def handle(
     unprepared = services.logs.unprepared(
         (topic.name, partition) for topic in request.topics for partition in topic.partitions
     )
-    return after_preparing(services, unprepared, answer) if unprepared else answer()
+    if unprepared:
+        return Later(services.work.start(services.logs.prepare(unprepared)), answer)
+    return answer()
 
 
 def _topic_id(services: Services, name: str) -> str:
