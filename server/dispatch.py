@@ -10,6 +10,8 @@ from typing import Any, Final
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import Frame
+from ..protocol.api.log.fetch import FETCH
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
 from ..protocol.api.registry import APIS
@@ -29,6 +31,8 @@ AnswerEncoder = Callable[[int, object], Written]
 
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled together are sent as one."""
+
+_READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
 _body_of: Final = attrgetter("body")
 
@@ -114,9 +118,10 @@ class Dispatcher:
         return self._guarded(asked, handle)
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request costs a fraction if it is answered with those of other connections."""
+        """Whether a request goes on with those of all connections that are heard in this pass of
+        the loop: all but reads, which gain nothing by that."""
         found = self._kind_of(frame)
-        return found is not None and found >> 8 == PRODUCE.key
+        return found is None or found >> 8 not in _READS
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.

@@ -25,7 +25,8 @@ class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request costs a fraction if it is answered with those of other connections."""
+        """Whether a request goes on with those of all connections that are heard in this pass of
+        the loop."""
         ...
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
