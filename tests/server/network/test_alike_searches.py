@@ -18,6 +18,8 @@ from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Deferred
+from horolog.storage.log.segment import Segment
+from horolog.storage.read import readable_log, search
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,
@@ -108,3 +110,21 @@ async def test_a_long_name_is_refused_as_a_short_one(client: Wire, api: Api, siz
     for _ in range(3):
         found = result(await client.call(request))
         assert found.error_code == refused.code, found.error_message
+
+
+async def test_a_segment_is_looked_at_once(client: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the look does not tell, and the search goes on in it."""
+    await client.call(create_topic("a", retention_ms=-1))
+    looks: list[int] = []
+
+    def counted(segment: Segment, start: int, target_ms: int, opened_bytes: int) -> None:
+        looks.append(target_ms)
+
+    for number in range(5):
+        await client.call(produce("a", message_set(NOW + number)))
+    for module in (readable_log, search):
+        monkeypatch.setattr(module, "look_for_time", counted)
+    for number in range(5):
+        found = result(await client.call(list_offsets("a", (0, NOW + number))))
+        assert found.offset == number
+    assert looks == [NOW + number for number in range(5)]
