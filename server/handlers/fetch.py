@@ -142,15 +142,20 @@ async def _get_ready(
 ) -> None:
     """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
     at a time. What fails here fails again when it is read, which tells the client."""
-    named = [(topic.name, wanted) for topic in request.topics for wanted in topic.partitions]
-    unprepared = services.logs.unprepared((topic, wanted.partition) for topic, wanted in named)
-    await services.logs.prepare(unprepared)
+    await services.logs.prepare(services.logs.unprepared(_partitions(request)))
     turns = services.work.turns()
-    for topic, wanted in named:
-        with suppress(HorologError, OSError):
-            log = services.logs.find(topic, wanted.partition)
-            while not look(log, wanted.fetch_offset):
-                await turns.give_way()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            with suppress(HorologError, OSError):
+                log = services.logs.find(topic.name, wanted.partition)
+                while not look(log, wanted.fetch_offset):
+                    await turns.give_way()
+
+
+def _partitions(request: FetchRequest) -> Iterator[Partition]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield topic.name, partition.partition
 
 
 class _Waiting:
@@ -286,13 +291,15 @@ class _Reading:
             self.parts.append(_Part(topic, wanted, found, limit_bytes, result))
 
     def is_enough(self) -> bool:
-        """Whether the fetch is to be answered for what there is. A partition that is named twice
-        would count twice here, so that it is left to `_Waiting` to say."""
+        """Whether the fetch is to be answered for what there is. Where a partition is named twice,
+        of which the last one counts, that is left to `_Waiting` to say."""
         if self.available_bytes < self.request.min_bytes:
             return False
-        if len(self.parts) <= 1:
+        topics = self.request.topics
+        if len(topics) == 1 and len(topics[0].partitions) == 1:
             return True
-        return len({(part.topic, part.wanted.partition) for part in self.parts}) == len(self.parts)
+        named = list(_partitions(self.request))
+        return len(set(named)) == len(named)
 
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")

@@ -1,8 +1,10 @@
 """fetch: where it begins and ends, and how it waits."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +15,9 @@ from horolog.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
+from horolog.server.handlers.base import Later
+from horolog.server.handlers.fetch import handle_many
+from horolog.storage.read.reading import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
@@ -298,6 +303,44 @@ async def test_data_of_a_closed_segment_does_not_wait_for_more(client: Wire) -> 
     request = fetch("a", (0, 1), max_wait_ms=FOREVER_MS, min_bytes=10**6)
     got = result(await asyncio.wait_for(client.call(request), 5))
     assert offsets(got.records) == [1]
+
+
+async def test_a_partition_named_twice_counts_as_it_was_named_last(
+    broker: Broker, client: Wire, other: Wire
+) -> None:
+    await fill(other)
+    request = fetch("a", (0, 0), (0, 10), max_wait_ms=FOREVER_MS, min_bytes=1)
+    await parked(broker, client, other, request)
+    await fill(other, messages=1)
+    _, response = await client.receive()
+    assert [len(offsets(each.records)) for each in results(response)] == [11, 1]
+
+
+async def test_a_fetch_that_waits_holds_nothing_of_what_it_found(
+    broker: Broker, client: Wire, other: Wire
+) -> None:
+    await fill(other)
+    await parked(broker, client, other, fetch("a", (0, 0), max_wait_ms=FOREVER_MS, min_bytes=10**6))
+    assert not [each for each in gc.get_objects() if isinstance(each, Slice)]
+
+
+async def test_each_request_of_many_has_its_own_outcome(broker: Broker, client: Wire) -> None:
+    await fill(client)
+    broken = FetchRequest(topics=cast(list[FetchTopic], None))
+    requests = [
+        fetch("a", (0, 4)),
+        broken,
+        fetch("a", (0, 10), max_wait_ms=FOREVER_MS, min_bytes=1),
+        fetch("missing", (0, 0)),
+        fetch("a", (0, 8)),
+    ]
+    first, failed, waiting, unknown, last = handle_many(broker.services, 3, requests)
+    assert offsets(result(first).records) == [4, 5, 6, 7, 8, 9]
+    assert isinstance(failed, TypeError)
+    assert isinstance(waiting, Later)
+    waiting.ready.cancel()
+    assert result(unknown).error_code == UnknownTopicOrPartition.code
+    assert offsets(result(last).records) == [8, 9]
 
 
 async def test_appends_above_the_watermark_do_not_wake(

@@ -4,6 +4,7 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,6 +18,8 @@ from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
+from horolog.server.handlers.base import Later
+from horolog.server.handlers.list_offsets import handle_many
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
     create_topic,
@@ -116,6 +119,29 @@ async def test_a_partition_named_twice(client: Wire, version: int) -> None:
     assert (first.partition, first.error_code) == (0, InvalidRequest.code)
     assert (first.timestamp, first.offset, first.old_style_offsets) == (-1, -1, [])
     assert (second.partition, second.error_code) == (1, 0)
+
+
+async def test_each_request_of_many_has_its_own_outcome(broker: Broker, client: Wire) -> None:
+    await fill(client, 10, 40)
+    heavy = message_set(50, 60, codec=Codec.GZIP, value=bytes(200_000))
+    await client.call(produce("heavy", heavy))
+    broken = ListOffsetsRequest(topics=cast(list[ListOffsetsTopic], None))
+    requests = [
+        list_offsets("a", (0, 20)),
+        broken,
+        list_offsets("heavy", (0, 55)),
+        list_offsets("missing", (0, 20)),
+        list_offsets("a", (0, LATEST)),
+    ]
+    first, failed, later, unknown, last = handle_many(broker.services, 1, requests)
+    assert (result(first).timestamp, result(first).offset) == (40, 1)
+    assert isinstance(failed, TypeError)
+    assert isinstance(later, Later)
+    assert result(unknown).error_code == UnknownTopicOrPartition.code
+    assert result(last).offset == 2
+    assert isinstance(later.ready, asyncio.Future)
+    await later.ready
+    assert result(later.make()).offset == 1
 
 
 async def test_unknown_partitions(client: Wire) -> None:
