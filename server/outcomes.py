@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 from ..protocol.api.schema import Array, all_fields
+from ..protocol.api.source import Source
 from ..protocol.errors import ERRORS, NO_ERROR, CodedError, StorageError, UnknownServerError
 from ..storage.events import Observer
 
@@ -66,26 +66,26 @@ def first_error(body: Any) -> int:
 @cache
 def error_finder(struct: type) -> Callable[[Any], int]:
     """`first_error` for one message class."""
-    has_own = any(spec.name == "error_code" for spec in all_fields(struct))
-    inside = []
+    source = Source("def find(body):", {})
+    _add_search(source, struct, "body")
+    source.add(f"return {NO_ERROR}")
+    find: Callable[[Any], int] = source.function(f"first_error of {struct.__name__}")
+    return find
+
+
+def _add_search(source: Source, struct: type, value: str) -> None:
+    """Return from the function with the error code of `value`, or of something in its arrays."""
+    if any(spec.name == "error_code" for spec in all_fields(struct)):
+        source.add(f"if {value}.error_code: return {value}.error_code")
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
             inner: type = spec.type.of
             if _has_error(inner):
-                inside.append((spec.name, error_finder(inner)))
-    if has_own and not inside:
-        return attrgetter("error_code")
-
-    def find(body: Any) -> int:
-        if has_own and body.error_code:
-            return int(body.error_code)
-        for name, find_inside in inside:
-            for code in map(find_inside, getattr(body, name)):
-                if code:
-                    return code
-        return NO_ERROR
-
-    return find
+                item = f"{value}_{spec.name}"
+                source.add(f"for {item} in {value}.{spec.name}:")
+                source.indent()
+                _add_search(source, inner, item)
+                source.dedent()
 
 
 def _has_error(struct: type) -> bool:
