@@ -30,10 +30,9 @@ from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
 from .api_versions import handle as answer_api_versions
-from .base import Handler, HandlerOfMany
+from .base import Handler, HandlerOfMany, list_of_one
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
-from .fetch import handle as fetch
 from .fetch import handle_many as fetch_many
 from .groups import find_coordinator, heartbeat
 from .groups import join as join_group
@@ -42,13 +41,11 @@ from .groups import sync as sync_group
 from .groups_admin import delete as delete_groups
 from .groups_admin import describe as describe_groups
 from .groups_admin import list_all as list_groups
-from .list_offsets import handle as list_offsets
 from .list_offsets import handle_many as list_offsets_many
 from .log_dirs import handle as describe_log_dirs
 from .metadata import handle as metadata
 from .positions import commit as commit_positions
 from .positions import fetch as fetch_positions
-from .produce import handle as produce
 from .produce import handle_many as produce_many
 from .producer_ids import handle as init_producer_id
 from .settings import alter as alter_settings
@@ -58,11 +55,14 @@ from .topics import create_partitions
 from .topics import delete as delete_topics
 from .trimming import handle as delete_records
 
+HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
+    {PRODUCE.key: produce_many, FETCH.key: fetch_many, LIST_OFFSETS.key: list_offsets_many}
+)
+"""For requests that are answered together if one comes right behind the other."""
+
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {
-        PRODUCE.key: produce,
-        FETCH.key: fetch,
-        LIST_OFFSETS.key: list_offsets,
+        **{key: list_of_one(handle) for key, handle in HANDLERS_OF_MANY.items()},
         METADATA.key: metadata,
         CREATE_TOPICS.key: create_topics,
         DELETE_TOPICS.key: delete_topics,
@@ -88,11 +88,6 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     }
 )
 """Handlers by api key."""
-
-HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
-    {PRODUCE.key: produce_many, FETCH.key: fetch_many, LIST_OFFSETS.key: list_offsets_many}
-)
-"""For requests that are answered together if one comes right behind the other."""
 
 ONE_AT_A_TIME: Final = frozenset({FETCH.key})
 """Of these a list has one alone: before the next is answered it is seen whether the answer to this

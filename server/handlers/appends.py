@@ -172,8 +172,14 @@ def kept(record_set: Buffer) -> Buffer:
 
 
 def append_later(services: Services, acks: int, log: Log, sent: Sent, sender: Sender) -> None:
-    """Have a set appended behind those of its partition that wait."""
-    sent.record_set = kept(sent.record_set)
+    """Have a set appended behind those of its partition that wait; it is refused where there is no
+    memory to keep it."""
+    try:
+        sent.record_set = kept(sent.record_set)
+    except MemoryError as error:
+        sent.record_set = b""
+        sent.refuse(services, error)
+        return
     sent.late = asyncio.get_running_loop().create_future()
     sent.late.add_done_callback(sent.let_go)
     append = partial(_append_late, services, acks, log, sent)

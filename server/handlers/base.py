@@ -105,3 +105,31 @@ class HandlerOfMany(Protocol):
     def __call__(
         self, services: Services, version: int, requests: Sequence[Any], /
     ) -> Sequence[Any]: ...
+
+
+def each_alone(answer: Callable[[Services, Any, int], Any]) -> HandlerOfMany:
+    """The handler of many requests that gain nothing by it: `answer` gives the response of one, of
+    a version, or raises."""
+
+    def handle_many(services: Services, version: int, requests: Sequence[Any]) -> list[Any]:
+        outcomes: list[Any] = []
+        for request in requests:
+            try:
+                outcomes.append(answer(services, request, version))
+            except Exception as error:
+                outcomes.append(error)
+        return outcomes
+
+    return handle_many
+
+
+def list_of_one(handle_many: HandlerOfMany) -> Handler:
+    """The handler of one request of those that are handled as lists."""
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        (outcome,) = handle_many(services, call.version, (request,))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return handle

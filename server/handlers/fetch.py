@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from ...protocol.api.log.fetch import (
     READ_COMMITTED,
@@ -28,7 +29,7 @@ from ...storage.read.reading import Slice
 from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
-from .base import Call, Later, Services
+from .base import Later, Services, each_alone
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -54,23 +55,6 @@ def newest_format(version: int) -> int:
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
 
 
-def handle(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Later:
-    return _answer(services, request, call.version)
-
-
-def handle_many(
-    services: Services, version: int, requests: Sequence[FetchRequest]
-) -> list[FetchResponse | Later | Exception]:
-    """Answer fetches that arrived together, each as it would be alone."""
-    outcomes: list[FetchResponse | Later | Exception] = []
-    for request in requests:
-        try:
-            outcomes.append(_answer(services, request, version))
-        except Exception as error:
-            outcomes.append(error)
-    return outcomes
-
-
 def _answer(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that is told so asks for all of its partitions in every fetch.
@@ -88,21 +72,22 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
     return Later(getting_ready, look_again)
 
 
+handle_many: Final = each_alone(_answer)
+
+
 def _when_enough(reading: "_Reading") -> FetchResponse | Later:
     """The answer to a fetch that was looked at: at once when there is enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
         waiting = _Waiting(services, request)
-        named = sum(len(topic.partitions) for topic in request.topics)
-        if waiting.over:
-            pass
-        elif services.fetches.has_room(named):
-            ready = services.fetches.park(
-                waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
-            )
-            return Later(ready, partial(_read, services, request, version), may_hurry=True)
-        else:
+        if not waiting.over:
+            named = sum(len(topic.partitions) for topic in request.topics)
+            if services.fetches.has_room(named):
+                ready = services.fetches.park(
+                    waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
+                )
+                return Later(ready, partial(_read, services, request, version), may_hurry=True)
             services.figures.parked_refused += 1
     if version < FIRST_VERSION_WITH_V1:
         # What is converted is read when the answer's turn has come: of a hundred requests in

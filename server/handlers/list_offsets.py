@@ -1,9 +1,9 @@
 """list-offsets: which offset was it at a time."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.api.log.fetch import READ_COMMITTED
 from ...protocol.api.log.list_offsets import (
@@ -23,7 +23,7 @@ from ...storage.log.log import Log
 from ...storage.read.search import Search
 from ..parking import Partition
 from ..work import Turns
-from .base import Call, Later, Services
+from .base import Later, Services, each_alone
 
 CONSUMER = -1
 """`replica_id` of those who see nothing above the high watermark."""
@@ -34,25 +34,6 @@ FIRST_VERSION_WITH_TIMES = 1
 Steps = Iterator[Log | Search[Any] | None]
 """A search in bounded pieces of work. Before the next, a log that comes out has to be prepared, and
 a search that does opens a large set."""
-
-
-def handle(
-    services: Services, request: ListOffsetsRequest, call: Call
-) -> ListOffsetsResponse | Later:
-    return _answer(services, request, call.version)
-
-
-def handle_many(
-    services: Services, version: int, requests: Sequence[ListOffsetsRequest]
-) -> list[ListOffsetsResponse | Later | Exception]:
-    """Answer requests that arrived together, each as it would be alone."""
-    outcomes: list[ListOffsetsResponse | Later | Exception] = []
-    for request in requests:
-        try:
-            outcomes.append(_answer(services, request, version))
-        except Exception as error:
-            outcomes.append(error)
-    return outcomes
 
 
 def _answer(
@@ -74,6 +55,9 @@ def _answer(
             break
     task = services.work.start(_finish(services, listing, steps, waits_for))
     return Later(task, task.result)
+
+
+handle_many: Final = each_alone(_answer)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
@@ -116,13 +100,12 @@ class _Listing:
             result = ListOffsetsTopicResult(name=topic.name, partitions=[])
             self.response.topics.append(result)
             for partition in topic.partitions:
-                key = (topic.name, partition.partition)
-                if key in answered:
-                    continue
                 if answered:
                     yield None
-                answered.add(key)
-                yield from self._answer(topic.name, partition, result)
+                key = (topic.name, partition.partition)
+                if key not in answered:
+                    answered.add(key)
+                    yield from self._answer(topic.name, partition, result)
 
     def _answer(
         self, topic: str, wanted: ListOffsetsPartition, topic_result: ListOffsetsTopicResult

@@ -35,7 +35,7 @@ from .appends import (
     append_later,
     kept,
 )
-from .base import Call, Later, Services
+from .base import Later, Services
 
 Outcome = ProduceResponse | Later | Exception | None
 
@@ -43,19 +43,10 @@ Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
 """A request, its answer, still without what becomes of its sets, and these."""
 
 
-def handle(
-    services: Services, request: ProduceRequest, call: Call
-) -> ProduceResponse | Later | None:
-    (outcome,) = handle_many(services, call.version, (request,))
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
 def handle_many(
     services: Services, version: int, requests: Sequence[ProduceRequest]
 ) -> Sequence[Outcome]:
-    """Answer requests that arrived together, in their order: what `handle` would return or raise.
+    """Answer requests that arrived together, in their order: what each alone would get.
 
     What they bring for one partition is appended at once. There are no outcomes behind a
     `CloseConnection`, because nothing is done about requests behind it; if it is to be seen later

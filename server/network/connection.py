@@ -115,14 +115,20 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.extend(frames)
         if views:
             self.go_on()
-            # What waits longer than until more is received has bytes of its own.
-            for number, frame in enumerate(self._frames):
-                if isinstance(frame, memoryview):
-                    self._frames[number] = bytearray(frame)
+            self._own_frames()
         elif self._endpoint.answerer.waits_for_others(self._frames[0]):
             self._gathering.heard(self, sum(map(len, frames)))
         else:
             self.go_on()
+
+    def _own_frames(self) -> None:
+        """Give frames bytes of their own that wait longer than until more is received."""
+        try:
+            for number, frame in enumerate(self._frames):
+                if isinstance(frame, memoryview):
+                    self._frames[number] = bytearray(frame)
+        except MemoryError:
+            self._drop("memory", "there was no memory for the requests that wait")
 
     @property
     def _is_idle(self) -> bool:
@@ -240,10 +246,8 @@ class Connection(asyncio.BufferedProtocol):
                         self._host.held_memory.note(self)
                 else:
                     self._answers.add(answer)
-        except ProtocolError as error:
-            self._broken = "protocol", error.cause
-        except CloseConnection as error:
-            self._broken = "acks_0", str(error)
+        except (ProtocolError, CloseConnection) as error:
+            self._break(error)
         except Exception as error:
             self.failed(error)
             return
@@ -255,12 +259,14 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for answer in answers:
                 self._answers.add(answer)
-        except ProtocolError as error:
-            self._broken = "protocol", error.cause
-            self._frames.clear()
-        except CloseConnection as error:
-            self._broken = "acks_0", str(error)
-            self._frames.clear()
+        except (ProtocolError, CloseConnection) as error:
+            self._break(error)
+
+    def _break(self, error: ProtocolError | CloseConnection) -> None:
+        """Answer nothing behind what cannot be answered; close when what is before it is out."""
+        reason = "protocol" if isinstance(error, ProtocolError) else "acks_0"
+        self._broken = reason, str(error)
+        self._frames.clear()
 
     def failed(self, error: Exception) -> None:
         """A bug. Half-handled requests leave no connection to go on with."""

@@ -169,9 +169,9 @@ class ReadableSegment:
         """As `locate`, with what was read of the log from there on, if that was read.
 
         Reads from the last entry on that the index or an earlier look knows, entry heads only; see
-        `located` for when that may be far. Raises `StorageError` on bytes that are no entries, and
-        where what is searched may be in the damaged rest of the segment; and `FarAway` where it is,
-        and `far` does not allow it.
+        `located` for when that may be far, which without `far` raises `FarAway`. Raises
+        `StorageError` on bytes that are no entries, and where what is searched may be in the
+        damaged rest of the segment.
         """
         known, behind = self._known_around(offset)
         if not far and behind - known > _LOCATE_BYTES_MAX:

@@ -15,10 +15,12 @@ from horolog.protocol.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from horolog.protocol.limits import REQUESTS_IN_A_TURN
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
+from horolog.server.network import connection
 from horolog.server.network.connection import VIEWED_BYTES
 from horolog.testing.requests import create_topic, list_offsets, produce, result
 from horolog.testing.waiting import until
@@ -194,3 +196,23 @@ async def test_bursts_of_several_connections(
             offsets += of_one
     assert sorted(offsets) == list(range(1, 61))
     assert bursts
+
+
+async def test_no_memory_for_what_waits_ends_one_connection(
+    broker: Broker, client: Wire, bursts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that are left for the next turn cannot stay where they were received."""
+
+    def no_memory(frame: object) -> bytes:
+        raise MemoryError
+
+    many = [produce("a", bytes(build_set([NewRecord(bytes(200))])))] * (4 * REQUESTS_IN_A_TURN)
+    await client.call(many[0])
+    assert broker.addresses.kafka is not None
+    async with wire(broker.addresses.kafka, kafka) as other:
+        with monkeypatch.context() as patched:
+            patched.setattr(connection, "bytearray", no_memory, raising=False)
+            other.send_together(*many)
+            await until(lambda: broker.figures.connections_dropped.get("memory"))
+    assert bursts
+    assert result(await client.call(many[0])).error_code == 0

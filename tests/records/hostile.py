@@ -5,7 +5,7 @@ so that those of two forms can be compared.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -362,58 +362,52 @@ def _read_or_not(reader: Any, data: bytes, at: int, room: int) -> Any:
     return sorted(message.items(), key=itemgetter(0)), end
 
 
-def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
-    """Numbers that have room and such that have none, in fields of all sizes."""
-    said = []
+def _fields(these: Drawn) -> Iterator[tuple[FieldKind, Any]]:
+    """Values, each with the kinds of field that may have it."""
     for value in (these.number, these.count, these.cut, these.magic, *these.column):
         for kind in FieldKind:
             if kind in (FieldKind.MESSAGE, FieldKind.ARRAY):
                 continue
             wants_bytes = kind in (FieldKind.BYTES, FieldKind.VIEW)
-            if value is not None and isinstance(value, bytes) != wants_bytes:
-                continue
-            if kind is FieldKind.TEXT and not isinstance(value, str | None):
-                continue
-            if isinstance(value, str) and kind is not FieldKind.TEXT:
-                continue
-            if value is None and kind not in (FieldKind.TEXT, FieldKind.BYTES):
-                continue
-            field = kernel.FieldWriter(kind.value, None, None, None)
-            writer = kernel.MessageWriter([("field", field), ("other", field)])
-            both = SimpleNamespace(field=value, other=value)
-            said.append(outcome(writer.frame, value, value))
-            inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
-            items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
-            many = kernel.MessageWriter([("items", items)])
-            said.append(outcome(many.frame, [both] * 3))
-            said.append(outcome(writer.frame, value)[0])
+            fits = (isinstance(value, bytes), isinstance(value, str))
+            if value is None or fits == (wants_bytes, kind is FieldKind.TEXT):
+                yield kind, value
+
+
+def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
+    """Numbers that have room and such that have none, in fields of all sizes."""
+    said = []
+    for kind, value in _fields(these):
+        if value is None and kind not in (FieldKind.TEXT, FieldKind.BYTES):
+            continue
+        field = kernel.FieldWriter(kind.value, None, None, None)
+        writer = kernel.MessageWriter([("field", field), ("other", field)])
+        both = SimpleNamespace(field=value, other=value)
+        said.append(outcome(writer.frame, value, value))
+        inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
+        items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
+        many = kernel.MessageWriter([("items", items)])
+        said.append(outcome(many.frame, [both] * 3))
+        said.append(outcome(writer.frame, value)[0])
     return [_sized(one) for one in said]
 
 
 def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
     """The same in msgpack, with fields that are left out, and names of all lengths."""
     said = []
-    for value in (these.number, these.count, these.cut, these.magic, *these.column):
-        for kind in FieldKind:
-            if kind in (FieldKind.MESSAGE, FieldKind.ARRAY):
-                continue
-            wants_bytes = kind in (FieldKind.BYTES, FieldKind.VIEW)
-            if value is not None and isinstance(value, bytes) != wants_bytes:
-                continue
-            if value is not None and isinstance(value, str) != (kind is FieldKind.TEXT):
-                continue
-            field = kernel.PackedField(kind.value, None, None, None)
-            fields = [("field", field, ()), ("a" * 31, field, (0,)), ("b", field, (None,))]
-            writer = kernel.PackedMessage(fields)
-            each = SimpleNamespace(field=value, b=value, **{"a" * 31: value})
-            inner = kernel.PackedField(FieldKind.MESSAGE.value, None, writer, None)
-            items = kernel.PackedField(FieldKind.ARRAY.value, None, None, inner)
-            many = kernel.PackedMessage([("items", items, ())])
-            said += [
-                outcome(writer.frame, value, value, value),
-                outcome(many.frame, [each] * (abs(these.count) % 40)),
-                outcome(writer.frame, value)[0],
-            ]
+    for kind, value in _fields(these):
+        field = kernel.PackedField(kind.value, None, None, None)
+        fields = [("field", field, ()), ("a" * 31, field, (0,)), ("b", field, (None,))]
+        writer = kernel.PackedMessage(fields)
+        each = SimpleNamespace(field=value, b=value, **{"a" * 31: value})
+        inner = kernel.PackedField(FieldKind.MESSAGE.value, None, writer, None)
+        items = kernel.PackedField(FieldKind.ARRAY.value, None, None, inner)
+        many = kernel.PackedMessage([("items", items, ())])
+        said += [
+            outcome(writer.frame, value, value, value),
+            outcome(many.frame, [each] * (abs(these.count) % 40)),
+            outcome(writer.frame, value)[0],
+        ]
     said.append(outcome(kernel.PackedMessage, [("c" * 32, field, ())]))
     return [_sized(one) for one in said]
 

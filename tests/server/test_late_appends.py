@@ -13,12 +13,13 @@ from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.protocol.errors import CorruptMessage, UnknownTopicOrPartition
+from horolog.protocol.errors import CorruptMessage, UnknownServerError, UnknownTopicOrPartition
 from horolog.protocol.records.batches.batch import build_batch, set_producer
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import Record, records
 from horolog.protocol.records.record import NewRecord
 from horolog.server.broker import Broker
+from horolog.server.handlers import appends
 from horolog.server.late_appends import LateAppends, Sender
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.work import Work
@@ -117,6 +118,24 @@ async def test_others_are_served_while_a_set_is_opened(
     await admissions.let_go()
     answered = result((await client.receive())[1])
     assert (answered.error_code, answered.base_offset) == (0, 0)
+
+
+async def test_a_set_for_which_there_is_no_memory_to_wait_is_refused_alone(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("t", 2))
+
+    def no_memory(record_set: object) -> bytes:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appends, "kept", no_memory)
+        found = results(await client.call(produce_to("t", [(0, HEAVY), (1, PLAIN)])))
+    assert [(one.error_code, one.base_offset) for one in found] == [
+        (UnknownServerError.code, -1),
+        (0, 0),
+    ]
+    assert result(await client.call(produce("t", HEAVY))).base_offset == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # What Kafka's clients send: fields, one behind the other, of which messages are made. The fields of a
-# message stand in a `MessageReader`, made by `protocol.api.kafka.decoding` of the declarations.
+# message stand in a `MessageReader`, made by `protocol.api.kafka.fields` of the declarations.
 
 from cpython.object cimport PyObject
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
