@@ -53,7 +53,7 @@ class LateAppends:
         self._by_partition: dict[Partition, deque[LateAppend]] = {}
         self._turns: deque[Sender] = deque()
         self._is_running = False
-        self._began = 0.0
+        self._began: float | None = None
         self._left_seconds = PASS_SECONDS
         self._is_counting = False
         """Whether the next pass is going to have all the time again."""
@@ -62,16 +62,19 @@ class LateAppends:
         """Whether what comes for a partition has to wait."""
         return partition in self._by_partition
 
-    def begin(self) -> None:
-        """Sets are looked at from here on, until `end`."""
-        self._began = thread_time()
-
     def goes_on(self) -> bool:
-        """Whether one more set may be looked at in this pass of the loop."""
-        return thread_time() - self._began < self._left_seconds
+        """Whether one more set may be looked at in this pass of the loop; `end` has to follow."""
+        now = thread_time()
+        if self._began is None:
+            self._began = now
+        return now - self._began < self._left_seconds
 
     def end(self) -> None:
+        """Count the time since the first `goes_on`."""
+        if self._began is None:
+            return
         self._left_seconds -= thread_time() - self._began
+        self._began = None
         # A pass with a few small sets in it is not worth a callback.
         if self._left_seconds < 0.9 * PASS_SECONDS and not self._is_counting:
             self._is_counting = True

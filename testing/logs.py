@@ -1,6 +1,7 @@
 """A log in a folder of its own: opened, stopped, killed and opened again."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -10,9 +11,11 @@ from ..protocol.records.layout import BATCH_ATTRIBUTES_AT, MAGIC_AT, Codec
 from ..protocol.records.messages.message import Entry, Record, entries, records
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.directory.deletion import DeletionQueue
-from ..storage.files import SystemFiles
+from ..storage.files import Buffer, SystemFiles
+from ..storage.log.appended import Appended
 from ..storage.log.log import Log
 from ..storage.log.opening import open_log
+from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
 from ..storage.producers.producer_budget import ProducerBudget
 from ..storage.seams import Seams
@@ -39,6 +42,24 @@ def timed_set(
 def untimed_set(count: int = 1, *, codec: Codec = Codec.NONE) -> bytearray:
     """A set of v0 messages, which have no time."""
     return timed_set(*[-1] * count, magic=0, codec=codec)
+
+
+def by_set(outcomes: Sequence[Appended | Exception]) -> list[Appended | Exception]:
+    """Outcomes of `Log.append_sets` as they would be if each set had been appended by itself, but
+    for what is known of several together alone."""
+    alone: list[Appended | Exception] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception) or len(outcome.first_offsets) == 1:
+            alone.append(outcome)
+            continue
+        for first_offset, next_offset in pairwise(
+            (*outcome.first_offsets, outcome.last_offset + 1)
+        ):
+            stamp_ms, count = outcome.append_time_ms, next_offset - first_offset
+            alone.append(
+                Appended((first_offset,), next_offset - 1, stamp_ms, count, -1, None, None)
+            )
+    return alone
 
 
 class LogFolder:
@@ -131,6 +152,14 @@ class LogFolder:
             log_start_offset=log.log_start_offset if checkpointed else 0,
             gaps=log.gaps,
         )
+
+    def usual(self, record_sets: Sequence[Buffer]) -> int:
+        """How many of the first sets would be admitted together; changes nothing."""
+        log = self.log
+        copies = [bytes(record_set) for record_set in record_sets]
+        states, now_ms = log.producers.states, self.clock.now_ms()
+        admitted = admit_usual(copies, log.settings, log.segments[-1], states, now_ms)
+        return 0 if admitted is None else len(admitted.first_offsets)
 
     def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:
         """Append each timestamp as a set of one message; returns their offsets."""

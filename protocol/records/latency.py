@@ -2,10 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Final
-
-from .layout import ENTRY_OVERHEAD, NO_TIMESTAMP, Buffer
 
 LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
@@ -13,9 +10,6 @@ LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(3_600_000, 86_400_000),
 )
 """Upper bounds, inclusive, in milliseconds; what is above the last one has a bucket of its own."""
-
-_TIMED_HEAD: Final = Struct(">qiIBBq")
-"""An entry up to the timestamp: 26 bytes, as long as the smallest v0 entry."""
 
 
 def latency_bucket(latency_ms: int) -> int:
@@ -56,14 +50,3 @@ class LatencyCounts:
         self.untimed += other.untimed
         self.sum_ms += other.sum_ms
         self.max_ms = max(self.max_ms, other.max_ms)
-
-
-def exact_sum_ms(data: Buffer, start: int, end: int, now_ms: int) -> int:
-    """Sum of the latencies of good entries, however large it is."""
-    position, sum_ms = start, 0
-    while position < end:
-        _, size, _, magic, _, timestamp = _TIMED_HEAD.unpack_from(data, position)
-        if magic == 1 and timestamp != NO_TIMESTAMP:
-            sum_ms += max(now_ms - timestamp, 0)
-        position += ENTRY_OVERHEAD + size
-    return sum_ms

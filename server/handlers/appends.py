@@ -28,7 +28,7 @@ from ...protocol.errors import (
 from ...protocol.limits import SHARED_SLAB_BYTES
 from ...protocol.records.kernel import walk
 from ...storage.files import Buffer
-from ...storage.log.appended import Appended, AppendedTogether
+from ...storage.log.appended import Appended
 from ...storage.log.log import Log
 from ..late_appends import Sender
 from ..metrics.figures import count
@@ -55,10 +55,6 @@ REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
 )
 """The `reason` of horolog_rejected_messages_total by error code."""
 
-Outcomes = AppendedTogether | Sequence[Appended | Exception]
-"""What became of sets: of all of them together, or of each of the first ones. Those behind these
-have not been appended yet."""
-
 
 class Sent(msgspec.Struct):
     """A set on its way into a log, and what its producer is told."""
@@ -72,19 +68,6 @@ class Sent(msgspec.Struct):
     late: asyncio.Future[None] | None = None
     """Done when the set was appended or refused, if that was not at once; cancelled when nobody
     waits for it."""
-
-    def take(self, services: Services, log: Log | None, outcome: Appended | Exception) -> None:
-        """Tell the producer what became of the set in `log`, and let go of the set."""
-        self.record_set = b""
-        if isinstance(outcome, Exception):
-            self.refuse(services, outcome)
-            return
-        assert log is not None
-        self.result.base_offset = outcome.first_offset
-        self.result.log_append_time_ms = outcome.append_time_ms
-        self.result.log_start_offset = log.log_start_offset
-        if outcome.count:
-            self.log, self.end_offset = log, outcome.last_offset + 1
 
     def refuse(self, services: Services, error: Exception) -> None:
         """Tell the producer about `error`."""
@@ -103,40 +86,45 @@ def append(
     left to `append_later`."""
     record_sets = [one.record_set for one in sent]
     log, outcomes = append_sets(services, acks, partition, record_sets)
-    if isinstance(outcomes, AppendedTogether):
-        assert log is not None
-        _take_together(sent, log, outcomes, waits=acks == DURABLE)
-        return ()
-    for one, outcome in zip(sent, outcomes, strict=False):
-        one.take(services, log, outcome)
-    if len(outcomes) == len(sent):
+    done = 0
+    for outcome in outcomes:
+        done += _take(services, log, sent[done:] if done else sent, outcome)
+    if done == len(sent):
         return ()
     assert log is not None
-    return [(log, one) for one in sent[len(outcomes) :]]
+    return [(log, one) for one in sent[done:]]
 
 
-def _take_together(
-    sent: Sequence[Sent], log: Log, outcomes: AppendedTogether, *, waits: bool
-) -> None:
-    """Tell producers what became of their sets, and, if the answer `waits`, let go of these."""
-    append_time_ms, log_start_offset = outcomes.append_time_ms, outcomes.log_start_offset
-    for one, first_offset in zip(sent, outcomes.first_offsets, strict=True):
+def _take(
+    services: Services, log: Log | None, sent: Sequence[Sent], outcome: Appended | Exception
+) -> int:
+    """Tell producers what became of the first ones of their sets, and let go of these; gives how
+    many that are."""
+    if isinstance(outcome, Exception):
+        sent[0].record_set = b""
+        sent[0].refuse(services, outcome)
+        return 1
+    assert log is not None
+    append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
+    end_offset = outcome.last_offset + 1 if outcome.count else 0
+    for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
         result.log_start_offset = log_start_offset
-    if waits:
-        for one in sent:
+        one.record_set = b""
+        if end_offset:
             # One write and one sync are for all of them.
-            one.log, one.end_offset, one.record_set = log, outcomes.end_offset, b""
+            one.log, one.end_offset = log, end_offset
+    return len(outcome.first_offsets)
 
 
 def append_sets(
     services: Services, acks: int, partition: Partition, record_sets: Sequence[Buffer]
-) -> tuple[Log | None, Outcomes]:
+) -> tuple[Log | None, Sequence[Appended | Exception]]:
     """Append sets to the log of a partition, count them, and have them synced if that is due.
 
-    Gives that log, if there is one, and what became of the sets. Those that take long, and all that
-    come behind them or others that wait, are left to `append_later`.
+    Gives that log, if there is one, and what became of the sets, as `Log.append_sets` does. Those
+    that take long, and all that come behind them or others that wait, are left to `append_later`.
     """
     try:
         log = _log_for(services, acks, *partition)
@@ -147,21 +135,12 @@ def append_sets(
         return log, ()
     wait_for_sync = _waits_for_sync(acks, log)
     end_offset = log.log_end_offset
-    outcomes: Outcomes | None
-    try:
-        outcomes = log.append_together(record_sets, wait_for_sync=wait_for_sync)
-    except Exception as error:
-        outcomes = [error] * len(record_sets)
-    if outcomes is None:
-        late.begin()
-        outcomes = log.append_many(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
-        late.end()
-    if isinstance(outcomes, AppendedTogether):
-        figures = services.figures.topic(log.topic)
-        figures.appended(outcomes.count, outcomes.size_bytes, outcomes.latency)
-    else:
-        for record_set, outcome in zip(record_sets, outcomes, strict=False):
-            _note(services, log, record_set, outcome)
+    outcomes = log.append_sets(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
+    late.end()
+    done = 0
+    for outcome in outcomes:
+        _note(services, log, record_sets[done], outcome)
+        done += 1 if isinstance(outcome, Exception) else len(outcome.first_offsets)
     _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
     return log, outcomes
 
@@ -197,7 +176,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     end_offset = log.log_end_offset
     try:
         _check_current(services, log)
-        in_passing = log.append_many(
+        in_passing = log.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
         if in_passing:
@@ -214,7 +193,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     try:
         _note(services, log, sent.record_set, outcome)
         _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
-        sent.take(services, log, outcome)
+        _take(services, log, (sent,), outcome)
     except Exception as error:  # such as for want of memory
         sent.result.error_code = UnknownServerError.code
         with suppress(Exception):
@@ -248,7 +227,7 @@ def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
 
 
 def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:
-    """Count a set that was appended, or was refused."""
+    """Count sets that were appended, or one that was refused."""
     figures = services.figures.topic(log.topic)
     if isinstance(outcome, Exception):
         if isinstance(outcome, CodedError | OSError):

@@ -5,7 +5,7 @@ whole or refused whole. Most sets are stored as they came, with offsets (and the
 wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from ...protocol.records.codecs.codec import decompress
-from ...protocol.records.kernel import Walk, stamp, stamp_batches, walk
+from ...protocol.records.kernel import Walk, stamp, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
@@ -30,6 +30,7 @@ from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..names import MAX_OFFSET
+from ..producers.producer_runs import ProducerRun
 from .appended import Conversion
 from .batch_admission import SentBatches, check_batches, is_kept, set_times
 from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
@@ -68,12 +69,13 @@ class LogEnd(NamedTuple):
 
 @dataclass(slots=True)
 class Admitted:
-    """A set as it will be stored."""
+    """A set as it will be stored, or several, one behind the other."""
 
     data: memoryview | bytearray
     walk: Walk
     """The walk over `data`, with index marks."""
-    first_offset: int
+    first_offsets: Sequence[int]
+    """Of each set."""
     last_offset: int
     append_time_ms: int
     """-1 on CreateTime topics."""
@@ -81,11 +83,15 @@ class Admitted:
     conversion: Conversion | None = None
     numbered: Numbered | None = None
     """By what a retry of it is recognised, where it is stored with that."""
+    runs: Sequence[ProducerRun] = ()
+    """What is known already to be no retry, by its producers."""
+    fits: bool = False
+    """Whether it is known that no new segment is due for it."""
 
     @property
     def count(self) -> int:
         """Messages, those inside of wrappers counted one by one."""
-        return self.last_offset - self.first_offset + 1
+        return self.last_offset - self.first_offsets[0] + 1
 
 
 def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitted | None:
@@ -141,7 +147,7 @@ def _admit_plain(
         return Admitted(
             memoryview(data)[: found.end],
             found,
-            found.first_offset,
+            (found.first_offset,),
             found.last_offset,
             NO_TIMESTAMP,
             found.latency,
@@ -168,7 +174,7 @@ def _admit_batches(
     if set_times(stored, sent, settings, target.stamp_ms):
         admitted = _finish(stored, found.count, sent.latency, settings, target)
     else:
-        first, last = found.first_offset, found.last_offset
+        first, last = (found.first_offset,), found.last_offset
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
     admitted.numbered = sent.numbered
     return admitted
@@ -389,7 +395,7 @@ def _finish(
     return Admitted(
         stored,
         found,
-        target.next_offset,
+        (target.next_offset,),
         target.next_offset + count - 1,
         target.stamp_ms if settings.stamps_append_time else NO_TIMESTAMP,
         latency,
@@ -400,11 +406,9 @@ def give_append_time(admitted: Admitted, stamp_ms: int) -> None:
     """Give a set that has an append time another one. Its walk does not follow."""
     stored, found = admitted.data, admitted.walk
     admitted.append_time_ms = stamp_ms
-    if found.magics & _BATCHES:
-        stamp_batches(stored, len(stored), stamp_ms)
-    elif found.codecs != _PLAIN and found.magics == _ALL_V1:
+    if found.codecs != _PLAIN and found.magics == _ALL_V1:
         set_append_time(stored, 0, len(stored) - ENTRY_OVERHEAD, stamp_ms)
-    elif found.magics == _ALL_V1:
+    elif found.magics in (_ALL_V1, _BATCHES):
         stamp(stored, 0, len(stored), stamp_ms)
 
 

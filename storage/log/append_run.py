@@ -35,8 +35,11 @@ class AppendRun:
         self.first_offset = None
         self.producers_before.clear()
         if failure is not None:
-            for number in range(self.settled, len(self.outcomes)):
-                outcome = self.outcomes[number]
+            unsettled = self.outcomes[self.settled :]
+            del self.outcomes[self.settled :]
+            for outcome in unsettled:
                 if isinstance(outcome, Appended) and outcome.count:
-                    self.outcomes[number] = failure
+                    self.outcomes += [failure] * len(outcome.first_offsets)
+                else:
+                    self.outcomes.append(outcome)
         self.settled = len(self.outcomes)

@@ -1,6 +1,8 @@
 """What an append answers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -26,10 +28,10 @@ class Conversion:
 
 @dataclass(slots=True)
 class Appended:
-    """What became of an appended set."""
+    """What became of an appended set, or of several that were stored as they came."""
 
-    first_offset: int
-    """-1 when the set held no complete message."""
+    first_offsets: Sequence[int]
+    """Of each of the sets; -1 for one that held no complete message."""
     last_offset: int
     append_time_ms: int
     """-1 unless the broker stamped the messages."""
@@ -46,28 +48,11 @@ class Appended:
     """Whether it is a producer's retry of a set that was stored before: nothing was appended now,
     and offsets and append time are those of that one."""
 
-
-NOTHING_APPENDED = Appended(-1, -1, NO_TIMESTAMP, 0, 0, None, None)
-"""The answer to a set without a complete message."""
-
-
-@dataclass(slots=True)
-class AppendedTogether:
-    """What became of sets of plain messages or batches that were appended as if they were one."""
-
-    first_offsets: list[int]
-    """Of each set."""
-    end_offset: int
-    """Behind the last message of the last set."""
-    log_start_offset: int
-    """Of the log."""
-    append_time_ms: int
-    """-1 unless the broker stamped the messages."""
-    size_bytes: int
-    latency: LatencyCounts
-    """Of all of them."""
-
     @property
-    def count(self) -> int:
-        """Messages."""
-        return self.end_offset - self.first_offsets[0]
+    def first_offset(self) -> int:
+        """Of the first set."""
+        return self.first_offsets[0]
+
+
+NOTHING_APPENDED: Final = Appended((-1,), -1, NO_TIMESTAMP, 0, 0, None, None)
+"""The answer to a set without a complete message."""

@@ -7,26 +7,32 @@ from typing import Any, Final
 
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ...protocol.records.kernel import Walk, walk
+from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..check.entry_rules import BATCH_MAGIC
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
 from ..read.readable_log import LogParts, ReadableLog
 from .admission import Admitted, LogEnd, admit, check_stored, give_append_time
 from .append_run import AppendRun
-from .appended import NOTHING_APPENDED, Appended, AppendedTogether
-from .bulk_admission import admit_together
+from .appended import NOTHING_APPENDED, Appended
 from .light_sets import OPENED_BYTES, is_light
 from .past_retention import PastRetention
 from .rolling import roll_reason
 from .segment import Segment
+from .usual_admission import admit_usual
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
 
-class _Heavy(Exception):
-    """A set is not light."""
+ALONE_MAX: Final = 16
+"""After so many sets that were not usual the others of a run are admitted one by one: each would be
+looked at twice."""
+
+
+class _TakesLong(Exception):
+    """A set is to be appended later."""
 
 
 class AppendableLog(ReadableLog):
@@ -61,12 +67,12 @@ class AppendableLog(ReadableLog):
         `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails or the last
         segment is damaged.
         """
-        (outcome,) = self.append_many((record_set,), wait_for_sync=wait_for_sync)
+        (outcome,) = self.append_sets((record_set,), wait_for_sync=wait_for_sync)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    def append_many(
+    def append_sets(
         self,
         record_sets: Sequence[Buffer],
         *,
@@ -76,68 +82,57 @@ class AppendableLog(ReadableLog):
         """Append sets as `append` does one after the other, with one write for all that go to the
         same segment.
 
-        For each set there is what `append` would have returned or raised. A write that fails takes
-        all sets with it that it was for, and the one that would have begun the next segment.
+        The outcomes are in the order of the sets; each is of as many of them as it has first
+        offsets, an exception of one. A write that fails takes all sets with it that it was for,
+        and the one that would have begun the next segment.
 
-        With `goes_on` sets are taken up to the first that is not light (`light_sets`), and as long
-        as it says so: there are fewer outcomes than sets then.
+        With `goes_on` sets that are not usual (`admit_usual`) are taken up to the first that is not
+        light (`light_sets`), and as long as it says so: there are outcomes of fewer sets then.
         """
         run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
-        for record_set in record_sets:
+        count, done, alone = len(record_sets), 0, 0
+        while done < count:
             outcome: Appended | Exception
+            sets = 1
             try:
-                if goes_on is None:
-                    outcome = self._append_to(run, record_set)
-                elif goes_on():
-                    outcome = self._append_light(run, record_set)
+                self._check_writable()
+                admitted = None
+                if alone < ALONE_MAX and run.now_ms >= self._last_stamp_ms:
+                    left = record_sets[done:] if done else record_sets
+                    states, active = self.producers.states, self._list.active
+                    admitted = admit_usual(left, self.settings, active, states, run.now_ms)
+                if admitted is None:
+                    alone += 1
+                    admitted = self._admit_alone(run, record_sets[done], goes_on)
                 else:
-                    break
-            except _Heavy:
+                    sets = len(admitted.first_offsets)
+                outcome = NOTHING_APPENDED if admitted is None else self._take(run, admitted)
+            except _TakesLong:
                 break
             except Exception as error:
                 outcome = error
-            run.outcomes.append(outcome)
+            if isinstance(outcome, Exception):
+                run.outcomes += [outcome] * sets
+            else:
+                run.outcomes.append(outcome)
+            done += sets
         with suppress(Exception):  # it is in the outcomes
             self._commit(run)
         return run.outcomes
 
-    def append_together(
-        self, record_sets: Sequence[Buffer], *, wait_for_sync: bool = False
-    ) -> AppendedTogether | None:
-        """Append sets as `append_many` does, in a fraction of its time, if they are the usual ones.
-
-        `None`, and nothing is done, unless every set is plain, good, no retry, stored as it came
-        but for offsets and append times, and goes into the active segment. A single set may have
-        its offsets assigned then. Raises `StorageError` for all of them.
-        """
-        active = self._list.active
-        now_ms = self._seams.clock.now_ms()
-        if self.failure is not None or active.damaged is not None or now_ms < self._last_stamp_ms:
-            return None
-        states = self.producers.states
-        admitted = admit_together(record_sets, self.settings, active, states, now_ms)
-        if admitted is None:
-            return None
-        data, found, first_offsets, stamp_ms, latency, runs = admitted
-        run = AppendRun(now_ms, wait_for_sync=wait_for_sync)
+    def _admit_alone(
+        self, run: AppendRun, record_set: Buffer, goes_on: Callable[[], bool] | None
+    ) -> Admitted | None:
+        """`admit` for one more set of a run. Raises `_TakesLong` where it is not to be taken
+        because of `goes_on`, also for some of those that are refused for their size."""
+        if goes_on is None:
+            return admit(record_set, self.settings, self._log_end(run.now_ms))
+        if not (goes_on() and is_light(record_set, self.settings)):
+            raise _TakesLong
         try:
-            self._list.stage(data, found, now_ms, first_offsets)
-        except OSError as error:
-            raise self._not_written(error) from error
-        run.first_offset = first_offsets[0]
-        run.last_stamp_ms = stamp_ms
-        if found.batches:
-            self.producers.in_use = True
-            for producer_id, epoch, last in runs:
-                before = states.add_run(producer_id, epoch, last, now_ms)
-                run.producers_before.append((producer_id, before))
-            states.keep(self.settings.max_producer_ids)
-        self._commit(run)
-        self._tell_of_old(found.max_timestamp_ms, now_ms)
-        end_offset = found.last_offset + 1
-        return AppendedTogether(
-            first_offsets, end_offset, self.log_start_offset, stamp_ms, len(data), latency
-        )
+            return admit(record_set, self.settings, self._log_end(run.now_ms, OPENED_BYTES))
+        except MessageTooLarge:
+            raise _TakesLong from None
 
     def begin_append(self, record_set: Buffer) -> Callable[[], Admitted | None]:
         """What has to be done before `end_append`: a call for any thread, with what it returns.
@@ -147,7 +142,7 @@ class AppendableLog(ReadableLog):
         `StorageError`; the call raises what `admit` raises.
         """
         self._check_writable()
-        return partial(admit, record_set, self.settings, self._target(self._seams.clock.now_ms()))
+        return partial(admit, record_set, self.settings, self._log_end(self._seams.clock.now_ms()))
 
     def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
         """Append a set that the call of `begin_append` returned, in the present.
@@ -158,10 +153,10 @@ class AppendableLog(ReadableLog):
         if admitted is None:
             return NOTHING_APPENDED
         active = self._list.active
-        if admitted.first_offset != active.next_offset:
+        if admitted.first_offsets[0] != active.next_offset:
             raise StorageError(
                 f"{self.path}: the log ends at offset {active.next_offset} and ended at "
-                f"{admitted.first_offset} when the message set was looked at; send it again"
+                f"{admitted.first_offsets[0]} when the message set was looked at; send it again"
             )
         run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         if admitted.append_time_ms != NO_TIMESTAMP:
@@ -171,25 +166,7 @@ class AppendableLog(ReadableLog):
         self._commit(run)
         return appended
 
-    def _append_light(self, run: AppendRun, record_set: Buffer) -> Appended:
-        """As `_append_to`. Raises `_Heavy` for a set that is not light, also for some of those that
-        are refused for their size."""
-        if not is_light(record_set, self.settings):
-            raise _Heavy
-        try:
-            return self._append_to(run, record_set, OPENED_BYTES)
-        except MessageTooLarge:
-            raise _Heavy from None
-
-    def _append_to(
-        self, run: AppendRun, record_set: Buffer, opened_max_bytes: int | None = None
-    ) -> Appended:
-        """Take one more set into a run."""
-        self._check_writable()
-        admitted = admit(record_set, self.settings, self._target(run.now_ms, opened_max_bytes))
-        return NOTHING_APPENDED if admitted is None else self._take(run, admitted)
-
-    def _target(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
+    def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
         active = self._list.active
         return LogEnd(
             active.next_offset,
@@ -205,32 +182,34 @@ class AppendableLog(ReadableLog):
         )
 
     def _take(self, run: AppendRun, admitted: Admitted) -> Appended:
-        """Take a set that was admitted into a run."""
-        now_ms = run.now_ms
-        numbered = admitted.numbered
-        if numbered is not None:
-            states = self.producers.states
-            retried = states.check(
-                numbered.producer_id, numbered.epoch, numbered.sequence, admitted.count
-            )
+        """Take what was admitted into a run."""
+        now_ms, states, runs = run.now_ms, self.producers.states, admitted.runs
+        one = admitted.numbered
+        if one is not None:
+            retried = states.check(one.producer_id, one.epoch, one.sequence, admitted.count)
             if retried is not None:
                 return _repeated(retried)
-        stamp_ms = admitted.append_time_ms
-        appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
-        rolled = self._stage(run, admitted.data, admitted.walk, appended_ms)
-        run.last_stamp_ms = stamp_ms
-        self._tell_of_old(admitted.walk.max_timestamp_ms, now_ms)
-        if admitted.walk.magics & 1 << BATCH_MAGIC:
-            self.producers.in_use = True
-        if numbered is not None:
             batch = SentBatch(
-                numbered.sequence, admitted.count, admitted.first_offset, admitted.append_time_ms
+                one.sequence, admitted.count, admitted.first_offsets[0], admitted.append_time_ms
             )
-            before = states.add(numbered.producer_id, numbered.epoch, batch, now_ms)
-            run.producers_before.append((numbered.producer_id, before))
-            states.keep(self.settings.max_producer_ids)
+            runs = (ProducerRun(one.producer_id, one.epoch, (batch,)),)
+        stamp_ms, found = admitted.append_time_ms, admitted.walk
+        rolled = None
+        if not admitted.fits:
+            rolled = self._make_room(run, admitted)
+        appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
+        self._stage(run, admitted.data, admitted.walk, appended_ms, admitted.first_offsets)
+        run.last_stamp_ms = stamp_ms
+        self._tell_of_old(found.max_timestamp_ms, now_ms)
+        if found.batches:
+            self.producers.in_use = True
+            for producer_id, epoch, last in runs:
+                before = states.add_run(producer_id, epoch, last, now_ms)
+                run.producers_before.append((producer_id, before))
+            if runs:
+                states.keep(self.settings.max_producer_ids)
         return Appended(
-            admitted.first_offset,
+            admitted.first_offsets,
             admitted.last_offset,
             stamp_ms,
             admitted.count,
@@ -253,16 +232,21 @@ class AppendableLog(ReadableLog):
         self._note_gaps()
         stored = memoryview(data)[: found.end]
         run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=False)
+        first_offsets = (found.first_offset,)
         walked = self._walk_for(self._list.active, stored)
-        rolled = self._stage(run, stored, walked, NO_TIMESTAMP)
+        admitted = Admitted(
+            stored, walked, first_offsets, found.last_offset, NO_TIMESTAMP, LatencyCounts()
+        )
+        rolled = self._make_room(run, admitted)
+        self._stage(run, stored, admitted.walk, NO_TIMESTAMP)
         run.last_stamp_ms = found.last_append_time_ms
         self._commit(run)
         self.producers.take_stored(stored)
         return Appended(
-            found.first_offset,
+            first_offsets,
             found.last_offset,
             NO_TIMESTAMP,
-            found.last_offset - found.first_offset + 1,
+            admitted.count,
             len(stored),
             None,
             rolled,
@@ -308,46 +292,57 @@ class AppendableLog(ReadableLog):
             segment_position=segment.size_bytes,
         )
 
-    def _stage(self, run: AppendRun, data: Buffer, found: Walk, append_time_ms: int) -> str | None:
-        """Take checked entries into a segment, a new one if that is due; returns why it was.
-
-        `append_time_ms` is what is told as the time of it.
-        """
-        if len(data) > self.settings.segment_bytes:
+    def _make_room(self, run: AppendRun, admitted: Admitted) -> str | None:
+        """Begin a new segment if that is due for checked entries; returns why it was."""
+        size_bytes, found = len(admitted.data), admitted.walk
+        if size_bytes > self.settings.segment_bytes:
             raise RecordListTooLarge(
-                f"the message set takes {len(data)} bytes; a segment takes at most "
+                f"the message set takes {size_bytes} bytes; a segment takes at most "
                 f"{self.settings.segment_bytes} (segment.bytes)"
             )
         reason = roll_reason(
             self._list.active,
             self.settings,
-            len(data),
+            size_bytes,
             found.last_offset,
             found.max_timestamp_ms,
             run.now_ms,
         )
-        if reason is not None:
-            self._commit(run)
+        if reason is None:
+            return None
+        self._commit(run)
         try:
-            if reason is not None:
-                # Where offsets jump far, the new segment begins just near enough to index them.
-                nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
-                self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
-                # An empty first segment has given its place to one that begins later.
-                self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
-                self._end_moved()
-                self.producers.take_snapshot(self.log_end_offset)
-                found = self._walk_for(self._list.active, data)
-            first_offset = self._list.active.next_offset
-            self._list.stage(data, found, append_time_ms)
+            # Where offsets jump far, the new segment begins just near enough to index them.
+            nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
+            self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
         except OSError as error:
             raise self._not_written(error) from error
         except StorageError as failure:
             self._fail(failure)
             raise
-        if run.first_offset is None:
-            run.first_offset = first_offset
+        # An empty first segment has given its place to one that begins later.
+        self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
+        self._end_moved()
+        self.producers.take_snapshot(self.log_end_offset)
+        admitted.walk = self._walk_for(self._list.active, admitted.data)
         return reason
+
+    def _stage(
+        self,
+        run: AppendRun,
+        data: Buffer,
+        found: Walk,
+        append_time_ms: int,
+        first_offsets: Sequence[int] = (),
+    ) -> None:
+        """Take checked entries into the active segment; `append_time_ms` is told as their time."""
+        next_offset = self._list.active.next_offset
+        try:
+            self._list.stage(data, found, append_time_ms, first_offsets)
+        except OSError as error:
+            raise self._not_written(error) from error
+        if run.first_offset is None:
+            run.first_offset = next_offset
 
     def _commit(self, run: AppendRun) -> None:
         """Write what is staged, and let it be seen. Raises as `append`."""
@@ -427,7 +422,7 @@ class AppendableLog(ReadableLog):
 def _repeated(batch: SentBatch) -> Appended:
     """The answer to a retry of a batch that is stored already."""
     return Appended(
-        batch.first_offset,
+        (batch.first_offset,),
         batch.last_offset,
         batch.append_time_ms,
         batch.messages,

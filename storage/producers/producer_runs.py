@@ -5,13 +5,33 @@ of which the first batch has to be judged and the last few have to be remembered
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from ...protocol.errors import HorologError
+from ...protocol.records.layout import (
+    BATCH_OVERHEAD,
+    MAGIC_AT,
+    NO_PRODUCER_ID,
+    PRODUCER_ID_AT,
+)
+from ..check.entry_rules import BATCH_MAGIC
+from ..files import Buffer
 from .producer_states import REMEMBERED_BATCHES, SEQUENCES, ProducerStates, SentBatch
 
-NumberedSet = tuple[int, int, int, int, int]
-"""Which of the sets it is, producer id, epoch, sequence number of the first message, messages."""
+_NUMBERS: Final = Struct(">qhii")
+"""From `PRODUCER_ID_AT` on: producer id, epoch, sequence number of the first record, records."""
+
+
+class NumberedSet(NamedTuple):
+    """A set of one batch that its producer numbered."""
+
+    number: int
+    """Which of the sets it is."""
+    producer_id: int
+    epoch: int
+    sequence: int
+    messages: int
 
 
 class ProducerRun(NamedTuple):
@@ -19,57 +39,69 @@ class ProducerRun(NamedTuple):
 
     producer_id: int
     epoch: int
-    last: list[SentBatch]
+    last: Sequence[SentBatch]
     """Its last batches, as many as are remembered at most."""
 
 
-def producer_runs(
-    numbered: Sequence[NumberedSet],
-    first_offsets: Sequence[int],
-    append_time_ms: int,
-    states: ProducerStates,
-) -> list[ProducerRun] | None:
-    """The runs of sets with these offsets, in the order in which they end.
+def sets_in_turn(
+    record_sets: Sequence[Buffer], states: ProducerStates
+) -> tuple[int, list[NumberedSet]]:
+    """How many of the first sets need not be judged one by one, and those of them with numbers.
 
-    `None` when a set is a retry, or is to be refused, or does not go on where the one before it
-    ended: they have to be judged one by one.
+    One that does is a retry, or is to be refused, or does not go on where the one before it ended;
+    or nothing is known of its producer, for which there is no room beside another's. The numbers
+    are what the first batch of a set says, which has to be checked.
     """
-    by_producer: dict[int, list[NumberedSet]] = {}
+    numbered: list[NumberedSet] = []
+    last: dict[int, NumberedSet] = {}
     new = 0
+    for number, record_set in enumerate(record_sets):
+        if len(record_set) < BATCH_OVERHEAD or record_set[MAGIC_AT] != BATCH_MAGIC:
+            continue
+        one = NumberedSet(number, *_NUMBERS.unpack_from(record_set, PRODUCER_ID_AT))
+        if one.producer_id == NO_PRODUCER_ID:
+            continue
+        before = last.get(one.producer_id)
+        if before is not None:
+            due = (before.sequence + before.messages) % SEQUENCES
+            if (one.epoch, one.sequence) != (before.epoch, due):
+                return number, numbered
+        elif not _is_due(states, one):
+            return number, numbered
+        elif states.get(one.producer_id) is None:
+            new += 1
+            if new > 1 and not states.has_room_for(new):
+                return number, numbered
+        last[one.producer_id] = one
+        numbered.append(one)
+    return len(record_sets), numbered
+
+
+def producer_runs(
+    numbered: Sequence[NumberedSet], first_offsets: Sequence[int], append_time_ms: int
+) -> list[ProducerRun]:
+    """The runs of the sets in turn that have these offsets, in the order in which they end."""
+    by_producer: dict[int, list[NumberedSet]] = {}
     for one in numbered:
-        _, producer_id, epoch, sequence, messages = one
-        run = by_producer.pop(producer_id, None)
-        if run is None:
-            if not _is_due(states, producer_id, epoch, sequence, messages):
-                return None
-            new += states.get(producer_id) is None
-            run = []
-        else:
-            _, _, epoch_before, sequence_before, messages_before = run[-1]
-            due = (sequence_before + messages_before) % SEQUENCES
-            if epoch != epoch_before or sequence != due:
-                return None
-        run.append(one)
-        by_producer[producer_id] = run
-    if new > 1 and not states.has_room_for(new):
-        return None
+        if one.number < len(first_offsets):
+            run = by_producer.pop(one.producer_id, [])
+            run.append(one)
+            by_producer[one.producer_id] = run
     return [
         ProducerRun(
             producer_id,
-            run[0][2],
+            run[0].epoch,
             [
-                SentBatch(sequence, messages, first_offsets[number], append_time_ms)
-                for number, _, _, sequence, messages in run[-REMEMBERED_BATCHES:]
+                SentBatch(one.sequence, one.messages, first_offsets[one.number], append_time_ms)
+                for one in run[-REMEMBERED_BATCHES:]
             ],
         )
         for producer_id, run in by_producer.items()
     ]
 
 
-def _is_due(
-    states: ProducerStates, producer_id: int, epoch: int, sequence: int, messages: int
-) -> bool:
+def _is_due(states: ProducerStates, one: NumberedSet) -> bool:
     try:
-        return states.check(producer_id, epoch, sequence, messages) is None
+        return states.check(one.producer_id, one.epoch, one.sequence, one.messages) is None
     except HorologError:
         return False

@@ -3,7 +3,6 @@
 import errno
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,7 @@ from horolog.protocol.errors import CodedError, StorageError
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.appended import Appended
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, by_set
 
 from .examples import examples
 from .index_rules import state_of
@@ -40,13 +39,13 @@ def _with_broken(sets: list[bytes], broken: Sequence[tuple[int, bytes]]) -> list
     return sets
 
 
-def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[object]:
-    outcomes: list[object] = []
+def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[Appended | Exception]:
+    outcomes: list[Appended | Exception] = []
     for data in sets:
         try:
-            outcomes.append(told(folder.log.append(bytearray(data))))
+            outcomes.append(folder.log.append(bytearray(data)))
         except CodedError as error:
-            outcomes.append(told(error))
+            outcomes.append(error)
     return outcomes
 
 
@@ -55,12 +54,49 @@ def told(outcome: Appended | Exception) -> object:
     if isinstance(outcome, Appended):
         conversion = outcome.conversion
         return (
-            (outcome.first_offset, outcome.last_offset, outcome.append_time_ms, outcome.count),
-            (outcome.size_bytes, outcome.latency, outcome.rolled),
+            (list(outcome.first_offsets), outcome.last_offset, outcome.append_time_ms),
+            (outcome.count, outcome.size_bytes, outcome.latency, outcome.rolled),
             conversion and (conversion.magic, conversion.messages, conversion.size_bytes),
         )
     assert isinstance(outcome, CodedError)
     return outcome.code, outcome.message
+
+
+def told_together(each: Sequence[Appended]) -> object:
+    """Outcomes of several sets, as that of all of them."""
+    if len(each) == 1:
+        return told(each[0])
+    latency = LatencyCounts()
+    for outcome in each:
+        assert outcome.latency is not None
+        assert (outcome.rolled, outcome.conversion) == (None, None)
+        assert outcome.append_time_ms == each[0].append_time_ms
+        latency.add(outcome.latency)
+    return (
+        ([outcome.first_offset for outcome in each], each[-1].last_offset, each[0].append_time_ms),
+        (sum(one.count for one in each), sum(one.size_bytes for one in each), latency, None),
+        None,
+    )
+
+
+def check_outcomes(
+    outcomes: Sequence[Appended | Exception], each: Sequence[Appended | Exception]
+) -> int:
+    """Outcomes of sets that were appended together say what those of each of them say; gives how
+    many were appended with others."""
+    done = together = 0
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            assert told(outcome) == told(each[done])
+            done += 1
+            continue
+        sets = len(outcome.first_offsets)
+        expected = each[done : done + sets]
+        assert told(outcome) == told_together([o for o in expected if isinstance(o, Appended)])
+        together += sets if sets > 1 else 0
+        done += sets
+    assert done == len(each)
+    return together
 
 
 def known_of(folder: LogFolder) -> object:
@@ -87,14 +123,14 @@ def test_files_and_outcomes_are_the_same(
                 folder.restart()
             folder.clock.step(-3)
         expected = one_by_one(each, sets[alone:])
-        outcomes = gathered.log.append_many([bytearray(data) for data in sets[alone:]])
-        assert [told(outcome) for outcome in outcomes] == expected
+        outcomes = gathered.log.append_sets([bytearray(data) for data in sets[alone:]])
+        check_outcomes(outcomes, expected)
         assert known_of(gathered) == known_of(each)
         assert len(gathered.events.named("clock_behind_log")) == len(
             each.events.named("clock_behind_log")
         )
         one_by_one(each, sets[:1])
-        gathered.log.append_many([bytearray(data) for data in sets[:1]])
+        gathered.log.append_sets([bytearray(data) for data in sets[:1]])
         assert known_of(gathered) == known_of(each)
 
 
@@ -102,35 +138,29 @@ def test_files_and_outcomes_are_the_same(
 @given(
     topic_settings_texts,
     set_lists,
-    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(CUT)), max_size=1),
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(CUT)), max_size=3),
     st.integers(1, 10),
 )
 def test_sets_appended_as_one_are_as_if_appended_one_by_one(
     overrides: dict[str, str], sent: list[SentSet], broken: list[tuple[int, bytes]], alone: int
 ) -> None:
-    """Or nothing is done: unusual sets are none of those, and neither are those that roll."""
+    """As many as are usual at a time; those are that would be admitted together."""
     sets = _with_broken([bytes(each.encoded()) for each in sent], broken)
     with log_folder(overrides) as each, log_folder(overrides) as gathered:
         for folder in (each, gathered):
             one_by_one(folder, sets[:alone])
             folder.clock.step(3)
         before = known_of(gathered)
-        together = gathered.log.append_together([bytearray(data) for data in sets[alone:]])
-        if together is None:
-            assert known_of(gathered) == before
-            return
-        latency = LatencyCounts()
-        outcomes = [each.log.append(bytearray(data)) for data in sets[alone:]]
-        for outcome in outcomes:
-            assert outcome.latency is not None
-            assert (outcome.rolled, outcome.conversion) == (None, None)
-            assert outcome.append_time_ms == together.append_time_ms
-            latency.add(outcome.latency)
-        assert together.first_offsets == [outcome.first_offset for outcome in outcomes]
-        assert together.end_offset == outcomes[-1].last_offset + 1
-        assert together.count == sum(outcome.count for outcome in outcomes)
-        assert together.size_bytes == sum(outcome.size_bytes for outcome in outcomes)
-        assert together.latency == latency
+        usual = gathered.usual(sets[alone:])
+        assert known_of(gathered) == before
+        outcomes = gathered.log.append_sets([bytearray(data) for data in sets[alone:]])
+        expected = one_by_one(each, sets[alone:])
+        together = check_outcomes(outcomes, expected)
+        if usual:
+            first = outcomes[0]
+            assert isinstance(first, Appended)
+            assert len(first.first_offsets) == usual
+            assert together >= (usual if usual > 1 else 0)
         assert known_of(gathered) == known_of(each)
 
 
@@ -139,11 +169,11 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
     whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
     with log_folder({}) as folder:
         folder.log.append(whole)
-        assert folder.log.append_together([whole[:20], whole[20:] + whole]) is None
-        assert folder.log.append_together([whole + whole[:20], whole[20:]]) is None
-        assert folder.log.append_together([whole, b"", whole]) is None
-        together = folder.log.append_together([whole, whole + whole, whole])
-        assert together is not None
+        assert folder.usual([whole[:20], whole[20:] + whole]) == 0
+        assert folder.usual([whole + whole[:20], whole[20:]]) == 0
+        assert folder.usual([whole, b"", whole]) == 1
+        (together,) = folder.log.append_sets([whole, whole + whole, whole])
+        assert isinstance(together, Appended)
         assert together.first_offsets == [1, 2, 4]
 
 
@@ -153,8 +183,11 @@ def test_a_failed_write_is_raised_for_all_and_takes_all() -> None:
         folder.log.append(whole)
         before = known_of(folder)
         folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
-        with pytest.raises(StorageError, match="could not be written"):
-            folder.log.append_together([whole, whole])
+        outcomes = folder.log.append_sets([whole, whole])
+        assert len(outcomes) == 2
+        for outcome in outcomes:
+            assert isinstance(outcome, StorageError)
+            assert "could not be written" in outcome.message
         assert known_of(folder) == before
 
 
@@ -176,7 +209,7 @@ def test_a_failed_write_takes_its_sets_and_no_others(
     kind, error, name, passing, written = fault
     with log_folder(overrides) as folder, log_folder(overrides) as other:
         folder.files.fail(kind, error, name=name, passing=passing, written=written)
-        outcomes = folder.log.append_many([bytearray(data) for data in sets])
+        outcomes = by_set(folder.log.append_sets([bytearray(data) for data in sets]))
         folder.files.heal()
         taken = [
             data
@@ -211,10 +244,10 @@ def test_a_disk_that_fails_leaves_everything_as_it_was(
             one_by_one(each, encoded[:1])
         before = known_of(folder)
         folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
-        outcomes = folder.log.append_many([bytearray(data) for data in encoded])
+        outcomes = folder.log.append_sets([bytearray(data) for data in encoded])
         assert known_of(folder) == before
         assert all(isinstance(outcome, StorageError) for outcome in outcomes)
         assert len(set(map(id, outcomes))) == 1
-        folder.log.append_many([bytearray(data) for data in encoded])
+        folder.log.append_sets([bytearray(data) for data in encoded])
         one_by_one(other, encoded)
         assert known_of(folder) == known_of(other)

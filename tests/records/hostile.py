@@ -7,7 +7,7 @@ so that those of two forms can be compared.
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from struct import pack_into
 from types import ModuleType, SimpleNamespace
@@ -242,6 +242,34 @@ def _walk(kernel: ModuleType, these: Drawn) -> Any:
     return found, bytes(data)
 
 
+def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
+    ends = sorted({end for end in these.ends_of_sets if 0 <= end <= len(these.data)})
+    sets: list[Any] = [these.data[start:end] for start, end in pairwise([0, *ends])]
+    if these.cut & 64:
+        sets = [bytearray(these.data)]
+    found = kernel.take_usual(
+        sets,
+        base_offset=max(these.offset, 0) % 2**62,
+        now_ms=these.time_ms,
+        magics=these.count % 8,
+        append_time_ms=-1 if these.cut & 1 else abs(these.other) % 2**62,
+        lowest_ms=0 if these.cut & 2 else these.number,
+        highest_ms=2**63 - 1 if these.cut & 4 else these.other,
+        entry_max_bytes=1000 if these.cut & 8 else these.cut,
+        room_bytes=10_000 if these.cut & 16 else these.cut,
+        marks_max=these.count if these.cut & 32 else 100,
+        interval_bytes=these.cut % 50,
+        since_bytes=0,
+        largest_ms=these.time_ms,
+        magic=these.magic,
+        segment_offset=max(these.offset, 0) % 2**62,
+        segment_position=these.cut,
+    )
+    if found is None:
+        return None
+    return plain(found), {name: plain(getattr(found, name)) for name in reference.Walk.__slots__}
+
+
 def _cursor(kernel: ModuleType, these: Drawn) -> Any:
     cursor = kernel.RecordCursor(memoryview(these.records), 0, len(these.records))
     said = []
@@ -250,15 +278,6 @@ def _cursor(kernel: ModuleType, these: Drawn) -> Any:
     said += [step, cursor.position, cursor.step(), cursor.following]
     said.append(outcome(cursor.begin, these.start, these.end))
     return plain(said), outcome(kernel.RecordCursor, memoryview(these.data), *these.window)
-
-
-def _tally(kernel: ModuleType, these: Drawn) -> Any:
-    tally = kernel.RecordTally(these.number)
-    said = []
-    for base_ms in (these.other, 0, these.time_ms):
-        cursor = kernel.RecordCursor(memoryview(these.records), 0, len(these.records))
-        said += [tally.add(cursor, base_ms), plain(tally), plain(tally.latency())]
-    return said
 
 
 def _find_timestamp(kernel: ModuleType, these: Drawn) -> Any:
@@ -433,7 +452,6 @@ CALLS: Final[dict[str, Call]] = {
     "PackedMessage": _packed_message,
     "RecordCursor": _cursor,
     "RecordEncoder": _record_encoder,
-    "RecordTally": _tally,
     "SetEncoder": _set_encoder,
     "batch_problem": lambda kernel, these: outcome(
         kernel.batch_problem, memoryview(these.data), *these.window, these.flag
@@ -444,16 +462,10 @@ CALLS: Final[dict[str, Call]] = {
         base_timestamp_ms=these.number,
         now_ms=these.other,
     ),
-    "check_usual": lambda kernel, these: outcome(
-        kernel.check_usual, these.data, these.ends_of_sets, these.other
-    ),
     "columns_for": _columns_for,
     "crc32": lambda kernel, these: outcome(kernel.crc32, these.data),
     "crc32c": lambda kernel, these: outcome(kernel.crc32c, these.data, *these.window),
     "find_timestamp": _find_timestamp,
-    "first_offsets": lambda kernel, these: outcome(
-        kernel.first_offsets, these.data, these.ends_of_sets
-    ),
     "gather": lambda kernel, these: outcome(
         kernel.gather,
         *(these.data, *these.window, these.count),
@@ -507,9 +519,7 @@ CALLS: Final[dict[str, Call]] = {
     "stamp": lambda kernel, these: _in_place(
         kernel.stamp, these.data, *these.window, these.time_ms
     ),
-    "stamp_batches": lambda kernel, these: _in_place(
-        kernel.stamp_batches, these.data, these.window[1], these.time_ms
-    ),
+    "take_usual": _take_usual,
     "varint": lambda kernel, these: outcome(kernel.varint, these.number),
     "walk": _walk,
 }
@@ -517,7 +527,7 @@ CALLS: Final[dict[str, Call]] = {
 
 
 ANSWERS: Final = {
-    *("Gathered", "RecordsFound", "UsualBatches", "Walk"),
+    *("Gathered", "RecordsFound", "UsualSets", "Walk"),
     *("FieldReader", "FieldWriter", "PackedField"),
 }
 """Names of what the functions give, or are given, which is not called by itself."""

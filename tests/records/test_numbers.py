@@ -73,7 +73,7 @@ TERMS: Final = {
     "NULL_LENGTH": terms.NULL_LENGTH,
     **{kind.name: ord(kind) for kind in terms.FieldKind},
 }
-ITS_OWN: Final = {"FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
+ITS_OWN: Final = {"UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
 """Numbers that nothing else has a name for."""
 
 

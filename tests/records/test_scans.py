@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel import first_offsets, scan_offset, scan_timestamp
+from horolog.protocol.records.kernel import scan_offset, scan_timestamp
 from horolog.protocol.records.kernel.terms import BAD_OFFSET, BAD_SIZE, NOT_FOUND
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries
@@ -142,30 +142,3 @@ def test_what_of_an_entry_is_enough_for_its_offset_and_its_size() -> None:
     pack_into(">i", head, 8, 13)
     assert scan_timestamp(head, 0, 12, 1) == (BAD_SIZE, 0)
     assert scan_timestamp(head, 0, 11, 1) == (NOT_FOUND, 0)
-
-
-@examples(100)
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(-40, 40), st.data())
-def test_first_offsets_of_sets_in_a_row(counts: list[int], shift: int, data: st.DataObject) -> None:
-    """One end that is moved away from between two messages spoils it."""
-    row = stored(*((7 + number, 0) for number in range(sum(counts))))
-    ends = [sum(counts[: place + 1]) for place in range(len(counts))]
-    expected = [7 + end - count for end, count in zip(ends, counts, strict=True)]
-    set_ends = [end * ENTRY_BYTES for end in ends]
-    assert first_offsets(row, set_ends) == expected
-    assert first_offsets(memoryview(row).toreadonly(), set_ends) == expected
-    set_ends[data.draw(st.integers(0, len(counts) - 1))] += shift
-    if shift % ENTRY_BYTES:
-        assert first_offsets(row, set_ends) is None
-
-
-def test_first_offsets_of_what_are_no_sets() -> None:
-    row = stored((0, 0), (1, 0))
-    assert first_offsets(row, []) == []
-    assert first_offsets(row, [0]) is None
-    assert first_offsets(row, [ENTRY_BYTES, ENTRY_BYTES]) is None
-    assert first_offsets(row, [3 * ENTRY_BYTES]) is None
-    assert first_offsets(b"", [12]) is None
-    for size in (-13, -1, 0, 13, 2**31 - 1, -(2**31)):
-        pack_into(">i", row, 8, size)
-        assert first_offsets(row, [ENTRY_BYTES, 2 * ENTRY_BYTES]) is None

@@ -20,7 +20,7 @@ from horolog.protocol.records.batches.batch import finish_batch, read_header, wr
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.appended import Appended
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, by_set, timed_set, untimed_set
 
 START_MS = 1_479_144_272_509
 every_codec = pytest.mark.parametrize("codec", Codec)
@@ -309,10 +309,10 @@ def test_sets_of_one_write_are_judged_one_after_the_other(folder: LogFolder) -> 
     sets: Sequence[bytes] = [
         bytes(batch(START_MS, producer=(7, 0, sequence))) for sequence in (0, 1, 0, 3, 2)
     ]
-    outcomes = log.append_many(sets)
+    outcomes = by_set(log.append_sets(sets))
     assert [getattr(outcome, "first_offset", None) for outcome in outcomes] == [0, 1, 0, None, 2]
     assert isinstance(outcomes[3], OutOfOrderSequenceNumber)
-    assert log.append_together(sets) is None  # two of them are retries
+    assert folder.usual(sets) == 0, "two of them are retries"
 
 
 def numbered(*sequences: int, producer: int = 7, epoch: int = 0, count: int = 1) -> list[bytes]:
@@ -355,9 +355,9 @@ def test_batches_that_go_on_are_appended_together(
         log = folder.open(message_timestamp_type=timestamp_type)
         send(folder, 0)
         if how == "together":
-            appended = log.append_together(sets)
-            assert appended is not None
-            offsets = appended.first_offsets
+            (appended,) = log.append_sets(sets)
+            assert isinstance(appended, Appended)
+            offsets = list(appended.first_offsets)
         else:
             offsets = [log.append(bytearray(one)).first_offset for one in sets]
         known.append((offsets, list(log.producers.states.items())))
@@ -396,15 +396,22 @@ def test_batches_that_have_to_be_judged_one_by_one(folder: LogFolder, sets: list
     """Also on topics where the bytes of a single set would be changed."""
     log = folder.open(message_timestamp_type="LogAppendTime")
     send(folder, 0)
-    before = folder.content(), list(log.producers.states.items())
-    sent = [bytearray(one) for one in sets]
-    assert log.append_together(sent) is None
-    assert (folder.content(), list(log.producers.states.items())) == before
-    expected = [str(outcome) for outcome in log.append_many(sent)]
+    assert folder.usual(sets) < len(sets)
+    outcomes = by_set(log.append_sets([bytearray(one) for one in sets]))
+    assert len(outcomes) == len(sets)
+    stored, known = folder.stored(), list(log.producers.states.items())
     another_folder(folder, "each")
-    folder.open()
+    folder.open(message_timestamp_type="LogAppendTime")
     send(folder, 0)
-    assert expected == [str(outcome) for outcome in folder.log.append_many(sets)]
+    for outcome, one in zip(outcomes, sets, strict=True):
+        (expected,) = folder.log.append_sets([one])
+        if isinstance(expected, Exception):
+            assert str(outcome) == str(expected)
+        else:
+            assert isinstance(outcome, Appended)
+            assert outcome.first_offset == expected.first_offset
+            assert outcome.repeated == expected.repeated
+    assert (folder.stored(), list(folder.log.producers.states.items())) == (stored, known)
 
 
 def test_together_they_are_not_remembered_when_they_could_not_be_written(
@@ -415,12 +422,12 @@ def test_together_they_are_not_remembered_when_they_could_not_be_written(
     before = list(log.producers.states.items())
     sets = [*numbered(1, 2), *numbered(0, producer=8)]
     folder.files.fail("pwrite", errno.ENOSPC, name=".log")
-    with pytest.raises(StorageError):
-        log.append_together(sets)
+    outcomes = log.append_sets(sets)
+    assert [type(outcome) for outcome in outcomes] == [StorageError] * 3
     assert list(log.producers.states.items()) == before
     folder.files.heal()
-    appended = log.append_together(sets)
-    assert appended is not None
+    (appended,) = log.append_sets(sets)
+    assert isinstance(appended, Appended)
     assert appended.first_offsets == [1, 2, 3]
 
 
@@ -428,7 +435,7 @@ def test_producers_are_too_many_together(folder: LogFolder) -> None:
     log = folder.open(max_producer_ids=2)
     send(folder, 0)
     sets = [one for producer in (8, 9, 10) for one in numbered(0, 1, producer=producer)]
-    assert log.append_together(sets) is not None
+    assert len(log.append_sets(sets)) == 1
     assert [producer for producer, _ in log.producers.states.items()] == [9, 10]
 
 
@@ -451,17 +458,25 @@ def at(timestamp_ms: int) -> bytearray:
         batch(START_MS, attributes=32),
         at(-5),
         at(START_MS + 10**7),
-        timed_set(START_MS),
     ],
-    ids=["compressed", "append time", "transaction", "control", "no time", "too late", "messages"],
+    ids=["compressed", "append time", "transaction", "control", "no time", "too late"],
 )
 def test_what_is_unusual_is_left_alone(folder: LogFolder, sent: bytearray) -> None:
     log = folder.open(message_timestamp_after_max_ms=1000)
     send(folder, 0)
-    before = folder.content()
-    assert log.append_together([bytes(batch(START_MS)), bytes(sent)]) is None
-    assert folder.content() == before
-    assert log.append_together([bytes(batch(START_MS))]) is not None
+    before = folder.content(), log.log_end_offset
+    assert folder.usual([bytes(batch(START_MS)), bytes(sent), bytes(batch(START_MS))]) == 1
+    assert folder.usual([bytes(sent), bytes(batch(START_MS))]) == 0
+    assert (folder.content(), log.log_end_offset) == before
+
+
+def test_batches_and_messages_are_taken_together(folder: LogFolder) -> None:
+    folder.open()
+    send(folder, 0)
+    sets = [bytes(batch(START_MS)), bytes(timed_set(START_MS)), bytes(untimed_set())]
+    assert folder.usual(sets) == 3
+    folder.set(message_timestamp_type="LogAppendTime")
+    assert folder.usual(sets) == 2, "v0 has no place for an append time"
 
 
 def test_a_largest_time_that_is_not_true_is_not_stored_together(folder: LogFolder) -> None:
@@ -469,9 +484,10 @@ def test_a_largest_time_that_is_not_true_is_not_stored_together(folder: LogFolde
     send(folder, 0)
     sent = batch(START_MS)
     write_header(sent, read_header(sent)._replace(max_timestamp_ms=START_MS + 1))
-    assert log.append_together([bytes(sent)]) is None
+    assert folder.usual([sent]) == 0
     folder.set(message_timestamp_type="LogAppendTime")
-    assert log.append_together([bytes(sent)]) is not None
+    assert folder.usual([sent]) == 1
+    log.append_sets([sent])
     assert folder.times()[-1] == (1, START_MS)
 
 

@@ -39,7 +39,7 @@ def test_the_last_first_offset_is_taken(folder: LogFolder) -> None:
     empty_at(folder, MAX_OFFSET - RELATIVE_MAX)
     assert folder.log.append(timed_set(NOW, NOW)).last_offset == MAX_OFFSET - RELATIVE_MAX + 1
     # Many at a time, and one by one: neither takes the next.
-    assert folder.log.append_together([timed_set(NOW)]) is None
+    assert folder.usual([timed_set(NOW)]) == 0
     with pytest.raises(InvalidRequest, match="go on with another topic"):
         folder.log.append(timed_set(NOW))
 

@@ -106,7 +106,7 @@ def test_a_log_that_was_cut_meanwhile_refuses_the_second_part(folder: LogFolder)
 
 def in_passing(folder: LogFolder, *sent: bytes, passes: int = 100) -> list[Appended | Exception]:
     goes_on = iter([True] * passes)
-    return folder.log.append_many(sent, goes_on=lambda: next(goes_on, False))
+    return folder.log.append_sets(sent, goes_on=lambda: next(goes_on, False))
 
 
 def test_light_sets_are_taken_up_to_the_first_that_is_not(folder: LogFolder) -> None:

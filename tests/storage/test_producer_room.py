@@ -18,7 +18,7 @@ from horolog.storage.producers.producer_states import (
     SentBatch,
 )
 from horolog.testing.clock import ManualClock
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, by_set
 
 ONE_BYTES = PRODUCER_BYTES + BATCH_BYTES
 
@@ -54,10 +54,11 @@ def test_one_producer_too_many_is_refused_in_whichever_log(
     folder.log.append(batch(2 | SELF_CHOSEN))
     other.log.append(batch(1))
     assert room.used_bytes == 3 * ONE_BYTES
-    for log, known in ((folder.log, 1), (other.log, 1)):
-        before = log.log_end_offset
-        for sent in ([batch(9)], [batch(known, 1), batch(9)], [batch(8), batch(9)]):
-            assert log.append_together(sent) is None
+    for each in (folder, other):
+        log, before = each.log, each.log.log_end_offset
+        assert each.usual([batch(9)]) == 0
+        assert each.usual([batch(1, 1), batch(9)]) == 1
+        assert each.usual([batch(8), batch(9)]) == 0
         with pytest.raises(PolicyViolation) as refused:
             log.append(batch(9))
         assert f"max.producer.states.bytes={3 * ONE_BYTES}" in refused.value.message
@@ -73,8 +74,8 @@ def test_several_new_producers_together_take_no_more_than_there_is(folder: LogFo
     room = room_for(folder, 3)
     log = folder.open()
     log.append(batch(1))
-    assert log.append_together([batch(2), batch(3), batch(4)]) is None
-    outcomes = log.append_many([batch(2), batch(3), batch(4)])
+    assert folder.usual([batch(2), batch(3), batch(4)]) == 2
+    outcomes = by_set(log.append_sets([batch(2), batch(3), batch(4)]))
     assert [isinstance(outcome, PolicyViolation) for outcome in outcomes] == [False, False, True]
     assert room.used_bytes == 3 * ONE_BYTES
 
@@ -135,7 +136,7 @@ def test_a_failed_write_takes_no_room(folder: LogFolder) -> None:
     log = folder.open()
     log.append(batch(1))
     folder.files.fail("pwrite", 28, name=".log")
-    log.append_many([batch(1, 1), batch(2)])
+    log.append_sets([batch(1, 1), batch(2)])
     assert room.used_bytes == ONE_BYTES
 
 

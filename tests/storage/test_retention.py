@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange
+from horolog.storage.log.appended import Appended
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.times import format_time
@@ -347,7 +348,8 @@ def test_messages_that_are_past_retention_are_told_of_once_an_hour(
 
     def send(timestamp_ms: int) -> None:
         if earlier:
-            assert log.append_together([timed_set(timestamp_ms)]) is not None
+            (together,) = log.append_sets([timed_set(timestamp_ms)] * 2)
+            assert isinstance(together, Appended)
         else:
             log.append(timed_set(timestamp_ms))
 

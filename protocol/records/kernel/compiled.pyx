@@ -8,15 +8,16 @@ integers, and bytes are read where they lie; each function checks all lengths be
 
 import cython
 
-from ..latency import LatencyCounts, exact_sum_ms
+from ..latency import LatencyCounts
 from ..marks import NO_MARKS, Marks
 from .terms import Problem, Rewritten, Unreadable
 
 include "bytes.pxi"
-include "walk.pxi"
-include "messages.pxi"
+include "latencies.pxi"
 include "records.pxi"
-include "batches.pxi"
+include "walk.pxi"
+include "usual.pxi"
+include "messages.pxi"
 include "columns.pxi"
 include "fields.pxi"
 include "packed.pxi"

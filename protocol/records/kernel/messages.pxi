@@ -167,13 +167,24 @@ def stamp(buffer, long long start, long long end, long long append_time_ms):
     while position < end:
         size = int32_at(data, position + SIZE) if end - position >= HEAD_BYTES else -1
         stop = position + HEAD_BYTES + size
-        if size < V1_OVERHEAD or stop > end or data[position + MAGIC] != 1:
-            raise ValueError(f"the entry at byte {position} is no good v1 message")
-        if data[position + BITS] & CODEC_MASK:
+        if size < V1_OVERHEAD or stop > end or not (
+            data[position + MAGIC] == 1
+            or (data[position + MAGIC] == 2 and stop - position >= BATCH_OVERHEAD)
+        ):
+            raise ValueError(f"the entry at byte {position} is no good v1 message or batch")
+        if data[position + MAGIC] == 2:
+            data[position + BATCH_BITS + 1] |= APPEND_TIME
+            put_int64(data, position + MAX_TIME, append_time_ms)
+            put_int32(
+                data, position + BATCH_CRC,
+                crc32c_at(data, position + BATCH_BITS, stop - position - BATCH_BITS),
+            )
+        elif data[position + BITS] & CODEC_MASK:
             raise ValueError(f"the entry at byte {position} is compressed")
-        data[position + BITS] |= APPEND_TIME
-        put_int64(data, position + TIME, append_time_ms)
-        put_int32(data, position + CRC, crc32_at(data, position + MAGIC, size - CRC_BYTES))
+        else:
+            data[position + BITS] |= APPEND_TIME
+            put_int64(data, position + TIME, append_time_ms)
+            put_int32(data, position + CRC, crc32_at(data, position + MAGIC, size - CRC_BYTES))
         position = stop
 
 

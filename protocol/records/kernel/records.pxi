@@ -204,113 +204,65 @@ cdef class RecordsFound:
     cdef public object latency
 
 
-@cython.final
-cdef class RecordTally:
-    cdef long long[BUCKETS] _counts
-    cdef long long _skewed, _above_ms, _upto_ms
-    cdef unsigned long long _sum_ms
-    cdef int _bucket
-    cdef object _total_ms
-    cdef readonly long long now_ms, count, untimed, max_timestamp_ms, max_delta
-    cdef readonly long long all_count, all_untimed, all_min_ms, all_max_ms
+# What the records of a batch say together.
+cdef struct RecordSums:
+    long long count, untimed, min_ms, max_ms, max_delta
 
-    def __init__(self, long long now_ms):
-        cdef int number
-        self.now_ms = now_ms
-        for number in range(BUCKETS):
-            self._counts[number] = 0
-        self._bucket = 0
-        self._skewed = 0
-        self._sum_ms = 0
-        self._total_ms = 0
-        self._above_ms = self._upto_ms = -1
-        self.count = self.untimed = self.all_count = self.all_untimed = 0
-        self.all_min_ms = self.all_max_ms = self.max_timestamp_ms = self.max_delta = NO_TIME
 
-    cpdef int add(self, RecordCursor cursor, long long base_timestamp_ms) except? -100:
-        cdef long long now_ms = self.now_ms, above_ms = self._above_ms, upto_ms = self._upto_ms
-        cdef unsigned long long sum_ms = self._sum_ms
-        cdef long long count = 0, untimed = 0, run = 0, min_ms = LARGEST_INT64
-        cdef long long max_ms = -1, max_delta = -1, delta_ms, timestamp, latency_ms
-        cdef int step, bucket = self._bucket
-        while True:
-            step = RECORD_HERE if step_usual(cursor) else cursor.step_any()
-            if step != RECORD_HERE:
-                break
-            if cursor.offset_delta != count:
-                step = OFFSET_WRONG
-                break
-            delta_ms = cursor.timestamp_delta_ms
-            if delta_ms >= 0:
-                if base_timestamp_ms > LARGEST_INT64 - delta_ms:
-                    step = TIME_WRONG
-                    break
-            elif base_timestamp_ms < SMALLEST_INT64 - delta_ms:
+# Goes over the records that `cursor` has before it; what its last step did.
+cdef int add_records(
+    RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums
+) noexcept:
+    cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64
+    cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, timestamp
+    cdef int step
+    while True:
+        step = RECORD_HERE if step_usual(cursor) else cursor.step_any()
+        if step != RECORD_HERE:
+            break
+        if cursor.offset_delta != count:
+            step = OFFSET_WRONG
+            break
+        delta_ms = cursor.timestamp_delta_ms
+        if delta_ms >= 0:
+            if base_timestamp_ms > LARGEST_INT64 - delta_ms:
                 step = TIME_WRONG
                 break
-            timestamp = base_timestamp_ms + delta_ms
-            if timestamp == NO_TIME:
-                untimed += 1
-            else:
-                if timestamp > max_ms or untimed == count:
-                    max_ms = timestamp
-                    max_delta = count
-                if timestamp < min_ms:
-                    min_ms = timestamp
-                if now_ms >= 0 and timestamp >= 0:
-                    latency_ms = now_ms - timestamp
-                    if latency_ms < 0:
-                        self._skewed += 1
-                        latency_ms = 0
-                    if not above_ms < latency_ms <= upto_ms:
-                        self._counts[bucket] += run
-                        run = 0
-                        bucket = bucket_of(latency_ms)
-                        above_ms = BOUNDS[bucket - 1] if bucket else -1
-                        upto_ms = BOUNDS[bucket] if bucket < BUCKETS - 1 else LARGEST_INT64
-                    run += 1
-                    sum_ms += <unsigned long long>latency_ms
-                    if sum_ms > <unsigned long long>LARGE:
-                        self._total_ms += sum_ms
-                        sum_ms = 0
-            count += 1
-        self._counts[bucket] += run
-        self._bucket, self._above_ms, self._upto_ms = bucket, above_ms, upto_ms
-        self._sum_ms = sum_ms
-        self.count, self.untimed = count, untimed
-        self.max_timestamp_ms, self.max_delta = max_ms, max_delta
-        if untimed < count:
-            if self.all_untimed == self.all_count:
-                self.all_min_ms, self.all_max_ms = min_ms, max_ms
-            self.all_min_ms = min(self.all_min_ms, min_ms)
-            self.all_max_ms = max(self.all_max_ms, max_ms)
-        self.all_count += count
-        self.all_untimed += untimed
-        return step
-
-    cpdef latency(self):
-        if self.now_ms < 0:
-            return None
-        if self.all_untimed == self.all_count or self.all_min_ms < NO_TIME:
-            return LatencyCounts(untimed=self.all_count)
-        return LatencyCounts(
-            counts_of(self._counts), self._skewed, self.all_untimed,
-            self._total_ms + self._sum_ms, max(self.now_ms - self.all_min_ms, 0),
-        )
+        elif base_timestamp_ms < SMALLEST_INT64 - delta_ms:
+            step = TIME_WRONG
+            break
+        timestamp = base_timestamp_ms + delta_ms
+        if timestamp == NO_TIME:
+            untimed += 1
+        else:
+            if timestamp > max_ms or untimed == count:
+                max_ms = timestamp
+                max_delta = count
+            if timestamp < min_ms:
+                min_ms = timestamp
+            count_latency(latencies, timestamp)
+        count += 1
+    sums.count, sums.untimed = count, untimed
+    sums.min_ms, sums.max_ms, sums.max_delta = min_ms, max_ms, max_delta
+    return step
 
 
 def check_records(
     buffer, long long start, long long end, *, long long base_timestamp_ms, long long now_ms=-1
 ):
     cdef RecordCursor cursor = RecordCursor(memoryview(buffer), start, end)
-    cdef RecordTally tally = RecordTally(now_ms)
+    cdef Latencies latencies
+    cdef RecordSums sums
     cdef RecordsFound found = RecordsFound.__new__(RecordsFound)
-    found.problem = tally.add(cursor, base_timestamp_ms)
+    begin_latencies(&latencies, now_ms)
+    found.problem = add_records(cursor, base_timestamp_ms, &latencies, &sums)
     found.problem_position = cursor.position if found.problem != AT_END else end
-    found.count, found.untimed = tally.count, tally.untimed
-    found.min_timestamp_ms, found.max_timestamp_ms = tally.all_min_ms, tally.max_timestamp_ms
-    found.max_delta = tally.max_delta
-    found.latency = tally.latency()
+    found.count, found.untimed = sums.count, sums.untimed
+    found.min_timestamp_ms = sums.min_ms if latencies.timed else NO_TIME
+    found.max_timestamp_ms, found.max_delta = sums.max_ms, sums.max_delta
+    found.latency = None
+    if now_ms >= 0:
+        found.latency = counts_from(&latencies, sums.untimed, found.min_timestamp_ms)
     return found
 
 

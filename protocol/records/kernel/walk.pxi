@@ -16,6 +16,8 @@ cdef enum:
     BAD_OFFSET = 7
     BAD_COUNT = 8
 
+    UNUSUAL = 9
+
 cdef tuple PROBLEMS = tuple(Problem)
 
 
@@ -37,56 +39,22 @@ cdef class Walk:
     cdef public list magic_changes
 
 
-# What a walk has to count of latencies. They are counted run by run: as long as timestamps are in
-# one bucket, which is from `from_ms` to `upto_ms`. Where none are counted, all times are.
-cdef struct Latencies:
-    long long now_ms, from_ms, upto_ms, before_run, skewed
-    unsigned long long sum_ms
-    long long counts[BUCKETS]
-    int bucket
-
-
-cdef inline void begin_latencies(Latencies *these, long long now_ms) noexcept:
-    cdef int number
-    these.now_ms = now_ms
-    these.from_ms = LARGEST_INT64 if now_ms >= 0 else SMALLEST_INT64
-    these.upto_ms = SMALLEST_INT64 if now_ms >= 0 else LARGEST_INT64
-    these.before_run = these.skewed = these.bucket = 0
-    these.sum_ms = 0
-    for number in range(BUCKETS):
-        these.counts[number] = 0
-
-
-# A timestamp out of the bucket of those before it, of which there are `timed`.
-cdef void next_bucket(Latencies *these, long long timestamp, long long timed) noexcept:
-    cdef long long latency_ms, now_ms = these.now_ms
-    cdef int bucket
-    these.counts[these.bucket] += timed - these.before_run
-    these.before_run = timed
-    latency_ms = now_ms - timestamp if timestamp >= 0 else LARGEST_INT64
-    bucket = these.bucket = bucket_of(latency_ms)
-    these.from_ms = now_ms - BOUNDS[bucket] if bucket < BUCKETS - 1 else 0
-    these.upto_ms = now_ms - BOUNDS[bucket - 1] - 1 if bucket else now_ms
-    if latency_ms < 0:
-        these.skewed += 1
-        these.sum_ms -= <unsigned long long>(timestamp - now_ms)
-        these.from_ms = LARGEST_INT64
-
-
-# What index marks of a walk are made in: arrays that begin with the first mark.
+# What a walk finds on its way that takes memory: index marks, in arrays that begin with the first
+# mark, and where the magic changes.
 @cython.final
-cdef class MarkArrays:
+cdef class Findings:
     cdef bytearray offsets, positions, timestamps, nexts
     cdef long long marks, times, marked_ms
+    cdef list magic_changes
 
-    @staticmethod
-    cdef MarkArrays begin(long long most):
-        cdef MarkArrays made = MarkArrays.__new__(MarkArrays)
-        made.offsets, made.positions = undefined(4 * most), undefined(4 * most)
-        made.timestamps, made.nexts = undefined(8 * most), undefined(4 * most)
-        made.marks = made.times = 0
-        made.marked_ms = NO_TIME
-        return made
+    def __cinit__(self):
+        self.marks = self.times = 0
+        self.marked_ms = NO_TIME
+        self.magic_changes = []
+
+    cdef void reserve(self, long long most):
+        self.offsets, self.positions = undefined(4 * most), undefined(4 * most)
+        self.timestamps, self.nexts = undefined(8 * most), undefined(4 * most)
 
     cdef inline void add(self, long long offset, long long position, long long largest_ms) noexcept:
         int32s(self.offsets)[self.marks] = <int>offset
@@ -98,7 +66,9 @@ cdef class MarkArrays:
             int32s(self.nexts)[self.times] = <int>(offset + 1)
             self.times += 1
 
-    cdef object finish(self):
+    cdef object all_marks(self):
+        if not self.marks:
+            return NO_MARKS
         return Marks(
             self.offsets[: 4 * self.marks],
             self.positions[: 4 * self.marks],
@@ -183,39 +153,64 @@ cdef inline int read_batch(
     return problem
 
 
-def walk(
-    buffer, long long start, long long end, *, int offsets=ANY, long long base_offset=0,
-    bint check_crc=True, long long now_ms=-1, long long interval_bytes=-1,
-    long long since_bytes=0, long long largest_ms=-1, long long magic=-1,
-    long long segment_offset=0, long long segment_position=0,
-):
-    cdef object view = memoryview(buffer)
-    cdef unsigned char *data = bytes_of(view)
-    end = stop_of(view, start, end)
-    if offsets == ASSIGN and view.readonly:
-        raise TypeError("offsets cannot be assigned in a buffer that is read-only")
-    cdef Entry entry
-    cdef Latencies latencies
-    cdef MarkArrays marks = None
-    cdef Walk found
-    cdef list magic_changes = []
-    cdef long long position = start, stop, offset, last_offset = base_offset - 1
-    cdef long long count = 0, batches = 0, compressed = 0, codecs = 0, last_codec = 0, codec
-    cdef long long magics = 0, append_time_bits = 0, untimed = 0, largest_size = 0
-    cdef long long min_ms = LARGEST_INT64, max_ms = -1, max_position = -1, max_offset = -1
-    cdef long long marked_at = start - since_bytes, mark_after = end, timed, latency_ms
+# What a walk goes by.
+cdef struct Rules:
+    int offsets
+    bint check_crc
     # Beyond these an index entry cannot hold the position, or the offset that comes next.
-    cdef long long last_position = start + min(end - start, LARGEST_INT32 - segment_position)
-    cdef long long last_markable = segment_offset + min(
-        LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset
-    )
-    cdef bint literal = True
-    cdef int problem = NONE, attributes = 0
-    cdef long long timestamp = NO_TIME
-    if interval_bytes >= 0:
-        mark_after = marked_at + interval_bytes
-    begin_latencies(&latencies, now_ms)
+    long long last_position, last_markable
+    long long start, whole_end, interval_bytes, largest_ms, segment_offset, segment_position
+    # Where only usual entries are passed: bits of their formats, the append time they get or -1, where
+    # their set is, and whether it is of batches.
+    bint usual, of_batches
+    int magics
+    long long append_time_ms, set_start, set_end
 
+
+# What a walk knows of the entries that it passed.
+cdef struct Passed:
+    long long position, count, batches, last_offset, compressed, codecs, last_codec
+    long long magics, magic, append_time_bits, untimed, largest_size
+    long long min_ms, max_ms, max_position, max_offset, timestamp, marked_at, mark_after
+    int attributes
+    bint literal, timed
+
+
+cdef void begin_walk(
+    Rules *rules, Passed *passed, long long start, long long end, long long base_offset,
+    long long interval_bytes, long long since_bytes, long long largest_ms, long long magic,
+    long long segment_offset, long long segment_position,
+) noexcept:
+    rules.start, rules.whole_end = start, end
+    rules.interval_bytes, rules.largest_ms = interval_bytes, largest_ms
+    rules.segment_offset, rules.segment_position = segment_offset, segment_position
+    rules.last_position = start + min(end - start, LARGEST_INT32 - segment_position)
+    rules.last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
+    rules.usual = rules.of_batches = False
+    rules.magics, rules.append_time_ms = 0, NO_TIME
+    rules.set_start = rules.set_end = start
+    passed.position, passed.last_offset, passed.magic = start, base_offset - 1, magic
+    passed.count = passed.batches = passed.compressed = passed.codecs = passed.last_codec = 0
+    passed.magics = passed.append_time_bits = passed.untimed = passed.largest_size = 0
+    passed.min_ms = LARGEST_INT64
+    passed.max_ms = passed.max_position = passed.max_offset = -1
+    passed.timestamp = NO_TIME
+    passed.marked_at = start - since_bytes
+    passed.mark_after = passed.marked_at + interval_bytes if interval_bytes >= 0 else end
+    passed.attributes = 0
+    passed.literal, passed.timed = True, False
+
+
+# Passes entries up to `end` or to the first that is not good; what is wrong with that one.
+cdef int pass_entries(
+    unsigned char *data, long long end, const Rules *rules, Passed *behind, Latencies *latencies,
+    Findings findings, RecordCursor cursor,
+) except -1:
+    cdef Passed passed = behind[0]
+    cdef Entry entry
+    cdef RecordSums sums
+    cdef long long position = passed.position, stop, offset, codec, timestamp, untimed
+    cdef int problem = NONE, offsets = rules.offsets
     while position < end:
         if end - position < HEAD_BYTES:
             problem = PARTIAL
@@ -231,9 +226,9 @@ def walk(
             break
         entry.magic = data[position + MAGIC]
         if entry.magic == 2:
-            problem = read_batch(data, position, check_crc, &entry)
+            problem = read_batch(data, position, rules.check_crc, &entry)
         else:
-            problem = read_message(data, position, check_crc, &entry)
+            problem = read_message(data, position, rules.check_crc, &entry)
         if problem:
             break
         # The next offset is never computed before it is known to exist: 2**63 is none.
@@ -242,108 +237,154 @@ def walk(
             break
         codec = entry.bits & CODEC_MASK
         if offsets > ASSIGN and (
-            offset <= last_offset
+            offset <= passed.last_offset
             or (
                 offsets == CONTIGUOUS
-                and offset != last_offset + 1
+                and offset != passed.last_offset + 1
                 and (codec == 0 or entry.magic == 2)
             )
         ):
             problem = BAD_OFFSET
             break
-        literal = literal and offset == count
+        timestamp, untimed = entry.time_ms, 0
+        if timestamp == NO_TIME:
+            untimed = entry.records
+        if rules.usual:
+            if not is_usual(data, position, stop, rules, &entry, latencies, &sums, cursor):
+                problem = UNUSUAL
+                break
+            if entry.magic == 2:
+                timestamp, untimed = sums.max_ms, sums.untimed
+                if untimed < sums.count:
+                    passed.min_ms = min(passed.min_ms, sums.min_ms)
+        passed.literal = passed.literal and offset == passed.count
         if offsets == ASSIGN:
-            offset = last_offset + 1
+            offset = passed.last_offset + 1
             put_int64(data, position, offset)
             if entry.magic == 2:
                 put_int32(data, position + LEADER_EPOCH, NO_NUMBER)
         offset += entry.delta
-        last_offset, timestamp, attributes = offset, entry.time_ms, entry.bits
+        passed.last_offset, passed.timestamp = offset, timestamp
+        passed.attributes = entry.bits
 
-        if entry.magic != magic:
-            magic = entry.magic
-            magics |= 1 << magic
-            magic_changes.append((position, magic))
-        if attributes:
+        if entry.magic != passed.magic:
+            passed.magic = entry.magic
+            passed.magics |= 1 << entry.magic
+            findings.magic_changes.append((position, entry.magic))
+        if entry.bits:
             if codec:
-                compressed += entry.records
-                codecs |= 1 << codec
-                last_codec = codec
-            if magic > 0 and attributes & APPEND_TIME:
-                append_time_bits += 1
-        if timestamp == NO_TIME:
-            untimed += entry.records
-        else:
-            latencies.sum_ms += <unsigned long long>timestamp
-            if timestamp < latencies.from_ms or timestamp > latencies.upto_ms:
-                next_bucket(&latencies, timestamp, count - untimed)
-            if timestamp > max_ms or max_position < 0:
-                max_ms, max_position, max_offset = timestamp, position, offset
-            if timestamp < min_ms:
-                min_ms = timestamp
-        if mark_after < position <= last_position and segment_offset <= offset <= last_markable:
-            if marks is None:
-                marks = MarkArrays.begin(
-                    (end - position) // max(interval_bytes + 1, SMALLEST_ENTRY) + 1
+                passed.compressed += entry.records
+                passed.codecs |= 1 << codec
+                passed.last_codec = codec
+            if entry.magic > 0 and entry.bits & APPEND_TIME:
+                passed.append_time_bits += 1
+        passed.untimed += untimed
+        if timestamp != NO_TIME:
+            if entry.magic != 2:
+                count_latency(latencies, timestamp)
+            passed.timed = True
+            if timestamp < passed.min_ms:
+                passed.min_ms = timestamp
+        if rules.append_time_ms >= 0:
+            timestamp = rules.append_time_ms
+        if timestamp != NO_TIME and (timestamp > passed.max_ms or passed.max_position < 0):
+            passed.max_ms, passed.max_position, passed.max_offset = timestamp, position, offset
+        if (
+            passed.mark_after < position <= rules.last_position
+            and rules.segment_offset <= offset <= rules.last_markable
+        ):
+            if findings.offsets is None:
+                findings.reserve(
+                    (rules.whole_end - position) // max(rules.interval_bytes + 1, SMALLEST_ENTRY)
+                    + 1
                 )
-            marks.add(
-                offset - segment_offset, position - start + segment_position, max(largest_ms, max_ms)
+            findings.add(
+                offset - rules.segment_offset,
+                position - rules.start + rules.segment_position,
+                max(rules.largest_ms, passed.max_ms),
             )
-            marked_at = position
-            mark_after = position + interval_bytes
-        if entry.size > largest_size:
-            largest_size = entry.size
-        count += entry.records
+            passed.marked_at = position
+            passed.mark_after = position + rules.interval_bytes
+        if entry.size > passed.largest_size:
+            passed.largest_size = entry.size
+        passed.count += entry.records
         if entry.magic == 2:
-            batches += 1
-            codecs |= codec == 0
+            passed.batches += 1
+            passed.codecs |= codec == 0
         position = stop
+    passed.position = position
+    behind[0] = passed
+    return problem
 
-    found = Walk.__new__(Walk)
-    found.end = found.problem_position = position
-    found.count, found.batches = count, batches
+
+# What is known behind the last entry that was passed. Where entries are given an append time, they
+# have it already.
+cdef void finish_walk(
+    Walk found, const unsigned char *data, const Rules *rules, const Passed *passed,
+    Findings findings,
+):
+    cdef long long start = rules.start, magics = passed.magics, codecs = passed.codecs
+    found.end = found.problem_position = passed.position
+    found.count, found.batches = passed.count, passed.batches
     found.first_offset = found.first_timestamp_ms = found.last_offset = -1
     found.last_append_time_ms = NO_TIME
     found.largest_entry_bytes = 0
-    if position > start:
+    if passed.position > start:
         found.first_offset = int64_at(data, start)
-        found.last_offset = last_offset
+        found.last_offset = passed.last_offset
         if data[start + MAGIC] == 1:
             found.first_timestamp_ms = int64_at(data, start + TIME)
         elif data[start + MAGIC] == 2:
             found.first_timestamp_ms = int64_at(data, start + MAX_TIME)
         magics |= 1 << data[start + MAGIC]
-        if compressed < count:
+        if passed.compressed < passed.count:
             codecs |= 1
-        found.largest_entry_bytes = largest_size + HEAD_BYTES
-        if magic > 0 and attributes & APPEND_TIME:
-            found.last_append_time_ms = timestamp
-    found.magics, found.codecs, found.last_codec = magics, codecs, last_codec
-    found.literal = literal
-    found.min_timestamp_ms = min_ms if max_position >= 0 else NO_TIME
-    found.max_timestamp_ms, found.max_position, found.max_offset = max_ms, max_position, max_offset
-    found.append_time_bits, found.untimed = append_time_bits, untimed
-    found.problem = PROBLEMS[problem]
-    found.marks = NO_MARKS if marks is None else marks.finish()
-    found.since_bytes = position - marked_at
-    found.largest_ms = max(largest_ms, max_ms)
-    found.magic_changes = magic_changes
+        found.largest_entry_bytes = passed.largest_size + HEAD_BYTES
+        if passed.magic > 0 and passed.attributes & APPEND_TIME:
+            found.last_append_time_ms = passed.timestamp
+    found.magics, found.codecs, found.last_codec = magics, codecs, passed.last_codec
+    found.literal = passed.literal
+    found.min_timestamp_ms = passed.min_ms if passed.timed else NO_TIME
+    found.max_timestamp_ms, found.max_position = passed.max_ms, passed.max_position
+    found.max_offset = passed.max_offset
+    found.append_time_bits, found.untimed = passed.append_time_bits, passed.untimed
+    found.literal = passed.literal
+    found.problem = PROBLEMS[NONE]
+    found.marks = findings.all_marks()
+    found.since_bytes = passed.position - passed.marked_at
+    found.largest_ms = max(rules.largest_ms, passed.max_ms)
+    found.magic_changes = findings.magic_changes
     found.latency = None
-    if now_ms >= 0 and batches == 0:
-        timed = count - untimed
-        latencies.counts[latencies.bucket] += timed - latencies.before_run
-        if timed and min_ms > NO_TIME:
-            latency_ms = max(now_ms - min_ms, 0)
-            # Sums of timestamps may wrap round, which the difference makes good.
-            found.latency = LatencyCounts(
-                counts_of(latencies.counts), latencies.skewed, untimed,
-                <unsigned long long>now_ms * <unsigned long long>timed - latencies.sum_ms,
-                latency_ms,
-            )
-            if latency_ms > LARGEST_INT64 // timed:
-                found.latency.sum_ms = exact_sum_ms(view, start, position, now_ms)
-        else:
-            found.latency = LatencyCounts(untimed=count)
+
+
+def walk(
+    buffer, long long start, long long end, *, int offsets=ANY, long long base_offset=0,
+    bint check_crc=True, long long now_ms=-1, long long interval_bytes=-1,
+    long long since_bytes=0, long long largest_ms=-1, long long magic=-1,
+    long long segment_offset=0, long long segment_position=0,
+):
+    cdef object view = memoryview(buffer)
+    cdef unsigned char *data = bytes_of(view)
+    cdef Rules rules
+    cdef Passed passed
+    cdef Latencies latencies
+    cdef Findings findings = Findings.__new__(Findings)
+    cdef Walk found = Walk.__new__(Walk)
+    cdef int problem
+    end = stop_of(view, start, end)
+    if offsets == ASSIGN and view.readonly:
+        raise TypeError("offsets cannot be assigned in a buffer that is read-only")
+    begin_walk(
+        &rules, &passed, start, end, base_offset, interval_bytes, since_bytes, largest_ms, magic,
+        segment_offset, segment_position,
+    )
+    rules.offsets, rules.check_crc = offsets, check_crc
+    begin_latencies(&latencies, now_ms)
+    problem = pass_entries(data, end, &rules, &passed, &latencies, findings, None)
+    finish_walk(found, data, &rules, &passed, findings)
+    found.problem = PROBLEMS[problem]
+    if now_ms >= 0 and not passed.batches:
+        found.latency = counts_from(&latencies, passed.untimed, found.min_timestamp_ms)
     return found
 
 
@@ -423,22 +464,3 @@ def scan_timestamp(buffer, long long start, long long end, long long target_ms):
                 return position, position
         position = following
     return NOT_FOUND_HERE, position
-
-
-def first_offsets(buffer, list set_ends):
-    cdef object view = memoryview(buffer)
-    cdef unsigned char *data = bytes_of(view)
-    cdef long long whole = len(view), position = 0, size, end
-    cdef list found = []
-    for end in set_ends:
-        if end > whole or end - position < HEAD_BYTES:
-            return None
-        found.append(int64_at(data, position))
-        while end - position >= HEAD_BYTES:
-            size = int32_at(data, position + SIZE)
-            if size < V0_OVERHEAD:
-                return None
-            position += HEAD_BYTES + size
-        if position != end:
-            return None
-    return found

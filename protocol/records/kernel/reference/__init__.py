@@ -8,7 +8,6 @@ message.
 
 from typing import Final
 
-from .batches import UsualBatches, check_usual, stamp_batches
 from .columns import (
     Gathered,
     columns_for,
@@ -25,18 +24,17 @@ from .records import (
     RecordCursor,
     RecordEncoder,
     RecordsFound,
-    RecordTally,
     check_records,
     find_timestamp,
     records_to_messages,
     varint,
 )
+from .usual import UsualSets, take_usual
 from .walk import (
     Walk,
     batch_problem,
     crc32,
     crc32c,
-    first_offsets,
     scan_offset,
     scan_timestamp,
     walk,
@@ -53,19 +51,16 @@ __all__ = [
     "PackedMessage",
     "RecordCursor",
     "RecordEncoder",
-    "RecordTally",
     "RecordsFound",
     "SetEncoder",
-    "UsualBatches",
+    "UsualSets",
     "Walk",
     "batch_problem",
     "check_records",
-    "check_usual",
     "columns_for",
     "crc32",
     "crc32c",
     "find_timestamp",
-    "first_offsets",
     "gather",
     "gather_records",
     "only_bytes",
@@ -77,7 +72,7 @@ __all__ = [
     "scan_offset",
     "scan_timestamp",
     "stamp",
-    "stamp_batches",
+    "take_usual",
     "varint",
     "walk",
 ]

@@ -5,11 +5,15 @@ from zlib import crc32
 
 from ...layout import (
     ATTRIBUTES_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
     CODEC_MASK,
     CRC_AT,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
     MESSAGE_OVERHEAD,
     NO_TIMESTAMP,
     RESERVED_MASK,
@@ -36,6 +40,7 @@ from .bytes import (
     int64_at,
     wrapped,
 )
+from .walk import crc32c
 
 
 class PlainMessage:
@@ -165,7 +170,8 @@ def rows_of(
 
 
 def stamp(buffer: bytearray | memoryview, start: int, end: int, append_time_ms: int) -> None:
-    """Give the plain v1 entries of `buffer[start:end]` an append time and their new CRC, in place.
+    """Give the plain v1 messages and the batches of `buffer[start:end]` an append time and their
+    new CRC, in place.
 
     A walk must have found them good, without wrappers and v0 messages: `ValueError` at the first
     that cannot be, after those before it have got their time.
@@ -179,13 +185,20 @@ def stamp(buffer: bytearray | memoryview, start: int, end: int, append_time_ms: 
     while position < end:
         size = int32_at(view, position + SIZE_AT) if end - position >= ENTRY_OVERHEAD else -1
         stop = position + ENTRY_OVERHEAD + size
-        if size < V1_OVERHEAD or stop > end or view[position + MAGIC_AT] != 1:
-            raise ValueError(f"the entry at byte {position} is no good v1 message")
-        if view[position + ATTRIBUTES_AT] & CODEC_MASK:
+        magic = view[position + MAGIC_AT] if size >= V1_OVERHEAD and stop <= end else -1
+        if magic != 1 and (magic != 2 or stop - position < BATCH_OVERHEAD):
+            raise ValueError(f"the entry at byte {position} is no good v1 message or batch")
+        if magic == 2:
+            view[position + BATCH_ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_BIT
+            INT64.pack_into(view, position + MAX_TIMESTAMP_AT, append_time_ms)
+            crc = crc32c(view, position + BATCH_ATTRIBUTES_AT, stop)
+            UINT32.pack_into(view, position + BATCH_CRC_AT, crc)
+        elif view[position + ATTRIBUTES_AT] & CODEC_MASK:
             raise ValueError(f"the entry at byte {position} is compressed")
-        view[position + ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
-        INT64.pack_into(view, position + TIMESTAMP_AT, append_time_ms)
-        UINT32.pack_into(view, position + CRC_AT, crc32(view[position + MAGIC_AT : stop]))
+        else:
+            view[position + ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
+            INT64.pack_into(view, position + TIMESTAMP_AT, append_time_ms)
+            UINT32.pack_into(view, position + CRC_AT, crc32(view[position + MAGIC_AT : stop]))
         position = stop
 
 

@@ -203,73 +203,6 @@ class RecordsFound:
     latency: LatencyCounts | None
 
 
-class RecordTally:
-    """Adds up what the records of batches say, batch by batch.
-
-    now_ms: latencies are counted against it, if it is >= 0.
-    count, untimed: of the batch that was added last: how many good records, how many of those have
-        no timestamp.
-    max_timestamp_ms, max_delta: of that batch, as in `RecordsFound`.
-    all_count, all_untimed, all_min_ms, all_max_ms: over all batches; times as in `RecordsFound`.
-    """
-
-    __slots__ = (
-        "_times",
-        "all_count",
-        "all_max_ms",
-        "all_min_ms",
-        "all_untimed",
-        "count",
-        "max_delta",
-        "max_timestamp_ms",
-        "now_ms",
-        "untimed",
-    )
-
-    def __init__(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        self._times: list[int] = []
-        self.count = self.untimed = self.all_count = self.all_untimed = 0
-        self.all_min_ms = self.all_max_ms = self.max_timestamp_ms = self.max_delta = NO_TIMESTAMP
-
-    def add(self, cursor: RecordCursor, base_timestamp_ms: int) -> int:
-        """Add the records of a batch that `cursor` has before it; returns what its last `step` did,
-        or `BAD_RECORD_OFFSET`, `BAD_TIME`.
-
-        Their offset deltas must be 0, 1, ... as a producer's are.
-        """
-        self.count = self.untimed = 0
-        self.max_timestamp_ms = self.max_delta = NO_TIMESTAMP
-        times: list[int] = []
-        while (step := cursor.step()) == RECORD:
-            if cursor.offset_delta != self.count:
-                step = BAD_RECORD_OFFSET
-                break
-            timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
-            if not SMALLEST_INT64 <= timestamp <= LARGEST_INT64:
-                step = BAD_TIME
-                break
-            if timestamp == NO_TIMESTAMP:
-                self.untimed += 1
-            else:
-                if not times or timestamp > self.max_timestamp_ms:
-                    self.max_timestamp_ms, self.max_delta = timestamp, self.count
-                times.append(timestamp)
-            self.count += 1
-        if times:
-            before = [self.all_min_ms, self.all_max_ms] if self._times else []
-            self.all_min_ms = min([*times, *before])
-            self.all_max_ms = max([*times, *before])
-            self._times += times
-        self.all_count += self.count
-        self.all_untimed += self.untimed
-        return step
-
-    def latency(self) -> LatencyCounts | None:
-        """Latencies of all, by the rules of `Walk.latency`; `None` if they were not asked for."""
-        return None if self.now_ms < 0 else latency_of(self._times, self.all_untimed, self.now_ms)
-
-
 def check_records(
     buffer: Buffer, start: int, end: int, *, base_timestamp_ms: int, now_ms: int = -1
 ) -> RecordsFound:
@@ -278,14 +211,29 @@ def check_records(
     Their offset deltas must be 0, 1, ... as a producer's are. `now_ms` >= 0 asks for latencies.
     """
     cursor = RecordCursor(memoryview(buffer), start, end)
-    tally = RecordTally(now_ms)
     found = RecordsFound()
-    found.problem = tally.add(cursor, base_timestamp_ms)
-    found.problem_position = cursor.position if found.problem != NO_MORE else end
-    found.count, found.untimed = tally.count, tally.untimed
-    found.min_timestamp_ms, found.max_timestamp_ms = tally.all_min_ms, tally.max_timestamp_ms
-    found.max_delta = tally.max_delta
-    found.latency = tally.latency()
+    found.count = found.untimed = 0
+    found.max_timestamp_ms = found.max_delta = NO_TIMESTAMP
+    times: list[int] = []
+    while (step := cursor.step()) == RECORD:
+        if cursor.offset_delta != found.count:
+            step = BAD_RECORD_OFFSET
+            break
+        timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
+        if not SMALLEST_INT64 <= timestamp <= LARGEST_INT64:
+            step = BAD_TIME
+            break
+        if timestamp == NO_TIMESTAMP:
+            found.untimed += 1
+        else:
+            if not times or timestamp > found.max_timestamp_ms:
+                found.max_timestamp_ms, found.max_delta = timestamp, found.count
+            times.append(timestamp)
+        found.count += 1
+    found.problem = step
+    found.problem_position = cursor.position if step != NO_MORE else end
+    found.min_timestamp_ms = min(times, default=NO_TIMESTAMP)
+    found.latency = None if now_ms < 0 else latency_of(times, found.untimed, now_ms)
     return found
 
 

@@ -464,26 +464,3 @@ def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tupl
                 return position, position
         position = following
     return NOT_FOUND, position
-
-
-def first_offsets(buffer: Buffer, set_ends: list[int]) -> list[int] | None:
-    """The first offset of each of the sets that stand one behind the other in `buffer`.
-
-    Their ends rise, the last one is no more than the buffer's. `None` when an entry does not end
-    where its set does, or a set has none.
-    """
-    view = flat(buffer)
-    found: list[int] = []
-    position = 0
-    for end in set_ends:
-        if end > len(view) or end - position < ENTRY_OVERHEAD:
-            return None
-        found.append(int64_at(view, position))
-        while end - position >= ENTRY_OVERHEAD:
-            size = int32_at(view, position + SIZE_AT)
-            if size < V0_OVERHEAD:
-                return None
-            position += ENTRY_OVERHEAD + size
-        if position != end:
-            return None
-    return found

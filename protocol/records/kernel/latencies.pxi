@@ -1,0 +1,68 @@
+# Counts of latencies: how long before `now_ms` messages were made.
+
+# They are counted run by run: as long as timestamps are in one bucket, which is from `from_ms` to
+# `upto_ms`. Where none are counted, all times are. `sum_ms` is that of the timestamps, with those in
+# the future as `now_ms`; it wraps round.
+cdef struct Latencies:
+    long long now_ms, from_ms, upto_ms, timed, before_run, skewed
+    unsigned long long sum_ms, wraps
+    long long counts[BUCKETS]
+    int bucket
+
+
+cdef inline void begin_latencies(Latencies *these, long long now_ms) noexcept:
+    cdef int number
+    these.now_ms = now_ms
+    these.from_ms = LARGEST_INT64 if now_ms >= 0 else SMALLEST_INT64
+    these.upto_ms = SMALLEST_INT64 if now_ms >= 0 else LARGEST_INT64
+    these.timed = these.before_run = these.skewed = these.bucket = 0
+    these.sum_ms = these.wraps = 0
+    for number in range(BUCKETS):
+        these.counts[number] = 0
+
+
+cdef inline void count_latency(Latencies *these, long long timestamp) noexcept:
+    if timestamp < these.from_ms or timestamp > these.upto_ms:
+        timestamp = next_bucket(these, timestamp)
+    these.timed += 1
+    these.sum_ms += <unsigned long long>timestamp
+    these.wraps += these.sum_ms < <unsigned long long>timestamp
+
+
+# A timestamp out of the bucket of those before it; as what it adds to the sum.
+cdef long long next_bucket(Latencies *these, long long timestamp) noexcept:
+    cdef long long latency_ms, now_ms = these.now_ms
+    cdef int bucket
+    these.counts[these.bucket] += these.timed - these.before_run
+    these.before_run = these.timed
+    latency_ms = now_ms - timestamp if timestamp >= 0 else LARGEST_INT64
+    bucket = these.bucket = bucket_of(latency_ms)
+    these.from_ms = now_ms - BOUNDS[bucket] if bucket < BUCKETS - 1 else 0
+    these.upto_ms = now_ms - BOUNDS[bucket - 1] - 1 if bucket else now_ms
+    if latency_ms < 0:
+        these.skewed += 1
+        these.from_ms = LARGEST_INT64
+        return now_ms
+    return timestamp
+
+
+# All that was counted, `smallest_ms` the smallest timestamp. One below -1 cannot be one, and spoils
+# all: then all messages are untimed.
+cdef object counts_from(Latencies *these, long long untimed, long long smallest_ms):
+    cdef long long timed = these.timed, longest_ms
+    cdef object sum_ms
+    if not timed or smallest_ms < NO_TIME:
+        return LatencyCounts(untimed=untimed + timed)
+    these.counts[these.bucket] += timed - these.before_run
+    these.before_run = timed
+    longest_ms = max(these.now_ms - smallest_ms, 0)
+    if longest_ms <= LARGEST_INT64 // timed:
+        # What wraps round in both is made good by the difference.
+        sum_ms = (
+            <unsigned long long>these.now_ms * <unsigned long long>timed - these.sum_ms
+        )
+    else:
+        sum_ms = <object>these.now_ms * timed - (<object>these.wraps * (1 << 64) + these.sum_ms)
+    return LatencyCounts(
+        counts_of(these.counts), these.skewed, untimed, sum_ms, longest_ms
+    )

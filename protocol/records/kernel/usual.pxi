@@ -1,0 +1,120 @@
+# Sets that are stored as they came, but for offsets and append times: checked, numbered, counted and
+# marked in one walk over as many of them as there are.
+
+
+cdef class UsualSets(Walk):
+    cdef public object data
+    cdef public list first_offsets
+
+
+# Whether nothing is against storing a good entry as it came. Records of a batch are summed up.
+cdef bint is_usual(
+    const unsigned char *data, long long position, long long stop, const Rules *rules,
+    const Entry *entry, Latencies *latencies, RecordSums *sums, RecordCursor cursor,
+) except -1:
+    cdef long long producer_id
+    if not rules.magics >> entry.magic & 1 or (entry.magic == 2) != rules.of_batches:
+        return False
+    if entry.magic < 2:
+        return not entry.bits & CODEC_MASK and not (entry.magic and entry.bits & APPEND_TIME)
+    if data[position + BATCH_BITS] or entry.bits:
+        return False
+    producer_id = int64_at(data, position + PRODUCER_ID)
+    if producer_id != NO_NUMBER and (
+        producer_id < 0
+        or int16_at(data, position + PRODUCER_EPOCH) < 0
+        or int32_at(data, position + SEQUENCE) < 0
+        or position != rules.set_start
+        or stop != rules.set_end
+    ):
+        return False
+    cursor.begin(position + BATCH_OVERHEAD, stop)
+    if add_records(cursor, int64_at(data, position + BASE_TIME), latencies, sums) != AT_END:
+        return False
+    if not sums.count or sums.count != entry.records or entry.delta != sums.count - 1:
+        return False
+    return rules.append_time_ms >= 0 or entry.time_ms == sums.max_ms
+
+
+# Whether a set may be usual, as far as its first entry tells before it is read.
+cdef inline bint begins_usual(const unsigned char *data, long long size, int magics) noexcept:
+    if size <= BATCH_BITS + 1 or data[MAGIC] > 2 or not magics >> data[MAGIC] & 1:
+        return False
+    return not data[BATCH_BITS + 1 if data[MAGIC] == 2 else BITS] & CODEC_MASK
+
+
+def take_usual(
+    list record_sets, *, long long base_offset, long long now_ms, int magics,
+    long long append_time_ms, long long lowest_ms, long long highest_ms, long long entry_max_bytes,
+    long long room_bytes, long long marks_max, long long interval_bytes, long long since_bytes,
+    long long largest_ms, long long magic, long long segment_offset, long long segment_position,
+):
+    cdef long long total = 0, start, size, marks, times, marked_ms, changes
+    cdef bint in_place = False
+    cdef object sent, whole
+    cdef unsigned char *data
+    cdef const unsigned char *source
+    cdef Rules rules
+    cdef Passed passed, before
+    cdef Latencies latencies, latencies_before
+    cdef Findings findings = Findings.__new__(Findings)
+    cdef RecordCursor cursor
+    cdef UsualSets found
+    cdef list first_offsets = []
+    cdef int problem
+    for record_set in record_sets:
+        total += len(record_set)
+    total = min(total, max(room_bytes, 0))
+    if len(record_sets) == 1:
+        whole = memoryview(record_sets[0])
+        in_place = not whole.readonly
+    if not in_place:
+        whole = memoryview(undefined(total))
+    data = bytes_of(whole)
+    cursor = RecordCursor(whole, 0, 0)
+    begin_walk(
+        &rules, &passed, 0, total, base_offset, interval_bytes, since_bytes, largest_ms, magic,
+        segment_offset, segment_position,
+    )
+    rules.offsets, rules.check_crc, rules.usual = ASSIGN, True, True
+    rules.magics, rules.append_time_ms = magics, append_time_ms
+    begin_latencies(&latencies, now_ms)
+    for record_set in record_sets:
+        sent = memoryview(record_set)
+        source, start, size = bytes_of(sent), passed.position, len(sent)
+        if size > total - start or findings.marks >= marks_max:
+            break
+        if not begins_usual(source, size, magics):
+            break
+        if not in_place:
+            copy_bytes(data, start, source, 0, size)
+        before, latencies_before = passed, latencies
+        marks, times, marked_ms = findings.marks, findings.times, findings.marked_ms
+        changes = len(findings.magic_changes)
+        rules.set_start, rules.set_end = start, start + size
+        rules.of_batches = data[start + MAGIC] == 2
+        problem = pass_entries(data, start + size, &rules, &passed, &latencies, findings, cursor)
+        if (
+            problem
+            or passed.last_offset > rules.last_markable
+            or passed.largest_size + HEAD_BYTES > entry_max_bytes
+            or findings.marks > marks_max
+            or (passed.timed and (passed.min_ms < lowest_ms or passed.max_ms > highest_ms))
+        ):
+            passed, latencies = before, latencies_before
+            findings.marks, findings.times, findings.marked_ms = marks, times, marked_ms
+            del findings.magic_changes[changes:]
+            break
+        first_offsets.append(before.last_offset + 1)
+    if not first_offsets:
+        return None
+    if append_time_ms >= 0:
+        stamp(whole, 0, passed.position, append_time_ms)
+    found = UsualSets.__new__(UsualSets)
+    finish_walk(found, data, &rules, &passed, findings)
+    if now_ms >= 0:
+        found.latency = counts_from(&latencies, passed.untimed, found.min_timestamp_ms)
+    found.data = whole if passed.position == len(whole) else whole[: passed.position]
+    found.first_offsets = first_offsets
+    found.literal = False
+    return found

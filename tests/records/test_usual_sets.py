@@ -1,0 +1,286 @@
+"""Usual sets, many at a time: what `walk`, `check_batch` and `stamp` make of each."""
+
+from collections.abc import Sequence
+from struct import pack_into
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horolog.protocol.errors import HorologError
+from horolog.protocol.records.batches.batch import (
+    CheckedBatch,
+    build_batch,
+    check_batch,
+    finish_batch,
+    read_header,
+    set_times_in_place,
+    write_header,
+)
+from horolog.protocol.records.kernel import RecordEncoder, UsualSets, stamp, take_usual, walk
+from horolog.protocol.records.kernel.terms import Offsets
+from horolog.protocol.records.latency import LatencyCounts
+from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
+from horolog.protocol.records.marks import Marks
+from horolog.protocol.records.messages.sets import build_set
+from horolog.protocol.records.record import NewRecord
+from horolog.tests.properties.examples import examples
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(
+    *timestamps_ms: int,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    codec: Codec = Codec.NONE,
+    base_offset: int = 0,
+) -> bytearray:
+    encoder = RecordEncoder()
+    for timestamp_ms in timestamps_ms:
+        encoder.add(b"value", b"key", timestamp_ms, (("h", None),))
+    producer_id, epoch, sequence = producer
+    return finish_batch(
+        encoder,
+        codec=codec,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+times = st.one_of(st.integers(NOW_MS - 10**6, NOW_MS + 5), st.sampled_from([-1, -1, 0, 2**62]))
+producers = st.sampled_from([(-1, -1, -1)] * 3 + [(7, 0, 0), (2**40, 3, 2**31 - 1), (7, -1, 0)])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """One batch, mostly good, that a walk would pass."""
+    made = batch(
+        *draw(st.lists(times, min_size=1, max_size=4)),
+        producer=draw(producers),
+        codec=draw(st.sampled_from([Codec.NONE] * 7 + [Codec.GZIP])),
+        base_offset=draw(st.integers(0, 2**40)),
+    )
+    spoiled = draw(st.sampled_from([None] * 9 + ["max", "base", "bits", "count", "record"]))
+    header = read_header(made)
+    if spoiled == "max":
+        write_header(made, header._replace(max_timestamp_ms=draw(times)))
+    elif spoiled == "base":
+        base_ms = draw(st.sampled_from([-(2**63), -2, -1, 2**63 - 1]))
+        write_header(made, header._replace(base_timestamp_ms=base_ms))
+    elif spoiled == "bits":
+        bit = draw(st.sampled_from([8, 16, 32, 64, 0x4000]))
+        write_header(made, header._replace(attributes=header.attributes | bit))
+    elif spoiled == "count":
+        more = header.record_count + 1
+        write_header(made, header._replace(record_count=more, last_offset_delta=more - 1))
+    elif spoiled == "record":
+        place = draw(st.integers(BATCH_OVERHEAD, len(made) - 1))
+        made[place] ^= draw(st.integers(1, 255))
+        write_header(made, header)
+    return bytes(made)
+
+
+set_lists = st.lists(
+    st.one_of(batches(), st.lists(batches(), min_size=2, max_size=3).map(b"".join)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def opened(sent: bytes) -> list[CheckedBatch] | None:
+    """The batches of a set if all are usual."""
+    found: list[CheckedBatch] = []
+    at = 0
+    while at < len(sent):
+        if read_header(sent, at).attributes:
+            return None
+        try:
+            found.append(check_batch(sent, at, max_decompressed_bytes=1, now_ms=NOW_MS))
+        except HorologError:
+            return None
+        at += found[-1].header.size_bytes
+    if len(found) > 1 and any(one.header.producer_id != -1 for one in found):
+        return None
+    return found
+
+
+def take(
+    sets: Sequence[bytes | bytearray],
+    *,
+    magics: int = 0b111,
+    append_time_ms: int = -1,
+    lowest_ms: int = -(2**63),
+    highest_ms: int = 2**63 - 1,
+    entry_max_bytes: int = 2**31,
+    room_bytes: int = 2**31,
+    marks_max: int = 1000,
+    interval_bytes: int = 100,
+) -> UsualSets | None:
+    return take_usual(
+        list(sets),
+        base_offset=100,
+        now_ms=NOW_MS,
+        magics=magics,
+        append_time_ms=append_time_ms,
+        lowest_ms=lowest_ms,
+        highest_ms=highest_ms,
+        entry_max_bytes=entry_max_bytes,
+        room_bytes=room_bytes,
+        marks_max=marks_max,
+        interval_bytes=interval_bytes,
+        since_bytes=0,
+        largest_ms=-1,
+        magic=-1,
+        segment_offset=90,
+        segment_position=1000,
+    )
+
+
+def taken(sets: Sequence[bytes | bytearray], **limits: int) -> int:
+    """How many sets are taken."""
+    found = take(sets, **limits)
+    return 0 if found is None else len(found.first_offsets)
+
+
+@examples(600)
+@given(set_lists, st.sampled_from([-1, NOW_MS]))
+def test_many_are_checked_as_each_would_be(sets: list[bytes], append_time_ms: int) -> None:
+    found = take(sets, append_time_ms=append_time_ms)
+    each = [opened(sent) for sent in sets]
+    good = [
+        of_set is not None
+        and (
+            append_time_ms >= 0
+            or all(one.max_timestamp_ms == one.header.max_timestamp_ms for one in of_set)
+        )
+        for of_set in each
+    ]
+    usual = [*good, False].index(False)
+    if found is None:
+        assert usual == 0
+        return
+    checked = [one for of_set in each[:usual] for one in of_set or ()]
+    offsets = [100]
+    for of_set in each[:usual]:
+        offsets.append(offsets[-1] + sum(one.header.record_count for one in of_set or ()))
+    assert found.first_offsets == offsets[:-1]
+    assert (found.count, found.last_offset) == (offsets[-1] - 100, offsets[-1] - 1)
+    timed = [one for one in checked if one.untimed < one.header.record_count]
+    assert found.min_timestamp_ms == min((one.min_timestamp_ms for one in timed), default=-1)
+    newest = [append_time_ms] if append_time_ms >= 0 else [one.max_timestamp_ms for one in timed]
+    assert found.max_timestamp_ms == max(newest, default=-1)
+    if found.min_timestamp_ms >= -1:
+        latency = LatencyCounts()
+        for one in checked:
+            assert one.latency is not None
+            latency.add(one.latency)
+        assert found.latency == latency
+
+
+@examples(100)
+@given(st.lists(st.lists(times, min_size=1, max_size=3), min_size=1, max_size=5), st.booleans())
+def test_messages_are_stored_as_a_walk_and_a_stamp_make_them(
+    sent: list[list[int]], stamped: bool
+) -> None:
+    sets = [bytes(build_set([NewRecord(b"v" * 50, None, at) for at in one])) for one in sent]
+    found = take(sets, append_time_ms=NOW_MS if stamped else -1)
+    assert found is not None
+    whole = bytearray().join(sets)
+    options: dict[str, Any] = {
+        "interval_bytes": 100,
+        "segment_offset": 90,
+        "segment_position": 1000,
+    }
+    expected = walk(
+        whole, 0, len(whole), offsets=Offsets.ASSIGN, base_offset=100, now_ms=NOW_MS, **options
+    )
+    assert found.latency == expected.latency
+    if stamped:
+        stamp(whole, 0, len(whole), NOW_MS)
+        expected = walk(whole, 0, len(whole), **options)
+    assert bytes(found.data) == whole
+    for name in (
+        "max_timestamp_ms",
+        "max_offset",
+        "first_timestamp_ms",
+        "since_bytes",
+        "magic_changes",
+    ):
+        assert getattr(found, name) == getattr(expected, name)
+    for name in Marks.__slots__:
+        assert getattr(found.marks, name) == getattr(expected.marks, name)
+
+
+GOOD = bytes(batch(NOW_MS))
+MESSAGE = bytes(build_set([NewRecord(b"v", None, NOW_MS)]))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\0" * 60,
+        GOOD[:-1],
+        GOOD + b"\0",
+        GOOD.replace(b"\2", b"\1", 1),
+        GOOD + MESSAGE,
+        MESSAGE + GOOD,
+        MESSAGE + MESSAGE[:20],
+        MESSAGE[:-1] + b"x",
+        bytes(build_set([NewRecord(b"v", None, NOW_MS)], codec=Codec.GZIP)),
+        bytes(batch(NOW_MS, codec=Codec.GZIP)),
+        bytes(batch(NOW_MS, producer=(7, 0, 0)) + batch(NOW_MS)),
+    ],
+    ids=[
+        *("empty", "too short", "cut off", "more behind it", "a format it is not"),
+        *("a message behind a batch", "a batch behind a message", "cut off message", "crc"),
+        *("wrapper", "compressed batch", "numbered with another"),
+    ],
+)
+def test_what_is_not_usual_ends_the_sets(sent: bytes) -> None:
+    assert taken([GOOD, MESSAGE, sent, GOOD]) == 2
+    assert taken([sent, GOOD]) == 0
+    assert taken([bytearray(sent)]) == 0
+
+
+@pytest.mark.parametrize("good", [GOOD, MESSAGE], ids=["batch", "message"])
+def test_the_limits(good: bytes) -> None:
+    sets = [good] * 3
+    size = len(good)
+    assert taken(sets, room_bytes=3 * size) == 3
+    assert taken(sets, room_bytes=3 * size - 1) == 2
+    assert taken(sets, room_bytes=-1) == 0
+    assert taken(sets, entry_max_bytes=size) == 3
+    assert taken(sets, entry_max_bytes=size - 1) == 0
+    assert taken(sets, lowest_ms=NOW_MS, highest_ms=NOW_MS) == 3
+    assert taken(sets, lowest_ms=NOW_MS + 1) == 0
+    assert taken(sets, highest_ms=NOW_MS - 1) == 0
+    assert taken(sets, interval_bytes=0, marks_max=2) == 3
+    assert taken([*sets, good], interval_bytes=0, marks_max=2) == 3, "no set behind the last mark"
+    assert taken(sets, marks_max=0) == 0
+    assert taken(sets, magics=0b111 & ~(1 << good[16])) == 0
+
+
+@pytest.mark.parametrize("size", [-(2**31), -13, -12, 0, 48, 2**31 - 1])
+def test_a_size_that_leads_nowhere(size: int) -> None:
+    data = batch(1)
+    pack_into(">i", data, 8, size)
+    before = bytes(data)
+    assert taken([bytes(data)]) == 0
+    with pytest.raises(ValueError, match="no good v1 message or batch"):
+        stamp(data, 0, len(data), NOW_MS)
+    assert data == before
+
+
+@examples(100)
+@given(st.lists(st.lists(times, min_size=1, max_size=5), max_size=4), st.integers(0, 2**62))
+def test_many_are_stamped_as_each_would_be(sent: list[list[int]], stamp_ms: int) -> None:
+    each = [build_batch([NewRecord(b"v", None, at) for at in one]) for one in sent]
+    together = bytearray().join(each) + b"\xff"
+    stamp(together, 0, len(together) - 1, stamp_ms)
+    for one in each:
+        set_times_in_place(one, 0, stamp_ms, append_time=True)
+    assert together == bytearray().join(each) + b"\xff"
