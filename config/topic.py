@@ -1,7 +1,7 @@
 """The immutable view of a topic's settings that a log works by, and checks of overrides."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .broker_table import BROKER_SETTINGS
@@ -21,6 +21,10 @@ __all__ = [
     "topic_settings",
     "without_repeats",
 ]
+
+
+_FORMATS: Final = 0b111
+"""A bit for each message format; v0, the first one, has no place for an append time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +58,28 @@ class TopicSettings:
     max_producer_ids: int
     acks_all_durability: str
 
-    @property
-    def format_magic(self) -> int | None:
-        """The message format that is stored: 0, 1 or 2; `None` when it is the one that was sent."""
-        return magic_of(self.message_format_version)
+    format_magic: int | None = field(init=False)
+    """The message format that is stored: 0, 1 or 2; `None` when it is the one that was sent."""
+    stamps_append_time: bool = field(init=False)
+    """Whether the broker gives each message the time of its append.
 
-    @property
-    def stamps_append_time(self) -> bool:
-        """Whether the broker gives each message the time of its append.
+    It does on LogAppendTime topics, unless they store format v0, which cannot carry it.
+    """
+    kept_formats: int = field(init=False)
+    """A bit, `1 << magic`, for each format in which a set that is not compressed is stored as it
+    was sent, but for offsets and append times."""
 
-        It does on LogAppendTime topics, unless they store format v0, which cannot carry it.
-        """
-        return self.message_timestamp_type == "LogAppendTime" and self.format_magic != 0
+    def __post_init__(self) -> None:
+        magic = magic_of(self.message_format_version)
+        stamps = self.message_timestamp_type == "LogAppendTime" and magic != 0
+        formats = _FORMATS - stamps if magic is None else 1 << magic
+        kept = formats if self.compression_type in ("producer", "uncompressed") else 0
+        for name, value in (
+            ("format_magic", magic),
+            ("stamps_append_time", stamps),
+            ("kept_formats", kept),
+        ):
+            object.__setattr__(self, name, value)
 
 
 _OF_THE_BROKER: Final = "is a setting of the broker, not of a topic"

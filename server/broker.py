@@ -281,11 +281,7 @@ class Broker:
         fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
         produces = ParkingLot(loop)
 
-        def advanced(topic: str, partition: int) -> None:
-            fetches.advanced((topic, partition))
-            produces.advanced((topic, partition))
-
-        logs = Logs(self.directory, self.settings, work, advanced)
+        logs = Logs(self.directory, self.settings, work, (fetches, produces))
         self.maintenance = Maintenance(
             self.settings,
             directory=self.directory,

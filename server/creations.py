@@ -1,7 +1,7 @@
 """Topics that are made because somebody produces to them or asks about them."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from ..config.broker import BrokerSettings
@@ -17,13 +17,11 @@ class Creations:
 
     def __init__(self, directory: LogDirectory, settings: BrokerSettings, changes: Changes) -> None:
         self._directory = directory
+        self.exists: Callable[[str], bool] = directory.topics().__contains__
+        """Whether there is nothing to be made."""
         self._settings = settings
         self._changes = changes
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
-
-    def exists(self, topic: str) -> bool:
-        """Whether there is nothing to be made."""
-        return topic in self._directory.topics()
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
         """Those of `topics` that do not exist and that the settings allow to be made, each once."""

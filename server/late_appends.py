@@ -52,7 +52,8 @@ class LateAppends:
         self._call_soon = call_soon
         self._by_partition: dict[Partition, deque[LateAppend]] = {}
         self._turns: deque[Sender] = deque()
-        self._is_running = False
+        self.is_running = False
+        """Whether any append waits."""
         self._began: float | None = None
         self._left_seconds = PASS_SECONDS
         self._is_counting = False
@@ -93,8 +94,8 @@ class LateAppends:
         of_partition.append(late)
         if len(of_partition) == 1:
             self._is_ready(late)
-        if not self._is_running:
-            self._is_running = True
+        if not self.is_running:
+            self.is_running = True
             self._work.start(self._run())
 
     def _is_ready(self, late: LateAppend) -> None:
@@ -121,4 +122,4 @@ class LateAppends:
             else:
                 del self._by_partition[late.partition]
             await turns.give_way()
-        self._is_running = False
+        self.is_running = False

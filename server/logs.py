@@ -1,7 +1,7 @@
 """Partitions as the handlers use them: found, created when allowed, prepared, watched."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..config.broker import BrokerSettings
@@ -9,23 +9,28 @@ from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
+from .parking import ParkingLot
 from .work import Work
 
 
 class Logs:
-    """Access to the logs of a directory. `advanced` is called when one moves or goes away."""
+    """Access to the logs of a directory.
+
+    Requests that wait for one that moves or goes away are in `lots`.
+    """
 
     def __init__(
         self,
         directory: LogDirectory,
         settings: BrokerSettings,
         work: Work,
-        advanced: Callable[[str, int], None],
+        lots: Sequence[ParkingLot],
     ) -> None:
         self._directory = directory
+        self._opened = directory.opened_log
         self._settings = settings
         self._work = work
-        self._advanced = advanced
+        self._lots = lots
         self._preparing: dict[Log, asyncio.Future[None]] = {}
 
     def topic(self, name: str) -> TopicEntry:
@@ -45,7 +50,9 @@ class Logs:
 
     def find(self, topic: str, partition: int) -> Log:
         """The log of a partition. Raises `UnknownTopicOrPartition` or what opening it raises."""
-        log = self._directory.log(topic, partition)
+        log = self._opened((topic, partition))
+        if log is None:
+            log = self._directory.log(topic, partition)
         if log.on_advance is None:
             log.on_advance = self._moved
         return log
@@ -55,6 +62,9 @@ class Logs:
 
         A partition that the new topic would not have creates nothing.
         """
+        log = self._opened((topic, partition))
+        if log is not None and log.on_advance is not None:
+            return log
         try:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
@@ -121,7 +131,11 @@ class Logs:
     def went_away(self, topic: str, partitions: int) -> None:
         """A topic was deleted: those who wait for its partitions have to know."""
         for partition in range(partitions):
-            self._advanced(topic, partition)
+            for lot in self._lots:
+                lot.advanced((topic, partition))
 
     def _moved(self, log: Log) -> None:
-        self._advanced(log.topic, log.partition)
+        partition = log.topic, log.partition
+        for lot in self._lots:
+            if partition in lot.by_partition:
+                lot.advanced(partition)

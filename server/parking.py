@@ -78,7 +78,8 @@ class ParkingLot:
         self._named_partitions = 0
         self._requests = 0
         self._parked: dict[_Parked, None] = {}
-        self._by_partition: dict[Partition, dict[_Parked, None]] = {}
+        self.by_partition: dict[Partition, dict[_Parked, None]] = {}
+        """Who waits; for others to look at."""
         self._advanced: dict[Partition, None] = {}
 
     def __len__(self) -> int:
@@ -112,7 +113,7 @@ class ParkingLot:
         self._named_partitions += named_partitions
         self._requests += requests
         for partition in parked.partitions:
-            self._by_partition.setdefault(partition, {})[parked] = None
+            self.by_partition.setdefault(partition, {})[parked] = None
         parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, self._release, parked)
         parked.ready.add_done_callback(lambda _: self._release(parked))
         return parked.ready
@@ -122,7 +123,7 @@ class ParkingLot:
 
         Appends call this from the middle of their own work, so nothing is read or answered here.
         """
-        if partition in self._by_partition:
+        if partition in self.by_partition:
             if not self._advanced:
                 self._loop.call_soon(self._look)
             self._advanced[partition] = None
@@ -134,10 +135,10 @@ class ParkingLot:
         self._named_partitions -= parked.named_partitions
         self._requests -= parked.requests
         for partition in parked.partitions:
-            of_partition = self._by_partition[partition]
+            of_partition = self.by_partition[partition]
             del of_partition[parked]
             if not of_partition:
-                del self._by_partition[partition]
+                del self.by_partition[partition]
         if parked.timer is not None:
             parked.timer.cancel()
         if not parked.ready.done():
@@ -147,6 +148,6 @@ class ParkingLot:
         advanced = self._advanced
         self._advanced = {}
         for partition in advanced:
-            for parked in list(self._by_partition.get(partition, ())):
+            for parked in list(self.by_partition.get(partition, ())):
                 if parked in self._parked and parked.satisfied(partition):
                     self._release(parked)

@@ -16,20 +16,21 @@ class DiskRoom:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._keepers = 0
+        self.keepers = 0
+        """How many operations keep the room for themselves now."""
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Refuse appends until the block ends."""
         with self._lock:
-            self._keepers += 1
+            self.keepers += 1
         try:
             yield
         finally:
             with self._lock:
-                self._keepers -= 1
+                self.keepers -= 1
 
     def check_append(self) -> None:
         """Raise what a write to the full disk would raise, if the room is not for appends now."""
-        if self._keepers:
+        if self.keepers:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

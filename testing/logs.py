@@ -156,6 +156,8 @@ class LogFolder:
     def usual(self, record_sets: Sequence[Buffer]) -> int:
         """How many of the first sets would be admitted together; changes nothing."""
         log = self.log
+        if not record_sets:
+            return 0
         copies = [bytes(record_set) for record_set in record_sets]
         states, now_ms = log.producers.states, self.clock.now_ms()
         admitted = admit_usual(copies, log.settings, log.segments[-1], states, now_ms)

@@ -1,11 +1,12 @@
 """Sets that producers sent on their way into a log: found, appended, counted, synced when due."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -79,12 +80,15 @@ class Sent(msgspec.Struct):
         self.record_set = b""
 
 
+_record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
+
+
 def append(
     services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
 ) -> Sequence[tuple[Log, Sent]]:
     """Append the sets of one partition and take note of what became of them; gives those that are
     left to `append_later`."""
-    record_sets = [one.record_set for one in sent]
+    record_sets = list(map(_record_set_of, sent))
     log, outcomes = append_sets(services, acks, partition, record_sets)
     done = 0
     for outcome in outcomes:
@@ -127,13 +131,15 @@ def append_sets(
     that take long, and all that come behind them or others that wait, are left to `append_later`.
     """
     try:
-        log = _log_for(services, acks, *partition)
+        if acks not in ACKS:
+            _refuse_acks(services, acks, *partition)
+        log = services.logs.find_or_create(*partition)
     except Exception as error:
         return None, [error] * len(record_sets)
     late = services.late_appends
-    if late.holds(partition):
+    if late.is_running and late.holds(partition):
         return log, ()
-    wait_for_sync = _waits_for_sync(acks, log)
+    wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     outcomes = log.append_sets(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
     late.end()
@@ -172,7 +178,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     if late.done():
         return
     outcome: Appended | Exception
-    wait_for_sync = _waits_for_sync(acks, log)
+    wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     try:
         _check_current(services, log)
@@ -208,22 +214,22 @@ def _check_current(services: Services, log: Log) -> None:
         raise UnknownTopicOrPartition("the topic was deleted before its messages were appended")
 
 
-def _waits_for_sync(acks: int, log: Log) -> bool:
-    return acks == DURABLE and log.settings.acks_all_durability == "fsync"
+def _is_synced(log: Log) -> bool:
+    """Whether a set that is to be durable is synced before that is answered."""
+    return log.settings.acks_all_durability == "fsync"
 
 
 def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync: bool) -> None:
     """Have a log synced that ended at `end_offset` before something was appended."""
-    flush_due = wait_for_sync or log.unflushed_messages >= log.settings.flush_messages
-    if flush_due and log.log_end_offset > end_offset:
+    new_end_offset = log.log_end_offset
+    unflushed = new_end_offset - log.recovery_point
+    if new_end_offset > end_offset and (wait_for_sync or unflushed >= log.settings.flush_messages):
         services.commits.request(log)
 
 
-def _log_for(services: Services, acks: int, topic: str, partition: int) -> Log:
-    if acks not in ACKS:
-        services.logs.check_partition(topic, partition)
-        raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
-    return services.logs.find_or_create(topic, partition)
+def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> NoReturn:
+    services.logs.check_partition(topic, partition)
+    raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
 
 
 def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:

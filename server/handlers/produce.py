@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
-from operator import attrgetter
-from typing import Any
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 from ...protocol.api.log.produce import (
     ProducePartition,
@@ -42,6 +42,8 @@ Outcome = ProduceResponse | Later | Exception | None
 Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
 """A request, its answer, still without what becomes of its sets, and these."""
 
+_response_of: Final[Callable[[Answer], ProduceResponse]] = itemgetter(1)
+
 
 def handle_many(
     services: Services, version: int, requests: Sequence[ProduceRequest]
@@ -54,7 +56,7 @@ def handle_many(
     made, all wait for that.
     """
     rows = _Rows(requests)
-    if not rows.topics_exist(services):
+    if not all(map(services.creations.exists, rows.topics)):
         missing = services.creations.missing(_named_topics(services, requests))
         if missing:
             creating = services.creations.make(missing)
@@ -73,7 +75,7 @@ def handle_together(
     unusual: they want the same `acks`, and the topics exist.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
-    if not (rows.alike and rows.topics_exist(services)):
+    if not (rows.alike and all(map(services.creations.exists, rows.topics))):
         return [handle_many(services, 0, source) for source in sources]
     ends = list(accumulate(map(len, sources)))
     outcomes = _handle_alike(services, rows, {}, ends)
@@ -83,7 +85,7 @@ def handle_together(
 class _Rows:
     """What requests bring, by request and by partition."""
 
-    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
+    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions", "topics")
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
@@ -93,6 +95,8 @@ class _Rows:
         self.answers: list[Answer] = []
         self.by_partition: dict[Partition, list[Sent]] = {}
         """What may be appended."""
+        self.topics: set[str] = set()
+        """Where that is to be appended."""
         self.of_transactions: list[tuple[str, list[Sent]]] = []
         """What belongs to transactions, by their ids."""
         for request in requests:
@@ -107,6 +111,8 @@ class _Rows:
                 self.of_transactions.append((request.transactional_id, all_sent))
             for topic in topics:
                 name = topic.name
+                if request.transactional_id is None and topic.partitions:
+                    self.topics.add(name)
                 of_topic: list[ProducePartitionResult] = []
                 for one in topic.partitions:
                     result = ProducePartitionResult(partition=one.partition)
@@ -123,11 +129,6 @@ class _Rows:
             self.answers.append((request, ProduceResponse(topics=results), all_sent))
             if request.acks != self.acks:
                 self.alike = False
-
-    def topics_exist(self, services: Services) -> bool:
-        """Whether nothing has to be made before."""
-        topics = {topic for topic, _ in self.by_partition}
-        return all(map(services.creations.exists, topics))
 
 
 def _handle_then(
@@ -219,7 +220,7 @@ def _handle_alike(
         )
     if acks == NO_ANSWER:
         return [_refusal(response) for _, response, _ in answers]
-    return [response for _, response, _ in answers]
+    return list(map(_response_of, answers))
 
 
 def _append_late(

@@ -124,6 +124,8 @@ class LogDirectory:
         self._logs = LogTable(
             self._seams, self._path, self._registry, self._note_gaps, self._note_cut
         )
+        self.opened_log = self._logs.find
+        """The log of a partition if it is open."""
         self._changes = TopicChanges(
             self._seams,
             self._path,

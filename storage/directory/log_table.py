@@ -64,6 +64,8 @@ class LogTable:
         self._on_gaps = on_gaps
         self._on_cut = on_cut
         self._logs: dict[Partition, Log] = {}
+        self.find: Callable[[Partition], Log | None] = self._logs.get
+        """The log of a partition, if it is open."""
         self._failures: dict[Partition, HorologError] = {}
         self._retry_at: dict[Partition, float] = {}
         self._unclean: set[Partition] = set()
@@ -109,10 +111,6 @@ class LogTable:
                 self._open(key, progress.of_log(key))
             progress.log_done()
         progress.finish()
-
-    def find(self, key: Partition) -> Log | None:
-        """The log, if it is open."""
-        return self._logs.get(key)
 
     def get(self, key: Partition) -> Log:
         """The log, opened now if it is not; `key` must have been added.

@@ -205,11 +205,20 @@ class AppendTimes:
         if self._surplus:
             self.cut_back()
         base_offset, blocks, count = self.base_offset, self._blocks, self._count
-        relatives = [offset - base_offset for offset in first_offsets]
+        if len(first_offsets) == 1:
+            relatives = [first_offsets[0] - base_offset]
+        else:
+            relatives = [offset - base_offset for offset in first_offsets]
         data = b"".join(map(ENTRY.pack, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
         self._surplus = True
-        self._write(data, count * ENTRY.size)
+        try:
+            file = self._seams.open_files.use(self.path)
+        except FileNotFoundError:
+            self._seams.files.open(self.path, create=True).close()
+            file = self._file()
+        file.pwrite(data, count * ENTRY.size)
+        self._unsynced = True
         if blocks.count == count:
             blocks.add(relatives, append_time_ms, crc)
         self._crc, self._count = crc, count + len(relatives)
@@ -416,15 +425,6 @@ class AppendTimes:
             return self._file().pread(count * ENTRY.size, first * ENTRY.size)
         except FileNotFoundError:
             return b""
-
-    def _write(self, data: bytes, position: int) -> None:
-        try:
-            file = self._seams.open_files.use(self.path)
-        except FileNotFoundError:
-            self._seams.files.open(self.path, create=True).close()
-            file = self._file()
-        file.pwrite(data, position)
-        self._unsynced = True
 
     def _file(self) -> File:
         return self._seams.open_files.use(self.path)

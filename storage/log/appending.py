@@ -1,7 +1,6 @@
 """Appending to a log: sets that producers send, entries that another log stored."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -54,12 +53,6 @@ class AppendableLog(ReadableLog):
         self._last_stamp_ms = parts.last_stamp_ms
         self._past_retention = PastRetention(self._seams.clock, self._observe)
 
-    def _tell_of_old(self, newest_ms: int, now_ms: int) -> None:
-        """Have messages told of that are past retention now that they come, if these are."""
-        retention_ms = self.settings.retention_ms
-        if 0 <= retention_ms < now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
-            self._past_retention.tell(newest_ms, retention_ms)
-
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
 
@@ -95,11 +88,13 @@ class AppendableLog(ReadableLog):
             outcome: Appended | Exception
             sets = 1
             try:
-                self._check_writable()
+                active = self._list.active
+                if self.failure is not None or active.damaged is not None:
+                    self._check_writable()
                 admitted = None
                 if alone < ALONE_MAX and run.now_ms >= self._last_stamp_ms:
                     left = record_sets[done:] if done else record_sets
-                    states, active = self.producers.states, self._list.active
+                    states = self.producers.states
                     admitted = admit_usual(left, self.settings, active, states, run.now_ms)
                 if admitted is None:
                     alone += 1
@@ -116,8 +111,7 @@ class AppendableLog(ReadableLog):
             else:
                 run.outcomes.append(outcome)
             done += sets
-        with suppress(Exception):  # it is in the outcomes
-            self._commit(run)
+        self._commit(run)
         return run.outcomes
 
     def _admit_alone(
@@ -163,7 +157,7 @@ class AppendableLog(ReadableLog):
             give_append_time(admitted, self._next_stamp(run.now_ms))
         admitted.walk = self._walk_for(active, admitted.data)
         appended = self._take(run, admitted)
-        self._commit(run)
+        self._commit_or_raise(run)
         return appended
 
     def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
@@ -197,10 +191,17 @@ class AppendableLog(ReadableLog):
         rolled = None
         if not admitted.fits:
             rolled = self._make_room(run, admitted)
-        appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
-        self._stage(run, admitted.data, admitted.walk, appended_ms, admitted.first_offsets)
+        try:
+            appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
+            self._list.stage(admitted.data, admitted.walk, appended_ms, admitted.first_offsets)
+        except OSError as error:
+            raise self._not_written(error) from error
+        if run.first_offset is None:
+            run.first_offset = admitted.first_offsets[0]
         run.last_stamp_ms = stamp_ms
-        self._tell_of_old(found.max_timestamp_ms, now_ms)
+        retention_ms, newest_ms = self.settings.retention_ms, found.max_timestamp_ms
+        if 0 <= retention_ms < now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
+            self._past_retention.tell(newest_ms, retention_ms)
         if found.batches:
             self.producers.in_use = True
             for producer_id, epoch, last in runs:
@@ -212,7 +213,7 @@ class AppendableLog(ReadableLog):
             admitted.first_offsets,
             admitted.last_offset,
             stamp_ms,
-            admitted.count,
+            admitted.last_offset - admitted.first_offsets[0] + 1,
             len(admitted.data),
             admitted.latency,
             rolled,
@@ -238,9 +239,13 @@ class AppendableLog(ReadableLog):
             stored, walked, first_offsets, found.last_offset, NO_TIMESTAMP, LatencyCounts()
         )
         rolled = self._make_room(run, admitted)
-        self._stage(run, stored, admitted.walk, NO_TIMESTAMP)
+        run.first_offset = self._list.active.next_offset
+        try:
+            self._list.stage(stored, admitted.walk, NO_TIMESTAMP)
+        except OSError as error:
+            raise self._not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
-        self._commit(run)
+        self._commit_or_raise(run)
         self.producers.take_stored(stored)
         return Appended(
             first_offsets,
@@ -310,7 +315,7 @@ class AppendableLog(ReadableLog):
         )
         if reason is None:
             return None
-        self._commit(run)
+        self._commit_or_raise(run)
         try:
             # Where offsets jump far, the new segment begins just near enough to index them.
             nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
@@ -322,41 +327,27 @@ class AppendableLog(ReadableLog):
             raise
         # An empty first segment has given its place to one that begins later.
         self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
-        self._end_moved()
+        self.log_end_offset = self._list.active.next_offset
+        self._advance()
         self.producers.take_snapshot(self.log_end_offset)
         admitted.walk = self._walk_for(self._list.active, admitted.data)
         return reason
 
-    def _stage(
-        self,
-        run: AppendRun,
-        data: Buffer,
-        found: Walk,
-        append_time_ms: int,
-        first_offsets: Sequence[int] = (),
-    ) -> None:
-        """Take checked entries into the active segment; `append_time_ms` is told as their time."""
-        next_offset = self._list.active.next_offset
-        try:
-            self._list.stage(data, found, append_time_ms, first_offsets)
-        except OSError as error:
-            raise self._not_written(error) from error
-        if run.first_offset is None:
-            run.first_offset = next_offset
-
-    def _commit(self, run: AppendRun) -> None:
-        """Write what is staged, and let it be seen. Raises as `append`."""
+    def _commit(self, run: AppendRun) -> Exception | None:
+        """Write what is staged, and let it be seen; gives what failed, which is the outcome of what
+        was staged."""
         first_offset = run.first_offset
         if first_offset is None:
             run.settle()
-            return
+            return None
         try:
-            self._write()
+            self._list.active.commit()
         except Exception as error:
+            failure = self._not_written(error)
             for producer_id, before in reversed(run.producers_before):
                 self.producers.states.put_back(producer_id, before)
-            run.settle(error)
-            raise
+            run.settle(failure)
+            return failure
         run.settle()
         self._last_stamp_ms = run.last_stamp_ms
         self._appended_at = self._seams.clock.monotonic()
@@ -364,25 +355,28 @@ class AppendableLog(ReadableLog):
             self.unflushed_since = self._appended_at
         if run.wait_for_sync:
             self._watermark.wait_for_sync(first_offset)
-        self._end_moved()
+        self.log_end_offset = self._list.active.next_offset
+        self._advance()
+        return None
 
-    def _write(self) -> None:
-        try:
-            self._list.active.commit()
-        except OSError as error:
-            raise self._not_written(error) from error
-        except StorageError as failure:
-            self._fail(failure)
-            raise
+    def _commit_or_raise(self, run: AppendRun) -> None:
+        failure = self._commit(run)
+        if failure is not None:
+            raise failure
 
-    def _not_written(self, error: OSError) -> StorageError:
+    def _not_written(self, error: Exception) -> Exception:
         """What a failed write is told as; appends end with it unless the reason may pass."""
-        what = f"{self.path}: the message set could not be written ({error})"
-        if error.errno in RETRIABLE_ERRORS:
-            return StorageError(what)
-        failure = StorageError(f"{what}; {REFUSED}")
-        self._fail(failure)
-        return failure
+        if isinstance(error, OSError):
+            what = f"{self.path}: the message set could not be written ({error})"
+            passes = error.errno in RETRIABLE_ERRORS
+            failure = StorageError(what if passes else f"{what}; {REFUSED}")
+            failure.__cause__ = error
+            if not passes:
+                self._fail(failure)
+            return failure
+        if isinstance(error, StorageError):
+            self._fail(error)
+        return error
 
     def roll(self, reason: str = "asked") -> None:
         """Close the active segment and begin the next one; an empty one stays.
@@ -396,11 +390,6 @@ class AppendableLog(ReadableLog):
                 self._fail(failure)
                 raise
             self.producers.take_snapshot(self.log_end_offset)
-
-    def _end_moved(self) -> None:
-        """The active segment ends somewhere else."""
-        self.log_end_offset = self._list.active.next_offset
-        self._advance()
 
     def _advance(self) -> None:
         if self._watermark.advance(self.log_end_offset) and self.on_advance is not None:

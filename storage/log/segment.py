@@ -15,7 +15,7 @@ from ...protocol.errors import StorageError
 from ...protocol.records.kernel import Walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...protocol.records.marks import Marks
+from ...protocol.records.marks import NO_MARKS, Marks
 from ..damage import unreadable_format
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums
@@ -34,17 +34,16 @@ class _Staged:
     __slots__ = (
         "append_time_ms",
         "broken",
+        "entries",
         "first_offsets",
         "first_timestamp_ms",
         "largest",
         "magic_changes",
         "next_offset",
-        "offset_entries",
         "sets",
         "since_bytes",
         "size_bytes",
         "tail_stamp_ms",
-        "time_entries",
     )
 
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
@@ -60,8 +59,8 @@ class _Staged:
         self.tail_stamp_ms = segment.tail_stamp_ms
         self.first_timestamp_ms = segment._first_timestamp_ms
         self.magic_changes = len(segment.magic_changes)
-        self.offset_entries = len(segment.offset_index)
-        self.time_entries = len(segment.time_index)
+        self.entries: tuple[int, int] | None = None
+        """How many the indexes had, if some were added."""
 
 
 class Segment(ReadableSegment):
@@ -85,6 +84,8 @@ class Segment(ReadableSegment):
             self.jitter_ms = seams.random.randrange(max(bound, 1))
         self._interval_bytes = settings.index_interval_bytes
         self._staged: _Staged | None = None
+        self._indexes_behind = True
+        """Whether the files of the indexes may differ from what is in memory."""
 
     @classmethod
     def create(
@@ -174,7 +175,8 @@ class Segment(ReadableSegment):
         """
         staged = self._staged
         if staged is None:
-            self.hold_open()
+            if self._file is None:
+                self.hold_open()
             staged = self._staged = _Staged(self, append_time_ms)
         assert staged.append_time_ms == append_time_ms
         if staged.broken:
@@ -183,8 +185,10 @@ class Segment(ReadableSegment):
         position = self.size_bytes
         staged.sets.append(data)
         staged.first_offsets += first_offsets or (self.next_offset,)
-        if found.marks:
+        if found.marks is not NO_MARKS:
             assert found.marks.positions[0] >= position
+            if staged.entries is None:
+                staged.entries = self._index_entries
             self._add_marks(found.marks)
         if not position:
             self._first_timestamp_ms = found.first_timestamp_ms
@@ -207,13 +211,18 @@ class Segment(ReadableSegment):
         try:
             if staged.broken:
                 raise MemoryError
-            self._seams.disk_room.check_append()
+            disk_room = self._seams.disk_room
+            if disk_room.keepers:
+                disk_room.check_append()
             # A copy of small sets is cheaper than a vectored write of them, and for those of
             # 16 KiB hardly dearer.
             data = staged.sets[0] if len(staged.sets) == 1 else b"".join(staged.sets)
-            self.hold_open().pwrite(data, staged.size_bytes)
-            self.offset_index.write_from(staged.offset_entries)
-            self._write_time_entries(staged.time_entries)
+            (self._file or self.hold_open()).pwrite(data, staged.size_bytes)
+            if self._indexes_behind:
+                offset_entries, time_entries = staged.entries or self._index_entries
+                self.offset_index.write_from(offset_entries)
+                self._write_time_entries(time_entries)
+                self._indexes_behind = False
             self.append_times.add_sets(
                 staged.first_offsets, self.next_offset, staged.append_time_ms
             )
@@ -228,9 +237,14 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = staged.tail_stamp_ms
         self._first_timestamp_ms = staged.first_timestamp_ms
         del self.magic_changes[staged.magic_changes :]
-        self._cut_back(staged.size_bytes, staged.offset_entries, staged.time_entries)
+        self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
+
+    @property
+    def _index_entries(self) -> tuple[int, int]:
+        return len(self.offset_index), len(self.time_index)
 
     def _add_marks(self, marks: Marks) -> None:
+        self._indexes_behind = True
         if len(marks) > self.index_room:
             marks = marks.first(self._room_for(marks))
         self.offset_index.add_all(marks.offsets, marks.positions)
@@ -257,6 +271,7 @@ class Segment(ReadableSegment):
             self._seams.files.set_modified_ms(self.time_index.path, self.created_ms)
 
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
+        self._indexes_behind = True
         try:
             self.hold_open().truncate(position)
             self.offset_index.keep(offset_entries)
@@ -388,6 +403,7 @@ class Segment(ReadableSegment):
         self.next_offset = max(self.scan_tail().next_offset, self.base_offset)
         true_entries = self.time_index.count_below(self.next_offset + 1)
         if true_entries < len(self.time_index):
+            self._indexes_behind = True
             self.time_index.keep(true_entries)
             self._keep_creation_time()
         self.append_times.end_at(self.next_offset)
@@ -412,6 +428,7 @@ class Segment(ReadableSegment):
         entries_kept = min(
             self.offset_index.count_below(offset), self.offset_index.count_before(position)
         )
+        self._indexes_behind = True
         self.offset_index.keep(entries_kept)
         self.time_index.keep(self.time_index.count_below(offset))
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]

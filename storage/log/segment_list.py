@@ -40,6 +40,8 @@ class SegmentList:
         self.path = path
         self.segments = segments
         """Replaced as a whole when it changes, so that a search under way keeps its own."""
+        self.active = segments[-1]
+        """The one that takes appends."""
         self.names_changed = False
         """Whether files were made or renamed since the folder was last synced."""
         self._gaps = gaps
@@ -55,6 +57,10 @@ class SegmentList:
         self._prepared = False
         for segment in segments:
             self._adopt(segment)
+
+    def _change(self, segments: tuple[Segment, ...]) -> None:
+        self.segments = segments
+        self.active = segments[-1]
 
     def _adopt(self, segment: Segment) -> Segment:
         """Take a segment into the log."""
@@ -75,10 +81,6 @@ class SegmentList:
         self._gaps = True
         for segment in self.segments:
             segment.gaps = True
-
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
 
     @property
     def first(self) -> Segment:
@@ -273,8 +275,9 @@ class SegmentList:
         self, data: Buffer, found: Walk, append_time_ms: int, first_offsets: Sequence[int] = ()
     ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
-        active = self.segments[-1]
-        self._forget_checksums(active)
+        active = self.active
+        if active.base_offset in self._checksums:
+            self._forget_checksums(active)
         active.stage(data, found, append_time_ms=append_time_ms, first_offsets=first_offsets)
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
@@ -288,7 +291,7 @@ class SegmentList:
         opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
         self.names_changed = True
         if closing.size_bytes:
-            self.segments = (*self.segments, opened)
+            self._change((*self.segments, opened))
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
                 self._closed_max_ms = [
@@ -296,7 +299,7 @@ class SegmentList:
                     max(before, closing.largest_possible_ms),
                 ]
         else:
-            self.segments = (*self.segments[:-1], opened)
+            self._change((*self.segments[:-1], opened))
             self._set_aside([closing], settings)
         for previous in self.segments[-2:-1]:
             # Offsets that are missing between the two belong to it, as after a restart.
@@ -312,7 +315,7 @@ class SegmentList:
             dropped = self.segments[0]
             reason = reasons.get(dropped.base_offset, f"the log begins at offset {offset}")
             self._set_aside([dropped], settings)
-            self.segments = self.segments[1:]
+            self._change(self.segments[1:])
             self._closed_max_ms = None
             self._observe(
                 "segment_deleted",
@@ -349,7 +352,7 @@ class SegmentList:
             while self.active is not becomes_active:
                 # The newest first: a crash in between leaves no hole.
                 self._set_aside(self.segments[-1:], settings)
-                self.segments = self.segments[:-1]
+                self._change(self.segments[:-1])
                 self._closed_max_ms = None
             self._sync_names()
         self.active.truncate(offset)
@@ -360,5 +363,5 @@ class SegmentList:
         dropped = self.segments
         self._set_aside(dropped, settings)
         self._sync_names()
-        self.segments = (self._adopt(Segment.create(self.path, offset, settings, self._seams)),)
+        self._change((self._adopt(Segment.create(self.path, offset, settings, self._seams)),))
         self._closed_max_ms = None

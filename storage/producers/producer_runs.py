@@ -56,7 +56,7 @@ def sets_in_turn(
     last: dict[int, NumberedSet] = {}
     new = 0
     for number, record_set in enumerate(record_sets):
-        if len(record_set) < BATCH_OVERHEAD or record_set[MAGIC_AT] != BATCH_MAGIC:
+        if not is_batch(record_set):
             continue
         one = NumberedSet(number, *_NUMBERS.unpack_from(record_set, PRODUCER_ID_AT))
         if one.producer_id == NO_PRODUCER_ID:
@@ -75,6 +75,11 @@ def sets_in_turn(
         last[one.producer_id] = one
         numbered.append(one)
     return len(record_sets), numbered
+
+
+def is_batch(record_set: Buffer) -> bool:
+    """Whether a set begins with a batch."""
+    return len(record_set) >= BATCH_OVERHEAD and record_set[MAGIC_AT] == BATCH_MAGIC
 
 
 def producer_runs(
