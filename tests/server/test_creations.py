@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
+from horolog.protocol.api.framing import FrameReader
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.schema import Api
@@ -19,6 +20,8 @@ from horolog.protocol.api.topics.create_topics import CREATE_TOPICS
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
+from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
 from horolog.server.network.sending import Deferred
@@ -95,6 +98,42 @@ async def test_the_loop_goes_on_while_a_topic_is_made(
     assert await offsets(client, 5) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 7)]
     fetched = result((await client.receive())[1])
     assert (fetched.error_code, fetched.high_watermark) == (0, 4)
+
+
+async def test_sets_that_wait_for_their_topic_stay_as_they_were_sent(
+    broker: Broker,
+    client: Wire,
+    other: Wire,
+    files: FaultyFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when they came as views of a buffer into which others are received meanwhile."""
+    viewed: list[int] = []
+    received_views = FrameReader.received_views
+
+    def counted(self: FrameReader, count: int) -> list[bytearray | memoryview]:
+        frames = received_views(self, count)
+        viewed.append(len(frames))
+        return frames
+
+    monkeypatch.setattr(FrameReader, "received_views", counted)
+    assert result(await other.call(produce("there", SET))).error_code == 0
+    sent = [b"%d" % number * 2000 for number in range(10, 40)]
+    slow = files.hold("sync", TOPICS_FILE)
+    client.send_together(
+        *(produce("new", bytes(build_set([NewRecord(one, timestamp_ms=NOW)]))) for one in sent)
+    )
+    await until(slow.reached.is_set)
+    assert viewed
+    assert viewed[0] > 1
+    noise = produce("there", bytes(build_set([NewRecord(b"x" * 3000, timestamp_ms=NOW)])))
+    other.send_together(*[noise] * 60)
+    assert {code for code, _ in await offsets(other, 60)} == {0}
+    slow.let_go()
+    assert await offsets(client, 30) == [(0, number) for number in range(30)]
+    log = broker.services.logs.find("new", 0)
+    stored = records(log.read(0, 1 << 20).read(), max_decompressed_bytes=1)
+    assert [one.value for one in stored] == sent
 
 
 async def test_the_loop_goes_on_while_a_topic_is_made_for_who_asks(
