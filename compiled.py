@@ -19,10 +19,11 @@ MODULE: Final = "compiled"
 SOURCES: Final = (
     "compiled.pyx",
     "bytes.pxi",
+    "usual.pxi",
     "walk.pxi",
     "messages.pxi",
     "records.pxi",
-    "batches.pxi",
+    "latencies.pxi",
     "columns.pxi",
     "fields.pxi",
     "packed.pxi",

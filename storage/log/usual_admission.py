@@ -4,12 +4,11 @@ but for offsets and append times."""
 from collections.abc import Sequence
 
 from ...config.topic import TopicSettings
-from ...protocol.records.kernel import take_usual
+from ...protocol.records.kernel import producer_numbers, take_usual
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import INT64_MAX
-from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
-from ..producers.producer_runs import NumberedSet, is_batch, producer_runs, sets_in_turn
+from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
 from .admission import LAST_FIRST_OFFSET, Admitted
 from .segment import Segment
@@ -43,12 +42,14 @@ def admit_usual(
     if stamp_ms > latest_ms:
         return None
     earliest_ms, limit_ms = accepted_range(settings, now_ms)
-    numbered: Sequence[NumberedSet] = ()
-    if formats >> BATCH_MAGIC and (len(record_sets) > 1 or is_batch(record_sets[0])):
-        count, numbered = sets_in_turn(record_sets, states)
-        record_sets = record_sets[:count]
+    sets = list(record_sets)
+    numbered = producer_numbers(sets)
+    if numbered:
+        due = sets_in_turn(numbered, states)
+        if due < len(numbered):
+            del sets[numbered[due][0] :]
     found = take_usual(
-        list(record_sets),
+        sets,
         base_offset=active.next_offset,
         now_ms=now_ms,
         magics=formats,

@@ -492,6 +492,9 @@ CALLS: Final[dict[str, Call]] = {
         kernel.only_times, these.column, these.number, these.other
     ),
     "plain_end": lambda kernel, these: outcome(kernel.plain_end, these.data, *these.window),
+    "producer_numbers": lambda kernel, these: outcome(
+        kernel.producer_numbers, [these.data, these.records, bytearray(these.data)]
+    ),
     "records_to_messages": lambda kernel, these: _onto(
         kernel.records_to_messages,
         *(these.records, max(these.cut - 90, -1)),

@@ -43,6 +43,25 @@ cdef inline bint begins_usual(const unsigned char *data, long long size, int mag
     return not data[BATCH_BITS + 1 if data[MAGIC] == 2 else BITS] & CODEC_MASK
 
 
+def producer_numbers(list record_sets):
+    cdef list found = []
+    cdef object view
+    cdef const unsigned char *data
+    cdef long long number = -1, producer_id
+    for record_set in record_sets:
+        view = memoryview(record_set)
+        data = bytes_of(view)
+        number += 1
+        if len(view) >= BATCH_OVERHEAD and data[MAGIC] == 2:
+            producer_id = int64_at(data, PRODUCER_ID)
+            if producer_id != NO_NUMBER:
+                found.append((
+                    number, producer_id, int16_at(data, PRODUCER_EPOCH), int32_at(data, SEQUENCE),
+                    int32_at(data, RECORD_COUNT),
+                ))
+    return found
+
+
 def take_usual(
     list record_sets, *, long long base_offset, long long now_ms, int magics,
     long long append_time_ms, long long lowest_ms, long long highest_ms, long long entry_max_bytes,

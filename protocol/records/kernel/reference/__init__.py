@@ -29,7 +29,7 @@ from .records import (
     records_to_messages,
     varint,
 )
-from .usual import UsualSets, take_usual
+from .usual import UsualSets, producer_numbers, take_usual
 from .walk import (
     Walk,
     batch_problem,
@@ -66,6 +66,7 @@ __all__ = [
     "only_bytes",
     "only_times",
     "plain_end",
+    "producer_numbers",
     "records_to_messages",
     "rewrite",
     "row_ends",

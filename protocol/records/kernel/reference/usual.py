@@ -8,6 +8,7 @@ from ...layout import (
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,
+    MAGIC_AT,
     MAX_TIMESTAMP_AT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -41,6 +42,22 @@ class UsualSets(Walk):
         super().__init__()
         self.data = data
         self.first_offsets = first_offsets
+
+
+def producer_numbers(record_sets: list[Buffer]) -> list[tuple[int, int, int, int, int]]:
+    """For each set that begins with a batch that its producer numbered: which of the sets it is,
+    producer id, epoch, sequence number of the first record, records; as that batch says."""
+    found: list[tuple[int, int, int, int, int]] = []
+    for number, record_set in enumerate(record_sets):
+        view = flat(record_set)
+        if len(view) >= BATCH_OVERHEAD and view[MAGIC_AT] == 2:
+            producer_id = int64_at(view, PRODUCER_ID_AT)
+            if producer_id != NO_PRODUCER_ID:
+                (epoch,) = INT16.unpack_from(view, PRODUCER_EPOCH_AT)
+                sequence = int32_at(view, BASE_SEQUENCE_AT)
+                records = int32_at(view, RECORD_COUNT_AT)
+                found.append((number, producer_id, epoch, sequence, records))
+    return found
 
 
 def take_usual(
