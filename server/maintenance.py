@@ -123,7 +123,7 @@ class Maintenance:
 
     def has_rolled(self, topic: str, partition: int) -> None:
         """A log began a new segment: sync the old one, and see what retention says, soon."""
-        self._commits.request(self._logs.find(topic, partition))
+        self._commits.request(self._logs.find(topic, partition).flusher)
         self._rolled[topic, partition] = None
         self.tasks["rolled"].soon()
 
@@ -147,16 +147,16 @@ class Maintenance:
         for topic, partition in list(partitions):
             try:
                 log, plan = await self._expire(topic, partition, now_ms)
-                if idle_rolls < IDLE_ROLLS and log.roll_if_idle(now_ms):
+                if idle_rolls < IDLE_ROLLS and log.expiry.roll_if_idle(now_ms):
                     idle_rolls += 1
-                    self._commits.request(log)
+                    self._commits.request(log.flusher)
             except UnknownTopicOrPartition:
                 pass  # deleted since the pass began
             except Exception as error:
                 failed += 1
                 self._observe("retention_failed", topic=topic, partition=partition, error=error)
             else:
-                if log.has_expired:
+                if log.expiry.has_expired:
                     expired.append((log, plan))
             await turns.give_way()
         if expired:
@@ -170,9 +170,9 @@ class Maintenance:
         if not log.prepared:
             await self._logs.prepare([log])
             log = self._logs.find(topic, partition)
-        plan = self._directory.reserve.retrying(partial(log.expire, now_ms))
+        plan = self._directory.reserve.retrying(partial(log.expiry.expire, now_ms))
         if plan.roll_active:
-            self._commits.request(log)
+            self._commits.request(log.flusher)
         return log, plan
 
     async def _drop(self, expired: Sequence[tuple[Log, RetentionPlan]], turns: Turns) -> int:
@@ -187,7 +187,7 @@ class Maintenance:
         for log, plan in expired:
             try:
                 if self._logs.is_current(log):
-                    self._directory.reserve.retrying(partial(log.drop_expired, plan))
+                    self._directory.reserve.retrying(partial(log.expiry.drop_expired, plan))
             except OSError as error:
                 failed += 1
                 self._observe(
@@ -219,7 +219,7 @@ class Maintenance:
             # Somebody waits for a sync; if the one asked for could not begin, this one may.
             awaited = log.high_watermark < log.log_end_offset
             if due or awaited:
-                self._commits.request(log)
+                self._commits.request(log.flusher)
 
     async def _write_recovery_points(self) -> None:
         if self._synced:

@@ -51,7 +51,7 @@ async def synced(broker: Broker, *logs: Log) -> None:
     """Have these logs synced, by those who sync: by one thread at a time. Return when no sync is
     under way or asked for."""
     for log in logs:
-        broker.services.commits.request(log)
+        broker.services.commits.request(log.flusher)
     done = asyncio.Event()
     broker.services.commits.when_idle(done.set)
     await done.wait()

@@ -141,7 +141,9 @@ def append_sets(
         return log, ()
     wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
-    outcomes = log.append_sets(record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on)
+    outcomes = log.appender.append_sets(
+        record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on
+    )
     late.end()
     done = 0
     for outcome in outcomes:
@@ -182,18 +184,18 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     end_offset = log.log_end_offset
     try:
         _check_current(services, log)
-        in_passing = log.append_sets(
+        in_passing = log.appender.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
         if in_passing:
             (outcome,) = in_passing
         else:
-            admission = log.begin_append(sent.record_set)
+            admission = log.appender.begin_append(sent.record_set)
             admitted = await services.work.in_admission_thread(admission)
             if late.done():
                 return
             _check_current(services, log)
-            outcome = log.end_append(admitted, wait_for_sync=wait_for_sync)
+            outcome = log.appender.end_append(admitted, wait_for_sync=wait_for_sync)
     except Exception as error:
         outcome = error
     try:
@@ -224,7 +226,7 @@ def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync
     new_end_offset = log.log_end_offset
     unflushed = new_end_offset - log.recovery_point
     if new_end_offset > end_offset and (wait_for_sync or unflushed >= log.settings.flush_messages):
-        services.commits.request(log)
+        services.commits.request(log.flusher)
 
 
 def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> NoReturn:

@@ -74,7 +74,7 @@ async def _with_searches(
 
 
 def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
-    trail = log.search_trail(at_ms, found)
+    trail = log.reader.search_trail(at_ms, found)
     searched = DescribedSearch(
         offset=-1 if found is None else found.offset,
         timestamp_ms=-1 if found is None else found.timestamp_ms,
@@ -95,7 +95,7 @@ def _describe(services: Services, topic: str, partition: int) -> DescribeLogPart
     result = DescribeLogPartitionResult(partition=partition)
     try:
         now_ms = services.trusted_time.now_ms()
-        described = services.logs.find(topic, partition).describe(now_ms)
+        described = services.logs.find(topic, partition).expiry.describe(now_ms)
     except Exception as error:
         outcome = services.outcomes.of(error, api="describe-log")
         result.error_code, result.error_message = outcome

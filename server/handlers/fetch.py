@@ -22,9 +22,9 @@ from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
-from ...storage.log.log import Log
 from ...storage.read.file_range import FileRange
 from ...storage.read.readable_segment import FarAway
+from ...storage.read.reader import Reader
 from ...storage.read.reading import Slice
 from ...values import value_class
 from ..conversions import Limits
@@ -68,7 +68,7 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
         reading.look(as_they_are=True)
         return _when_enough(reading)
 
-    getting_ready = services.work.start(_get_ready(services, request, Log.located))
+    getting_ready = services.work.start(_get_ready(services, request, Reader.located))
     return Later(getting_ready, look_again)
 
 
@@ -107,7 +107,7 @@ def _read(services: Services, request: FetchRequest, version: int) -> FetchRespo
         return reading.answer()
 
     if request.include_append_times and not _append_times_loaded(services, request):
-        loading = services.work.start(_get_ready(services, request, Log.append_times_loaded))
+        loading = services.work.start(_get_ready(services, request, Reader.append_times_loaded))
         return Later(loading, answer)
     return answer()
 
@@ -117,13 +117,13 @@ def _append_times_loaded(services: Services, request: FetchRequest) -> bool:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # reading meets the same and tells the client
                 log = services.logs.find(topic.name, partition.partition)
-                if not log.append_times_loaded(partition.fetch_offset):
+                if not log.reader.append_times_loaded(partition.fetch_offset):
                     return False
     return True
 
 
 async def _get_ready(
-    services: Services, request: FetchRequest, look: Callable[[Log, int], bool]
+    services: Services, request: FetchRequest, look: Callable[[Reader, int], bool]
 ) -> None:
     """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
     at a time. What fails here fails again when it is read, which tells the client."""
@@ -133,7 +133,7 @@ async def _get_ready(
         for wanted in topic.partitions:
             with suppress(HorologError, OSError):
                 log = services.logs.find(topic.name, wanted.partition)
-                while not look(log, wanted.fetch_offset):
+                while not look(log.reader, wanted.fetch_offset):
                     await turns.give_way()
 
 
@@ -173,7 +173,7 @@ class _Waiting:
             log = self._services.logs.find(*key)
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise OffsetOutOfRange
-            readable = log.readable_bytes(wanted.fetch_offset, committed=self._committed)
+            readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
         except (HorologError, OSError):
             self.over = True  # reading it meets the same error and tells the client
             return True
@@ -246,7 +246,7 @@ class _Reading:
         committed = self.request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
-        found = log.read(
+        found = log.reader.read(
             wanted.fetch_offset,
             limit_bytes,
             whole_first=whole_messages,
@@ -259,7 +259,7 @@ class _Reading:
             if not self.sets_left:
                 result.high_watermark = result.last_stable_offset = found.high_watermark
                 return
-            found, told = log.append_times(found, wanted.fetch_offset, self.sets_left)
+            found, told = log.reader.append_times(found, wanted.fetch_offset, self.sets_left)
             self.sets_left -= told.sets
             result.append_times = [
                 AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
@@ -268,7 +268,7 @@ class _Reading:
         if committed:
             result.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.aborted_transactions(found, wanted.fetch_offset)
+                for one in log.reader.aborted_transactions(found, wanted.fetch_offset)
             ]
         if found.size and not too_large:
             self.budget_bytes = max(self.budget_bytes - found.size, 0)

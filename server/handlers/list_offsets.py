@@ -151,11 +151,11 @@ class _Listing:
                 f"{LATEST}, {EARLIEST} and {LARGEST} are answered"
             )
         if target == LARGEST:
-            search = log.find_largest(to_log_end=self._to_log_end)
+            search = log.reader.find_largest(to_log_end=self._to_log_end)
         elif by_append:
-            search = log.find_append_time(target, to_log_end=self._to_log_end)
+            search = log.reader.find_append_time(target, to_log_end=self._to_log_end)
         else:
-            search = log.find_time(target, to_log_end=self._to_log_end)
+            search = log.reader.find_time(target, to_log_end=self._to_log_end)
         while not search.step():
             yield search if search.opens else None
         found = search.result
@@ -172,13 +172,15 @@ class _Listing:
                 f"max_num_offsets is {wanted.max_num_offsets}; it must be 0 or more"
             )
         if target == LARGEST:
-            largest = log.find_largest(to_log_end=self._to_log_end)
+            largest = log.reader.find_largest(to_log_end=self._to_log_end)
             while not largest.step():
                 yield largest if largest.opens else None
             if largest.result is None:
                 return
             target = largest.result.timestamp_ms
-        search = log.offsets_before(target, wanted.max_num_offsets, to_log_end=self._to_log_end)
+        search = log.reader.offsets_before(
+            target, wanted.max_num_offsets, to_log_end=self._to_log_end
+        )
         while not search.step():
             yield search if search.opens else None
         result.old_style_offsets = search.result

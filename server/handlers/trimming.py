@@ -64,9 +64,9 @@ async def _trim(services: Services, topic: str, partition: int, offset: int) -> 
             f"high watermark, or {ALL_READABLE} for just that"
         )
     if target > log.log_start_offset:
-        services.directory.reserve.retrying(lambda: log.roll_before(target))
+        services.directory.reserve.retrying(lambda: log.expiry.roll_before(target))
         await _sync(services, log, target)
-        log.trim(target)
+        log.expiry.trim(target)
     return log
 
 
@@ -94,17 +94,17 @@ class _Sync:
         self.done = asyncio.get_running_loop().create_future()
 
     def begin_flush(self) -> FlushWork | None:
-        work = self._log.begin_flush()
+        work = self._log.flusher.begin_flush()
         if work is None:
             self._over()
         return work
 
     def messages_synced(self, work: FlushWork) -> None:
-        self._log.messages_synced(work)
+        self._log.flusher.messages_synced(work)
 
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
         try:
-            self._log.end_flush(work, error)
+            self._log.flusher.end_flush(work, error)
         finally:
             self._over()
 
@@ -117,7 +117,7 @@ def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) ->
     result.low_watermark = log.log_start_offset
     if services.logs.is_current(log):
         try:
-            services.directory.reserve.retrying(log.drop_expired)
+            services.directory.reserve.retrying(log.expiry.drop_expired)
         except OSError as error:
             # Nothing below the log start can be read any more; the next retention pass tries again.
             services.outcomes.of(error, api="delete-records")

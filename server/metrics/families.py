@@ -216,7 +216,7 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
                 (sizes, log.size_bytes),
                 (segments, log.segment_count),
                 (unflushed, log.unflushed_messages),
-                (pinned, log.pinned_segments(now_ms)),
+                (pinned, log.expiry.pinned_segments(now_ms)),
             ):
                 values[topic] = values.get(topic, 0) + number
             yield Sample((*_of(topic), ("partition", str(log.partition))), log.log_end_offset)

@@ -141,9 +141,9 @@ class Lags:
         unknown = _FirstTime(log, None, False)
         turns = self._work.turns()
         with suppress(OSError):
-            while not log.append_times_loaded(offset):
+            while not log.reader.append_times_loaded(offset):
                 await turns.give_way()
-            append_ms = log.append_time_ms(offset)
+            append_ms = log.reader.append_time_ms(offset)
             if append_ms != NO_TIMESTAMP:
                 return _FirstTime(log, append_ms, False)
         try:

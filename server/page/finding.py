@@ -25,7 +25,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         return {"refused": str(error)}
     log = await asked_log(services, query)
     turns = services.work.turns()
-    search = log.find_time(target_ms) if by == BY_TIME else log.find_append_time(target_ms)
+    search = log.find_time(target_ms) if by == BY_TIME else log.reader.find_append_time(target_ms)
     found = await searched(services.work, turns, search)
     answer: dict[str, object] = {
         "target_ms": target_ms,
@@ -40,14 +40,14 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     if found is not None:
         read = await read_messages(services, log, found.offset, 1)
         if read.messages:
-            while not log.append_times_loaded(found.offset):
+            while not log.reader.append_times_loaded(found.offset):
                 await turns.give_way()
             answer["message"] = show_message(log, read.messages[0])
     return answer
 
 
 def _how(log: Log, target_ms: int, found: Found | None) -> dict[str, object]:
-    trail = log.search_trail(target_ms, found)
+    trail = log.reader.search_trail(target_ms, found)
     told: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
     segment = trail.segment
     if segment is None:

@@ -48,7 +48,7 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
     turns = services.work.turns()
     shown = []
     for record in decoded.messages:
-        while not log.append_times_loaded(record.offset):
+        while not log.reader.append_times_loaded(record.offset):
             await turns.give_way()
         shown.append(show_message(log, record))
         await turns.give_way()
@@ -135,7 +135,7 @@ def _nothing(data: Buffer, start: int, problem: str) -> Decoded:
 def show_message(log: Log, record: Record) -> dict[str, object]:
     """One message as JSON. Its append time has to be loaded. Raises `OSError`."""
     kind = record.timestamp_type
-    append_ms = log.append_time_ms(record.offset)
+    append_ms = log.reader.append_time_ms(record.offset)
     if append_ms == NO_TIMESTAMP and kind is TimestampType.LOG_APPEND_TIME:
         append_ms = record.timestamp_ms
     return {

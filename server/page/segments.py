@@ -24,7 +24,7 @@ async def segments(services: Services, query: Query) -> dict[str, object]:
     shown: list[dict[str, object]] = []
     for first in range(start, end, SEGMENTS_A_STEP):
         numbers = range(first, min(first + SEGMENTS_A_STEP, end))
-        shown += [_segment(one) for one in log.describe_some(now_ms, numbers)]
+        shown += [_segment(one) for one in log.expiry.describe_some(now_ms, numbers)]
         await turns.give_way()
     return {
         "now_ms": now_ms,

@@ -139,7 +139,7 @@ class LogTable:
         """The recovery points and log start offsets of all partitions, for the checkpoints."""
         recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
         for key, log in list(self._logs.items()):
-            recovery_points[key] = log.safe_point
+            recovery_points[key] = log.flusher.safe_point
             log_starts[key] = log.log_start_offset
         return recovery_points, log_starts
 
@@ -150,7 +150,7 @@ class LogTable:
         """
         for log in self.opened():
             try:
-                log.secure_append_times()
+                log.flusher.secure_append_times()
             except OSError as error:
                 self._seams.observe(
                     "append_times_sync_failed",
@@ -209,7 +209,7 @@ class LogTable:
                     error = sync.exception()
                     if error is not None and not isinstance(error, OSError):
                         raise error
-                    log.end_flush(work, error)
+                    log.flusher.end_flush(work, error)
 
     def _bytes_to_scan(self, key: Partition) -> int:
         path = self._directory / folder_name(*key)
@@ -284,7 +284,7 @@ class LogTable:
             log.close()
             return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
         with suppress(OSError):
-            log.drop_expired()  # A crash came between; else the next retention pass does it.
+            log.expiry.drop_expired()  # A crash came between; else the next retention pass does it.
         return log
 
     def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:

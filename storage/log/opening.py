@@ -16,13 +16,13 @@ from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..names import DELETED_SUFFIX, parse_segment_file
 from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
-from ..read.readable_log import LogParts
 from ..seams import Seams
 from .log import Log
 from .recovery import Recovery
 from .segment import Segment
 from .segment_list import SegmentList
 from .segment_scan import Progress
+from .state import LogParts
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
 """What belongs into a folder beside segments and snapshots."""

@@ -28,7 +28,7 @@ def known(folder: LogFolder, start: int = 0) -> Times:
     log = folder.log
     if not log.prepared:
         log.prepare()
-    times = [log.append_time_ms(offset) for offset in range(start, log.log_end_offset)]
+    times = [log.reader.append_time_ms(offset) for offset in range(start, log.log_end_offset)]
     return [None if ms == -1 else ms - NOW for ms in times]
 
 
@@ -39,7 +39,7 @@ def content(folder: LogFolder, base_offset: int = 0) -> list[tuple[int, int]]:
 
 def found(folder: LogFolder, target: int) -> tuple[int, int] | None:
     folder.log.prepare()
-    result = folder.log.find_append_time(NOW + target).run()
+    result = folder.log.reader.find_append_time(NOW + target).run()
     return None if result is None else (result.offset, result.timestamp_ms - NOW)
 
 
@@ -475,7 +475,7 @@ def test_what_consumers_do_not_see_is_not_found(folder: LogFolder) -> None:
     append(folder, 1)
     log.append(timed_set(5), wait_for_sync=True)
     assert found(folder, 1) is None
-    answer = log.find_append_time(NOW + 1, to_log_end=True).run()
+    answer = log.reader.find_append_time(NOW + 1, to_log_end=True).run()
     assert answer is not None
     assert answer.offset == 1
     log.flush()
@@ -513,9 +513,9 @@ def test_stored_bytes_behind_a_gap(folder: LogFolder) -> None:
     append(folder, 1)
     log.append_stored(timed_set(5, base_offset=2**31 + 5))
     append(folder, 1)
-    assert log.append_time_ms(0) == NOW
-    assert log.append_time_ms(2**31 + 5) == -1
-    assert log.append_time_ms(2**31 + 6) == NOW + 10
+    assert log.reader.append_time_ms(0) == NOW
+    assert log.reader.append_time_ms(2**31 + 5) == -1
+    assert log.reader.append_time_ms(2**31 + 6) == NOW + 10
     assert found(folder, 1) == (2**31 + 6, 10)
 
 
@@ -526,5 +526,5 @@ def test_a_copy_knows_only_its_own_append_times(folder: LogFolder) -> None:
     copy.open()
     copy.log.append_stored(folder.stored())
     assert copy.times() == folder.times()
-    assert copy.log.append_time_ms(0) == -1
+    assert copy.log.reader.append_time_ms(0) == -1
     copy.let_go()

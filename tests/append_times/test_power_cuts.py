@@ -204,12 +204,12 @@ def assert_right(log: Log, true: dict[bytes, int]) -> dict[int, tuple[bytes, int
     found = {}
     for offset, _, _, value in read_messages(log):
         assert value is not None
-        ms = log.append_time_ms(offset)
+        ms = log.reader.append_time_ms(offset)
         assert ms in (-1, true[value]), f"offset {offset}"
         found[offset] = (value, ms)
     for target_ms in {ms for _, ms in found.values() if ms >= 0}:
         first = min(offset for offset, (_, ms) in found.items() if ms >= target_ms)
-        answer = log.find_append_time(target_ms).run()
+        answer = log.reader.find_append_time(target_ms).run()
         assert answer is not None
         assert answer.offset == first
     return found

@@ -159,7 +159,9 @@ class AppendTimesMachine(RuleBasedStateMachine):
         certain = {offset for offset in self.times if offset < point}
         if self.cut_since_sync:
             # A segment that was closed before it was cut keeps nothing; what is known is right.
-            known = {offset for offset in certain if self.folder.log.append_time_ms(offset) >= 0}
+            known = {
+                offset for offset in certain if self.folder.log.reader.append_time_ms(offset) >= 0
+            }
             certain &= known
         self.times = {o: ms if o in certain else None for o, ms in self.times.items()}
         self.cut_since_sync = False
@@ -170,7 +172,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
     def every_message_has_its_time(self) -> None:
         log = self.folder.log
         log.prepare()
-        found = {offset: log.append_time_ms(offset) for offset in self.times}
+        found = {offset: log.reader.append_time_ms(offset) for offset in self.times}
         assert found == {o: -1 if ms is None else ms for o, ms in self.times.items()}
 
     @rule(after_ms=st.integers(-60, 300))
@@ -178,7 +180,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         target_ms = NOW + after_ms
         late = [(o, ms) for o, ms in self.times.items() if ms is not None and ms >= target_ms]
         self.folder.log.prepare()
-        found = self.folder.log.find_append_time(target_ms).run()
+        found = self.folder.log.reader.find_append_time(target_ms).run()
         assert (found and (found.offset, found.timestamp_ms)) == (min(late) if late else None)
 
     @rule(share=st.floats(0, 1), max_bytes=st.integers(0, 500), sets=st.integers(1, 40))
@@ -187,7 +189,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         start = log.log_start_offset
         offset = start + int(share * (log.log_end_offset - start))
         whole = log.read(offset, max_bytes, whole_first=True)
-        found, told = log.append_times(whole, offset, sets)
+        found, told = log.reader.append_times(whole, offset, sets)
         assert whole.size == 0 or 0 < found.size <= whole.size
         offsets = [at for at, _ in told.spans]
         assert offsets == sorted(set(offsets))

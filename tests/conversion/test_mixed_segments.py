@@ -46,7 +46,7 @@ def test_retention_goes_by_the_v1_messages_rt18(mixed: LogFolder, age_ms: int, k
     mixed.set(retention_ms=DAY_MS)
     mixed.log.roll()
     now_ms = NOW + 7 + age_ms
-    assert (mixed.log.plan_retention(now_ms).delete_count == 0) is kept
+    assert (mixed.log.expiry.plan_retention(now_ms).delete_count == 0) is kept
 
 
 def test_a_segment_rolls_by_its_first_message_r16(folder: LogFolder) -> None:

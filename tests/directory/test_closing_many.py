@@ -34,7 +34,7 @@ def test_all_are_safe_when_it_is_over(tmp_path: Path) -> None:
     data.close()
     assert files.did("sync", ".log") - before == COUNT
     assert files.open_count == 0
-    assert all(log.recovery_point == log.safe_point == log.log_end_offset for log in logs)
+    assert all(log.recovery_point == log.flusher.safe_point == log.log_end_offset for log in logs)
     data.open()
     assert ends(data) == list(range(1, COUNT + 1))
     assert not data.events.named("log_recovered")

@@ -52,8 +52,8 @@ def fill(data: DataDirectory) -> None:
     log = directory.log("a", 0)
     log.flush()
     directory.positions.commit("job", [Position("a", 0, 5, -1, 5, "")])
-    log.trim(3)
-    log.drop_expired()
+    log.expiry.trim(3)
+    log.expiry.drop_expired()
     directory.delete_topic("gone")
     directory.write_checkpoints()
 

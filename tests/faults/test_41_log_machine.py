@@ -222,7 +222,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sync is None)
     @rule()
     def begin_sync(self) -> None:
-        work = self.folder.log.begin_flush()
+        work = self.folder.log.flusher.begin_flush()
         if work is not None:
             self.sync = (work, self.end_offset)
 
@@ -233,7 +233,7 @@ class LogMachine(RuleBasedStateMachine):
         work, offset = self.sync
         self.sync = None
         work.run()
-        self.folder.log.end_flush(work)
+        self.folder.log.flusher.end_flush(work)
         self.synced(offset)
 
     @rule(sent=sent_sets)
@@ -306,7 +306,7 @@ class LogMachine(RuleBasedStateMachine):
     def describe(self) -> None:
         self.prepare()
         log = self.folder.log
-        description = log.describe(self.folder.clock.now_ms())
+        description = log.expiry.describe(self.folder.clock.now_ms())
         assert description.log_end_offset == self.end_offset
         assert sum(segment.size_bytes for segment in description.segments) == log.size_bytes
         for segment in description.segments:

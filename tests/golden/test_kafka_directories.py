@@ -42,7 +42,7 @@ def assert_every_time_found(log: Log, topic: Topic) -> None:
             first = next(((at, offset) for offset, at, *_ in messages if at >= target), None)
             assert answer(log, target) == (first or NOTHING_FOUND), target
     largest_ms = max(message[1] for message in messages)
-    found = log.find_largest().run()
+    found = log.reader.find_largest().run()
     assert (found and found.timestamp_ms) == (largest_ms if largest_ms >= 0 else None)
 
 

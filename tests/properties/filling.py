@@ -103,7 +103,7 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
         if not found:
             break
         assert len({entry.magic for entry in entries(data)}) == 1, "formats are mixed in a slice"
-        assert log.readable_bytes(offset) >= len(data)
+        assert log.reader.readable_bytes(offset) >= len(data)
         read += [
             Message(
                 r.offset,
@@ -127,5 +127,5 @@ def search(log: Log, target_ms: int) -> tuple[int, int] | None:
 
 def search_largest(log: Log) -> tuple[int, int] | None:
     """The same for the largest timestamp."""
-    found = log.find_largest().run()
+    found = log.reader.find_largest().run()
     return None if found is None else (found.offset, found.timestamp_ms)

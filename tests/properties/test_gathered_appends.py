@@ -123,14 +123,14 @@ def test_files_and_outcomes_are_the_same(
                 folder.restart()
             folder.clock.step(-3)
         expected = one_by_one(each, sets[alone:])
-        outcomes = gathered.log.append_sets([bytearray(data) for data in sets[alone:]])
+        outcomes = gathered.log.appender.append_sets([bytearray(data) for data in sets[alone:]])
         check_outcomes(outcomes, expected)
         assert known_of(gathered) == known_of(each)
         assert len(gathered.events.named("clock_behind_log")) == len(
             each.events.named("clock_behind_log")
         )
         one_by_one(each, sets[:1])
-        gathered.log.append_sets([bytearray(data) for data in sets[:1]])
+        gathered.log.appender.append_sets([bytearray(data) for data in sets[:1]])
         assert known_of(gathered) == known_of(each)
 
 
@@ -153,7 +153,7 @@ def test_sets_appended_as_one_are_as_if_appended_one_by_one(
         before = known_of(gathered)
         usual = gathered.usual(sets[alone:])
         assert known_of(gathered) == before
-        outcomes = gathered.log.append_sets([bytearray(data) for data in sets[alone:]])
+        outcomes = gathered.log.appender.append_sets([bytearray(data) for data in sets[alone:]])
         expected = one_by_one(each, sets[alone:])
         together = check_outcomes(outcomes, expected)
         if usual:
@@ -172,7 +172,7 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
         assert folder.usual([whole[:20], whole[20:] + whole]) == 0
         assert folder.usual([whole + whole[:20], whole[20:]]) == 0
         assert folder.usual([whole, b"", whole]) == 1
-        (together,) = folder.log.append_sets([whole, whole + whole, whole])
+        (together,) = folder.log.appender.append_sets([whole, whole + whole, whole])
         assert isinstance(together, Appended)
         assert together.first_offsets == [1, 2, 4]
 
@@ -183,7 +183,7 @@ def test_a_failed_write_is_raised_for_all_and_takes_all() -> None:
         folder.log.append(whole)
         before = known_of(folder)
         folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
-        outcomes = folder.log.append_sets([whole, whole])
+        outcomes = folder.log.appender.append_sets([whole, whole])
         assert len(outcomes) == 2
         for outcome in outcomes:
             assert isinstance(outcome, StorageError)
@@ -209,7 +209,7 @@ def test_a_failed_write_takes_its_sets_and_no_others(
     kind, error, name, passing, written = fault
     with log_folder(overrides) as folder, log_folder(overrides) as other:
         folder.files.fail(kind, error, name=name, passing=passing, written=written)
-        outcomes = by_set(folder.log.append_sets([bytearray(data) for data in sets]))
+        outcomes = by_set(folder.log.appender.append_sets([bytearray(data) for data in sets]))
         folder.files.heal()
         taken = [
             data
@@ -244,10 +244,10 @@ def test_a_disk_that_fails_leaves_everything_as_it_was(
             one_by_one(each, encoded[:1])
         before = known_of(folder)
         folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
-        outcomes = folder.log.append_sets([bytearray(data) for data in encoded])
+        outcomes = folder.log.appender.append_sets([bytearray(data) for data in encoded])
         assert known_of(folder) == before
         assert all(isinstance(outcome, StorageError) for outcome in outcomes)
         assert len(set(map(id, outcomes))) == 1
-        folder.log.append_sets([bytearray(data) for data in encoded])
+        folder.log.appender.append_sets([bytearray(data) for data in encoded])
         one_by_one(other, encoded)
         assert known_of(folder) == known_of(other)

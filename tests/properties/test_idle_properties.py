@@ -24,13 +24,16 @@ def answers(log: Log, model: Model, now_ms: int) -> list[object]:
     """What there is to ask of a log: each search, each list, every message, every verdict."""
     log.prepare()
     targets = model.targets()
-    told: list[object] = [read_from(log, log.log_start_offset), log.find_largest().run()]
+    told: list[object] = [read_from(log, log.log_start_offset), log.reader.find_largest().run()]
     told += [log.find_time(target_ms).run() for target_ms in targets]
-    told += [log.find_append_time(target_ms).run() for target_ms in (0, now_ms, now_ms + 1)]
-    told += [log.offsets_before(target_ms, 100).run() for target_ms in (*targets, EARLIEST, LATEST)]
-    told += [log.append_time_ms(offset) for offset in range(log.log_end_offset)]
+    told += [log.reader.find_append_time(target_ms).run() for target_ms in (0, now_ms, now_ms + 1)]
+    told += [
+        log.reader.offsets_before(target_ms, 100).run()
+        for target_ms in (*targets, EARLIEST, LATEST)
+    ]
+    told += [log.reader.append_time_ms(offset) for offset in range(log.log_end_offset)]
     for at_ms in (now_ms, now_ms + 6, now_ms + 20_000):
-        plan = log.plan_retention(at_ms)
+        plan = log.expiry.plan_retention(at_ms)
         verdicts = [
             (verdict.base_offset, verdict.delete, verdict.expires_ms)
             for verdict in plan.verdicts
@@ -51,7 +54,7 @@ def test_every_answer_is_the_same_before_and_after(
         folder.clock.advance(1001)
         now_ms = folder.clock.now_ms()
         before = answers(folder.log, model, now_ms)
-        assert folder.log.roll_if_idle(now_ms) != before_empty
+        assert folder.log.expiry.roll_if_idle(now_ms) != before_empty
         assert folder.log.segments[-1].size_bytes == 0
         assert answers(folder.log, model, now_ms) == before
         if restart:

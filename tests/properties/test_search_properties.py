@@ -60,7 +60,7 @@ def test_nothing_late_enough_is_before_the_first_listed_offset_v1(
         bases = {segment.base_offset for segment in log.segments}
         all_timed = all(s.largest_timestamp_ms >= 0 for s in log.segments if s.size_bytes)
         for target_ms in data.draw(st.lists(st.sampled_from(model.targets()), max_size=8)):
-            offsets = log.offsets_before(target_ms, 1_000).run()
+            offsets = log.reader.offsets_before(target_ms, 1_000).run()
             exact = model.find_time(target_ms)
             late_from = model.high_watermark if exact is None else exact[0]
             assert sorted(set(offsets), reverse=True) == offsets
@@ -69,7 +69,7 @@ def test_nothing_late_enough_is_before_the_first_listed_offset_v1(
                 assert offsets[1:] == sorted((b for b in bases if b < offsets[0]), reverse=True)
             if all_timed and model.messages:
                 assert offsets[0] == late_from
-            assert log.offsets_before(target_ms, 2).run() == offsets[:2]
+            assert log.reader.offsets_before(target_ms, 2).run() == offsets[:2]
 
 
 @examples(60)

@@ -268,14 +268,14 @@ async def test_retention_beside_a_sync(faulty: Broker, clock: ManualClock) -> No
         log = faulty.directory.log("a", 0)
         for _ in range(7):
             log.append(message_set(NOW))
-        work = log.begin_flush()
+        work = log.flusher.begin_flush()
         assert work is not None
         clock.advance(5000)
         await run(faulty, "retention")
         await synced(faulty)
         assert log.log_start_offset == 7
         work.run()
-        log.end_flush(work)
+        log.flusher.end_flush(work)
         assert log.failure is None
         assert result(await client.call(produce("a", message_set(NOW), acks=-1))).error_code == 0
 

@@ -359,7 +359,7 @@ async def test_the_append_time_is_that_of_the_append(
     assert [record.timestamp_ms for record in stored(broker)] == [NOW, NOW + 5_000]
     log = broker.services.logs.find("t", 0)
     assert log.segments[0].largest_timestamp_ms == NOW + 5_000
-    assert log.append_time_ms(1) == NOW + 5_000
+    assert log.reader.append_time_ms(1) == NOW + 5_000
     found = log.find_time(NOW + 1).run()
     assert found is not None
     assert found.offset == 1

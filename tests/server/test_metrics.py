@@ -27,6 +27,10 @@ class SomeLog:
     segment_count: int
     unflushed_messages: int = 0
 
+    @property
+    def expiry(self) -> "SomeLog":
+        return self
+
     def pinned_segments(self, now_ms: int) -> int:
         return self.segment_count - 1
 

@@ -103,7 +103,7 @@ def test_the_message_itself_is_found(folder: LogFolder, codec: Codec) -> None:
     for _ in range(2):
         folder.restart()
         assert folder.found(START_MS + 11) == [(START_MS + 12, 5)]
-    largest = log.find_largest().run()
+    largest = log.reader.find_largest().run()
     assert largest is not None
     assert largest.offset == 7
 
@@ -309,7 +309,7 @@ def test_sets_of_one_write_are_judged_one_after_the_other(folder: LogFolder) -> 
     sets: Sequence[bytes] = [
         bytes(batch(START_MS, producer=(7, 0, sequence))) for sequence in (0, 1, 0, 3, 2)
     ]
-    outcomes = by_set(log.append_sets(sets))
+    outcomes = by_set(log.appender.append_sets(sets))
     assert [getattr(outcome, "first_offset", None) for outcome in outcomes] == [0, 1, 0, None, 2]
     assert isinstance(outcomes[3], OutOfOrderSequenceNumber)
     assert folder.usual(sets) == 0, "two of them are retries"
@@ -355,7 +355,7 @@ def test_batches_that_go_on_are_appended_together(
         log = folder.open(message_timestamp_type=timestamp_type)
         send(folder, 0)
         if how == "together":
-            (appended,) = log.append_sets(sets)
+            (appended,) = log.appender.append_sets(sets)
             assert isinstance(appended, Appended)
             offsets = list(appended.first_offsets)
         else:
@@ -397,14 +397,14 @@ def test_batches_that_have_to_be_judged_one_by_one(folder: LogFolder, sets: list
     log = folder.open(message_timestamp_type="LogAppendTime")
     send(folder, 0)
     assert folder.usual(sets) < len(sets)
-    outcomes = by_set(log.append_sets([bytearray(one) for one in sets]))
+    outcomes = by_set(log.appender.append_sets([bytearray(one) for one in sets]))
     assert len(outcomes) == len(sets)
     stored, known = folder.stored(), list(log.producers.states.items())
     another_folder(folder, "each")
     folder.open(message_timestamp_type="LogAppendTime")
     send(folder, 0)
     for outcome, one in zip(outcomes, sets, strict=True):
-        (expected,) = folder.log.append_sets([one])
+        (expected,) = folder.log.appender.append_sets([one])
         if isinstance(expected, Exception):
             assert str(outcome) == str(expected)
         else:
@@ -422,11 +422,11 @@ def test_together_they_are_not_remembered_when_they_could_not_be_written(
     before = list(log.producers.states.items())
     sets = [*numbered(1, 2), *numbered(0, producer=8)]
     folder.files.fail("pwrite", errno.ENOSPC, name=".log")
-    outcomes = log.append_sets(sets)
+    outcomes = log.appender.append_sets(sets)
     assert [type(outcome) for outcome in outcomes] == [StorageError] * 3
     assert list(log.producers.states.items()) == before
     folder.files.heal()
-    (appended,) = log.append_sets(sets)
+    (appended,) = log.appender.append_sets(sets)
     assert isinstance(appended, Appended)
     assert appended.first_offsets == [1, 2, 3]
 
@@ -435,7 +435,7 @@ def test_producers_are_too_many_together(folder: LogFolder) -> None:
     log = folder.open(max_producer_ids=2)
     send(folder, 0)
     sets = [one for producer in (8, 9, 10) for one in numbered(0, 1, producer=producer)]
-    assert len(log.append_sets(sets)) == 1
+    assert len(log.appender.append_sets(sets)) == 1
     assert [producer for producer, _ in log.producers.states.items()] == [9, 10]
 
 
@@ -487,7 +487,7 @@ def test_a_largest_time_that_is_not_true_is_not_stored_together(folder: LogFolde
     assert folder.usual([sent]) == 0
     folder.set(message_timestamp_type="LogAppendTime")
     assert folder.usual([sent]) == 1
-    log.append_sets([sent])
+    log.appender.append_sets([sent])
     assert folder.times()[-1] == (1, START_MS)
 
 

@@ -19,7 +19,7 @@ def test_a_log_of_three_segments(folder: LogFolder) -> None:
     for number, segment in enumerate(log.segments):
         at_ns = (NOW + number) * 1_000_000
         os.utime(segment.log_path, ns=(at_ns, at_ns))
-    told = log.describe(NOW)
+    told = log.expiry.describe(NOW)
     assert (told.log_start_offset, told.log_end_offset) == (0, 5)
     assert (told.high_watermark, told.recovery_point, told.size_bytes) == (4, 4, 4 * 39 + 31)
     assert told.segments[0] == SegmentDescription(
@@ -54,11 +54,11 @@ def test_some_of_the_segments_are_told_as_all_are(folder: LogFolder) -> None:
     for number in range(6):
         folder.append(NOW - 1500 + 300 * number)
     log.flush()
-    told = list(log.describe(NOW).segments)
+    told = list(log.expiry.describe(NOW).segments)
     assert [one.verdict for one in told] == ["expired"] * 2 + ["kept"] * 4
     for start in range(7):
         for stop in range(start, 9):
-            assert log.describe_some(NOW, range(start, stop)) == told[start:stop]
+            assert log.expiry.describe_some(NOW, range(start, stop)) == told[start:stop]
 
 
 def test_what_was_not_read_is_not_told(folder: LogFolder) -> None:
@@ -66,7 +66,7 @@ def test_what_was_not_read_is_not_told(folder: LogFolder) -> None:
     folder.append(NOW - 3000, NOW - 5000, NOW)
     log = folder.restart()
     log.prepare()
-    first = log.describe(NOW).segments[0]
+    first = log.expiry.describe(NOW).segments[0]
     assert (first.largest_timestamp_ms, first.largest_offset) == (NOW - 3000, -1)
     assert (first.first_timestamp_ms, first.offset_entries, first.time_entries) == (
         NOW - 3000,
@@ -76,7 +76,7 @@ def test_what_was_not_read_is_not_told(folder: LogFolder) -> None:
 
 
 def test_an_empty_log(folder: LogFolder) -> None:
-    told = folder.open().describe(NOW)
+    told = folder.open().expiry.describe(NOW)
     assert (told.log_end_offset, told.size_bytes) == (0, 0)
     (only,) = told.segments
     assert (only.active, only.first_timestamp_ms, only.verdict) == (True, -1, "kept")

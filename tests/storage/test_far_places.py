@@ -43,7 +43,7 @@ def most_in_a_step(folder: LogFolder, step: Callable[[], bool]) -> tuple[int, in
 @pytest.mark.parametrize("offset", [700, 2999])
 def test_a_far_offset_is_found_in_bounded_steps(folder: LogFolder, offset: int) -> None:
     log = fill(folder)
-    most, steps = most_in_a_step(folder, lambda: log.located(offset))
+    most, steps = most_in_a_step(folder, lambda: log.reader.located(offset))
     assert most <= STEP_BYTES + HEAD_BYTES
     assert steps >= offset * ENTRY_BYTES // STEP_BYTES
     before = folder.files.bytes_read
@@ -54,9 +54,9 @@ def test_a_far_offset_is_found_in_bounded_steps(folder: LogFolder, offset: int) 
 
 def test_nobody_goes_the_same_way_again(folder: LogFolder) -> None:
     log = fill(folder)
-    most_in_a_step(folder, lambda: log.located(2999))
+    most_in_a_step(folder, lambda: log.reader.located(2999))
     for offset in (2999, 2900, 1500, 300, 0):
-        assert log.located(offset)
+        assert log.reader.located(offset)
         before = folder.files.bytes_read
         assert log.read(offset, 100).position == offset * ENTRY_BYTES
         assert folder.files.bytes_read - before <= 2 * STEP_BYTES + 10 * HEAD_BYTES
@@ -65,7 +65,7 @@ def test_nobody_goes_the_same_way_again(folder: LogFolder) -> None:
 def test_reading_without_looking_before_remembers_places_too(folder: LogFolder) -> None:
     log = fill(folder)
     assert log.read(2999, 100).position == 2999 * ENTRY_BYTES
-    assert log.located(2999)
+    assert log.reader.located(2999)
 
 
 def test_an_indexed_log_needs_no_look(folder: LogFolder) -> None:
@@ -73,7 +73,7 @@ def test_an_indexed_log_needs_no_look(folder: LogFolder) -> None:
     for _ in range(20):
         folder.log.append(timed_set(*range(1, 1001)))
     before = folder.files.bytes_read
-    assert all(folder.log.located(offset) for offset in range(0, 20_000, 7))
+    assert all(folder.log.reader.located(offset) for offset in range(0, 20_000, 7))
     assert folder.files.bytes_read == before
 
 
@@ -82,7 +82,7 @@ def test_two_who_look_at_once_both_arrive(folder: LogFolder) -> None:
     waiting = {500, 1400, 2800, 2999}
     for _ in range(40):
         for offset in sorted(waiting, reverse=True):
-            if log.located(offset):
+            if log.reader.located(offset):
                 waiting.remove(offset)
     assert not waiting
 
@@ -90,11 +90,11 @@ def test_two_who_look_at_once_both_arrive(folder: LogFolder) -> None:
 def test_a_high_watermark_far_behind_is_looked_for_too(folder: LogFolder) -> None:
     log = fill(folder)
     log.hold_high_watermark(2900)
-    most, steps = most_in_a_step(folder, lambda: log.located(0))
+    most, steps = most_in_a_step(folder, lambda: log.reader.located(0))
     assert most <= 2 * STEP_BYTES + HEAD_BYTES
     assert steps > 10
     before = folder.files.bytes_read
-    assert log.readable_bytes(0) == 2900 * ENTRY_BYTES
+    assert log.reader.readable_bytes(0) == 2900 * ENTRY_BYTES
     assert folder.files.bytes_read - before <= 2 * STEP_BYTES
 
 
@@ -104,18 +104,18 @@ def test_entries_larger_than_a_step(folder: LogFolder) -> None:
         folder.log.append(timed_set(time_ms, value=b"x" * 600_000))
         folder.append(time_ms)
     for offset in (7, 3, 5, 0, 6):
-        most, _ = most_in_a_step(folder, partial(folder.log.located, offset))
+        most, _ = most_in_a_step(folder, partial(folder.log.reader.located, offset))
         assert most <= STEP_BYTES + HEAD_BYTES
         assert folder.log.read(offset, 100).position == offset // 2 * 600_073 + offset % 2 * 600_034
 
 
 def test_a_cut_forgets_what_was_behind_it(folder: LogFolder) -> None:
     log = fill(folder)
-    most_in_a_step(folder, lambda: log.located(2999))
+    most_in_a_step(folder, lambda: log.reader.located(2999))
     log.truncate(1000)
     for first in range(0, 2000, 500):
         log.append(timed_set(*range(first + 1, first + 501), value=b"y" * 777))
-    most_in_a_step(folder, lambda: log.located(2900))
+    most_in_a_step(folder, lambda: log.reader.located(2900))
     assert log.read(2900, 100).position == 1000 * ENTRY_BYTES + 1900 * (777 + 34)
 
 
@@ -142,7 +142,7 @@ def test_a_wrong_offset_is_not_remembered(folder: LogFolder) -> None:
         start = number * ENTRY_BYTES
         data[start : start + 8] = (5).to_bytes(8, "big")
         path.write_bytes(bytes(data))
-    most_in_a_step(folder, lambda: log.located(2000))
+    most_in_a_step(folder, lambda: log.reader.located(2000))
     with pytest.raises(StorageError):
         log.read(2000, 100)
 

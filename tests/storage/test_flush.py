@@ -18,10 +18,10 @@ def append_waiting(log: Log, *timestamps_ms: int) -> int:
 def test_nothing_to_sync(folder: LogFolder) -> None:
     log = folder.open()
     log.flush()
-    assert log.begin_flush() is None
+    assert log.flusher.begin_flush() is None
     folder.append(1)
     log.flush()
-    assert log.begin_flush() is None
+    assert log.flusher.begin_flush() is None
     assert log.recovery_point == 1
 
 
@@ -33,13 +33,13 @@ def test_what_is_not_synced_is_counted(folder: LogFolder) -> None:
     folder.clock.advance(500)
     folder.append(3)
     assert (log.unflushed_messages, log.unflushed_since) == (3, began)
-    work = log.begin_flush()
+    work = log.flusher.begin_flush()
     assert work is not None
     folder.clock.advance(500)
     folder.append(4)
     assert (log.unflushed_messages, log.unflushed_since) == (4, began + 1)
     work.run()
-    log.end_flush(work)
+    log.flusher.end_flush(work)
     assert (log.recovery_point, log.unflushed_messages) == (3, 1)
     assert log.unflushed_since == began + 1
     log.flush()
@@ -135,12 +135,12 @@ def test_sets_around_a_waiting_one(folder: LogFolder) -> None:
 def test_sets_appended_during_a_sync_wait_for_the_next(folder: LogFolder) -> None:
     log = folder.open()
     append_waiting(log, 1)
-    first = log.begin_flush()
+    first = log.flusher.begin_flush()
     assert first is not None
     append_waiting(log, 2)
     folder.append(3)
     first.run()
-    log.end_flush(first)
+    log.flusher.end_flush(first)
     assert (log.high_watermark, log.recovery_point) == (1, 1)
     log.flush()
     assert (log.high_watermark, log.recovery_point) == (3, 3)
@@ -212,7 +212,7 @@ def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: 
     assert folder.times() == [(0, 1)], "reads go on"
     # It is never tried again: what the first attempt lost cannot be seen by a second one.
     folder.files.operations.clear()
-    assert log.begin_flush() is None
+    assert log.flusher.begin_flush() is None
     with pytest.raises(StorageError):
         log.flush()
     with pytest.raises(StorageError):
@@ -229,7 +229,7 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
     folder.files.fail("duplicate", errno.EMFILE, passing=2, times=-1)
     held = sum(segment.release() for segment in log.segments)
     assert held == 3
-    assert log.begin_flush() is None
+    assert log.flusher.begin_flush() is None
     assert folder.files.open_count == held, "no duplicates, and none of the files used last"
     folder.files.heal()
     assert log.unflushed_since == folder.clock.monotonic()
@@ -245,14 +245,14 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
 def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove: bool) -> None:
     log = folder.open(segment_bytes=39, retention_bytes=39, retention_ms=-1)
     folder.append(1, 2, 3)
-    work = log.begin_flush()
+    work = log.flusher.begin_flush()
     assert work is not None
     log.maintain(NOW)
     assert folder.bases() == [2]
     if remove:
         assert folder.deletions.run_all() == 8
     work.run()
-    log.end_flush(work)
+    log.flusher.end_flush(work)
     assert (log.failure, log.recovery_point) == (None, 3)
     assert folder.append(4) == [3]
 
@@ -260,12 +260,12 @@ def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove
 def test_a_roll_during_a_sync(folder: LogFolder) -> None:
     log = folder.open()
     folder.append(1)
-    work = log.begin_flush()
+    work = log.flusher.begin_flush()
     assert work is not None
     log.roll()
     folder.append(2)
     work.run()
-    log.end_flush(work)
+    log.flusher.end_flush(work)
     assert log.recovery_point == 1
     log.flush()
     assert log.recovery_point == 2

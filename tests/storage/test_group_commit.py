@@ -100,7 +100,7 @@ def append_waiting(log: Log) -> None:
 def test_a_request_syncs(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
     append_waiting(log)
-    commits.group.request(log)
+    commits.group.request(log.flusher)
     assert (commits.group.busy, commits.executor.submitted) == (True, [])
     commits.begin()
     assert (commits.group.busy, log.high_watermark, folder.files.did("sync")) == (True, 0, 0)
@@ -116,7 +116,7 @@ def test_requests_of_one_turn_of_the_loop_share_a_round(
     log = folder.open()
     for _ in range(10):
         append_waiting(log)
-        commits.group.request(log)
+        commits.group.request(log.flusher)
     commits.begin()
     commits.round()
     assert (log.high_watermark, folder.files.did("sync", ".log")) == (10, 1)
@@ -126,11 +126,11 @@ def test_requests_of_one_turn_of_the_loop_share_a_round(
 def test_requests_during_a_round_share_the_next(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
     append_waiting(log)
-    commits.group.request(log)
+    commits.group.request(log.flusher)
     commits.begin()
     for _ in range(10):
         append_waiting(log)
-        commits.group.request(log)
+        commits.group.request(log.flusher)
     assert len(commits.executor.submitted) == 1
     commits.round()
     assert log.high_watermark == 1
@@ -143,11 +143,11 @@ def test_requests_during_a_round_share_the_next(folder: LogFolder, commits: Comm
 def test_several_logs_share_a_round(folders: list[LogFolder], commits: Commits) -> None:
     first, *others = folders
     append_waiting(first.log)
-    commits.group.request(first.log)
+    commits.group.request(first.log.flusher)
     commits.begin()
     for one in others:
         append_waiting(one.log)
-        commits.group.request(one.log)
+        commits.group.request(one.log.flusher)
     commits.round()
     assert [one.log.high_watermark for one in folders] == [1, 0, 0]
     commits.round()
@@ -160,21 +160,21 @@ def test_a_log_that_fails_does_not_keep_the_others(
 ) -> None:
     first, bad, good = folders
     append_waiting(first.log)
-    commits.group.request(first.log)
+    commits.group.request(first.log.flusher)
     commits.begin()
     for one in (bad, good):
         append_waiting(one.log)
-        commits.group.request(one.log)
+        commits.group.request(one.log.flusher)
     bad.files.fail("sync", errno.EIO, name=".log")
     commits.round()
     commits.round()
     assert bad.log.failure is not None
     assert (bad.log.high_watermark, good.log.high_watermark) == (0, 1)
-    commits.group.request(bad.log)
+    commits.group.request(bad.log.flusher)
     commits.begin()
     assert not commits.group.busy
     append_waiting(good.log)
-    commits.group.request(good.log)
+    commits.group.request(good.log.flusher)
     commits.begin()
     commits.round()
     assert good.log.high_watermark == 2
@@ -183,7 +183,7 @@ def test_a_log_that_fails_does_not_keep_the_others(
 def test_nothing_to_do_starts_nothing(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
     log.flush()
-    commits.group.request(log)
+    commits.group.request(log.flusher)
     commits.begin()
     assert (commits.group.busy, commits.executor.submitted) == (False, [])
 
@@ -194,11 +194,11 @@ def test_a_request_from_within_an_advance_is_not_lost(folder: LogFolder, commits
     def ask_again(log: Log) -> None:
         if log.log_end_offset < 3:
             append_waiting(log)
-            commits.group.request(log)
+            commits.group.request(log.flusher)
 
     log.on_advance = ask_again
     append_waiting(log)
-    commits.group.request(log)
+    commits.group.request(log.flusher)
     commits.begin()
     for _ in range(3):
         commits.round()
@@ -210,7 +210,7 @@ def rolled(folder: LogFolder, commits: Commits) -> None:
     append_waiting(folder.open())
     folder.log.roll()
     append_waiting(folder.log)
-    commits.group.request(folder.log)
+    commits.group.request(folder.log.flusher)
     commits.begin()
 
 
@@ -222,7 +222,7 @@ def test_nobody_waits_for_indexes(folder: LogFolder, commits: Commits) -> None:
     assert (folder.files.did("sync", ".log"), folder.files.did("sync", "index")) == (2, 0)
     assert commits.group.busy
     append_waiting(folder.log)
-    commits.group.request(folder.log)
+    commits.group.request(folder.log.flusher)
     commits.begin()
     commits.round()
     assert folder.log.high_watermark == 3
@@ -243,7 +243,7 @@ def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits
     commits.round()
     folder.log.roll()
     append_waiting(folder.log)
-    commits.group.request(folder.log)
+    commits.group.request(folder.log.flusher)
     commits.begin()
     commits.round()
     commits.index()
@@ -259,7 +259,7 @@ def batches_rolled(folder: LogFolder, commits: Commits, times: int) -> None:
     for _ in range(times):
         folder.log.append(build_batch([NewRecord(b"v", timestamp_ms=1)]))
         folder.log.roll()
-        commits.group.request(folder.log)
+        commits.group.request(folder.log.flusher)
         commits.begin()
         commits.round()
 
@@ -299,7 +299,7 @@ def test_of_indexes_that_wait_all_are_done_again_when_one_has_no_room(
     commits.index()
     assert folder.files.did("rename", "index-checksums.tmp") == 1
     assert folder.files.did("sync", "index") == 2 * 4 - 1
-    commits.group.request(folder.log)
+    commits.group.request(folder.log.flusher)
     commits.begin()
     commits.round()
     commits.index()
@@ -326,7 +326,7 @@ def test_indexes_without_room_wait_for_another_sync(folder: LogFolder, commits: 
     commits.round()
     commits.index()
     assert (folder.log.failure, folder.files.did("rename", "index-checksums.tmp")) == (None, 0)
-    commits.group.request(folder.log)
+    commits.group.request(folder.log.flusher)
     commits.begin()
     commits.round()
     commits.index()
@@ -338,9 +338,9 @@ def test_when_idle(folders: list[LogFolder], commits: Commits) -> None:
     commits.group.when_idle(lambda: calls.append("at once"))
     append_waiting(folders[0].log)
     append_waiting(folders[1].log)
-    commits.group.request(folders[0].log)
+    commits.group.request(folders[0].log.flusher)
     commits.begin()
-    commits.group.request(folders[1].log)
+    commits.group.request(folders[1].log.flusher)
     commits.group.when_idle(lambda: calls.append("later"))
     commits.round()
     assert calls == ["at once"]
@@ -359,7 +359,7 @@ class Ticking(ManualClock):
 def test_seconds_are_told(folder: LogFolder, commits: Commits) -> None:
     group = commits.made(Ticking())
     append_waiting(folder.open())
-    group.request(folder.log)
+    group.request(folder.log.flusher)
     commits.begin()
     assert commits.seconds == []
     commits.round()
@@ -373,7 +373,7 @@ def test_with_a_real_thread(folders: list[LogFolder]) -> None:
         for _ in range(20):
             for one in folders:
                 append_waiting(one.log)
-                group.request(one.log)
+                group.request(one.log.flusher)
         while group.busy:
             loop.run_one()
     assert [one.log.high_watermark for one in folders] == [20, 20, 20]

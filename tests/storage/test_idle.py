@@ -18,7 +18,7 @@ SEGMENT_MS = DAY_MS
 
 def look(folder: LogFolder) -> bool:
     """A pass, at the time that the clock shows."""
-    return folder.log.roll_if_idle(folder.clock.now_ms())
+    return folder.log.expiry.roll_if_idle(folder.clock.now_ms())
 
 
 def date_log(log: Log, at_ms: int) -> None:
@@ -71,7 +71,7 @@ def test_each_append_begins_the_wait_anew(filled: LogFolder, how: str) -> None:
         filled.log.append_stored(stored)
     else:
         sent = timed_set(NOW)
-        assert getattr(filled.log, how)(sent if how == "append" else [sent, sent])
+        assert getattr(filled.log.appender, how)(sent if how == "append" else [sent, sent])
     filled.clock.advance(SEGMENT_MS)
     assert not look(filled)
     filled.clock.advance(1)

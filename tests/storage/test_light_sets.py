@@ -47,7 +47,7 @@ def twin(tmp_path: Path) -> Iterator[LogFolder]:
 
 
 def begun_append(folder: LogFolder, sent: bytes) -> Any:
-    return folder.log.begin_append(sent)()
+    return folder.log.appender.begin_append(sent)()
 
 
 def outcome_of(call: Callable[[], Any]) -> Any:
@@ -87,26 +87,26 @@ def test_an_append_in_two_parts_stores_the_same(
         folder.log.roll()
         expected = outcome_of(partial(folder.log.append, sent))
         if not isinstance(begun, type):
-            begun = outcome_of(partial(twin.log.end_append, begun))
+            begun = outcome_of(partial(twin.log.appender.end_append, begun))
         assert told(begun) == told(expected)
     assert twin.stored() == folder.stored()
     assert twin.time_entries() == folder.time_entries()
-    assert twin.log.end_append(None).count == 0
+    assert twin.log.appender.end_append(None).count == 0
 
 
 def test_a_log_that_was_cut_meanwhile_refuses_the_second_part(folder: LogFolder) -> None:
     log = folder.open()
     log.append(timed_set(NOW, NOW))
-    begun = log.begin_append(HEAVY)()
+    begun = log.appender.begin_append(HEAVY)()
     log.truncate(1)
     with pytest.raises(StorageError, match="ends at offset 1 and ended at 2"):
-        log.end_append(begun)
+        log.appender.end_append(begun)
     assert len(folder.records()) == 1
 
 
 def in_passing(folder: LogFolder, *sent: bytes, passes: int = 100) -> list[Appended | Exception]:
     goes_on = iter([True] * passes)
-    return folder.log.append_sets(sent, goes_on=lambda: next(goes_on, False))
+    return folder.log.appender.append_sets(sent, goes_on=lambda: next(goes_on, False))
 
 
 def test_light_sets_are_taken_up_to_the_first_that_is_not(folder: LogFolder) -> None:

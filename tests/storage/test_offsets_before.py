@@ -13,7 +13,7 @@ NOW = 1_479_144_272_509
 
 
 def offsets(log: Log, target_ms: int, count_max: int = 10) -> list[int]:
-    return log.offsets_before(target_ms, count_max).run()
+    return log.reader.offsets_before(target_ms, count_max).run()
 
 
 @pytest.fixture

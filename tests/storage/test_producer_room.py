@@ -75,7 +75,7 @@ def test_several_new_producers_together_take_no_more_than_there_is(folder: LogFo
     log = folder.open()
     log.append(batch(1))
     assert folder.usual([batch(2), batch(3), batch(4)]) == 2
-    outcomes = by_set(log.append_sets([batch(2), batch(3), batch(4)]))
+    outcomes = by_set(log.appender.append_sets([batch(2), batch(3), batch(4)]))
     assert [isinstance(outcome, PolicyViolation) for outcome in outcomes] == [False, False, True]
     assert room.used_bytes == 3 * ONE_BYTES
 
@@ -136,7 +136,7 @@ def test_a_failed_write_takes_no_room(folder: LogFolder) -> None:
     log = folder.open()
     log.append(batch(1))
     folder.files.fail("pwrite", 28, name=".log")
-    log.append_sets([batch(1, 1), batch(2)])
+    log.appender.append_sets([batch(1, 1), batch(2)])
     assert room.used_bytes == ONE_BYTES
 
 

@@ -189,7 +189,7 @@ def test_a_jump_between_two_segments(folder: LogFolder) -> None:
     assert folder.bases() == [0, far + 1 - (2**31 - 1)]
     assert offsets(log, 2) == [far]
     assert offsets(log, far - 1) == [far]
-    assert log.readable_bytes(2) == 39
+    assert log.reader.readable_bytes(2) == 39
     assert folder.found(3) == [(3, far)]
 
 
@@ -212,7 +212,7 @@ def test_readable_bytes(
     log = folder.open(segment_bytes=78)
     folder.append(*range(NOW, NOW + 5))
     log.hold_high_watermark(high_watermark)
-    assert log.readable_bytes(offset) == expected
+    assert log.reader.readable_bytes(offset) == expected
 
 
 def mixed(folder: LogFolder) -> Log:

@@ -149,7 +149,7 @@ def test_the_largest_time_that_there_is_breaks_nothing(folder: LogFolder) -> Non
     log = folder.open(retention_ms=1000)
     folder.append(2**63 - 1, NOW)
     log.roll()
-    plan = log.plan_retention(NOW)
+    plan = log.expiry.plan_retention(NOW)
     assert log.maintain(NOW).delete_count == 0
     assert [verdict.delete for verdict in plan.verdicts] == [False, False]
     assert str(2**63 - 1) in plan.verdicts[0].reason
@@ -226,7 +226,7 @@ def test_retention_off_keeps_everything_tc129(folder: LogFolder, again: str) -> 
     elif again == "unclean":
         log = folder.kill_and_restart(checkpointed=False)
     set_mtime(log.segments[-1].log_path, 0)
-    plan = log.plan_retention(NOW + 1000 * YEAR_MS)
+    plan = log.expiry.plan_retention(NOW + 1000 * YEAR_MS)
     log.maintain(NOW + 1000 * YEAR_MS)
     assert folder.bases() == [0, 1, 2]
     assert {verdict.expires_ms for verdict in plan.verdicts} == {None}
@@ -273,7 +273,7 @@ def test_deletion_is_told(folder: LogFolder) -> None:
 
 def test_reasons_of_what_stays(folder: LogFolder) -> None:
     log = open_with(folder, [500, 2000, 2000], retention_ms=1000)
-    plan = log.plan_retention(NOW)
+    plan = log.expiry.plan_retention(NOW)
     assert [verdict.delete for verdict in plan.verdicts] == [False, False, False]
     assert [verdict.expires_ms for verdict in plan.verdicts] == [NOW + 501, NOW - 999, NOW - 999]
     assert plan.verdicts[0].reason == (
@@ -286,7 +286,7 @@ def test_reasons_of_what_stays(folder: LogFolder) -> None:
 
 def test_a_plan_gives_one_verdict_for_each_segment_in_order(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 2000, 0, 0], retention_ms=1000, retention_bytes=39)
-    plan = log.plan_retention(NOW)
+    plan = log.expiry.plan_retention(NOW)
     assert [(verdict.base_offset, verdict.delete) for verdict in plan.verdicts] == [
         (0, True),
         (1, True),
@@ -348,7 +348,7 @@ def test_messages_that_are_past_retention_are_told_of_once_an_hour(
 
     def send(timestamp_ms: int) -> None:
         if earlier:
-            (together,) = log.append_sets([timed_set(timestamp_ms)] * 2)
+            (together,) = log.appender.append_sets([timed_set(timestamp_ms)] * 2)
             assert isinstance(together, Appended)
         else:
             log.append(timed_set(timestamp_ms))
@@ -422,7 +422,7 @@ def test_a_time_that_64_bits_do_not_hold_is_the_last_one(
     folder: LogFolder, newest_ms: int, retention_ms: int, expires_ms: int | None
 ) -> None:
     log = open_with(folder, [NOW - newest_ms, 0], retention_ms=retention_ms)
-    [first, _] = log.describe(NOW).segments
+    [first, _] = log.expiry.describe(NOW).segments
     assert first.expires_ms == expires_ms
     log.maintain(NOW)
     assert folder.bases() == [0, 1]

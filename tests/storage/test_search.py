@@ -230,7 +230,7 @@ def test_find_largest(
     folder.append(*times)
     restart(folder, again)
     folder.log.prepare()
-    assert folder.log.find_largest().run() == expected
+    assert folder.log.reader.find_largest().run() == expected
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_find_largest_below_the_high_watermark(
     log = folder.open(index_interval_bytes=0, segment_bytes=39 * 3)
     folder.append(20, 10, 30, 5, 50, 40)
     log.hold_high_watermark(high_watermark)
-    assert log.find_largest().run() == expected
+    assert log.reader.find_largest().run() == expected
 
 
 @pytest.mark.parametrize(
@@ -268,13 +268,13 @@ def test_find_largest_from_the_log_start(
     folder.log.close()
     log = folder.open(log_start_offset=start)
     log.prepare()
-    assert log.find_largest().run() == expected
+    assert log.reader.find_largest().run() == expected
 
 
 def test_find_largest_in_a_wrapper(folder: LogFolder) -> None:
     log = folder.open()
     log.append(timed_set(100, 300, 200, codec=GZIP))
-    assert log.find_largest().run() == Found(1, 300)
+    assert log.reader.find_largest().run() == Found(1, 300)
 
 
 def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: LogFolder) -> None:
@@ -287,9 +287,9 @@ def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: L
     log.append(timed_set(300, 310, 310, 5))
     log.append(timed_set(250, codec=GZIP))
     log.prepare()
-    assert log.find_largest().run() == Found(1, 310)
+    assert log.reader.find_largest().run() == Found(1, 310)
     log.append(timed_set(311))
-    assert log.find_largest().run() == Found(8, 311)
+    assert log.reader.find_largest().run() == Found(8, 311)
 
 
 def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
@@ -310,7 +310,7 @@ def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
         (80, 7),
         None,
     ]
-    assert log.find_largest().run() == Found(7, 80)
+    assert log.reader.find_largest().run() == Found(7, 80)
 
 
 def test_a_wrapper_that_opens_too_far_is_refused_by_name(folder: LogFolder) -> None:
@@ -329,10 +329,10 @@ def test_a_log_that_is_not_prepared_is_not_searched_in_parts(folder: LogFolder, 
     log = folder.restart()
     results: dict[str, Callable[[], object]] = {
         "time": lambda: log.find_time(55).run(),
-        "largest": lambda: log.find_largest().run(),
-        "list": lambda: log.offsets_before(55, 2).run(),
-        "latest": lambda: log.offsets_before(LATEST, 2).run(),
-        "earliest": lambda: log.offsets_before(EARLIEST, 2).run(),
+        "largest": lambda: log.reader.find_largest().run(),
+        "list": lambda: log.reader.offsets_before(55, 2).run(),
+        "latest": lambda: log.reader.offsets_before(LATEST, 2).run(),
+        "earliest": lambda: log.reader.offsets_before(EARLIEST, 2).run(),
     }
     expected = {
         "time": Found(5, 60),

@@ -53,7 +53,7 @@ def test_one_look_opens_nothing_large(folder: LogFolder) -> None:
 def test_the_largest_time_from_the_log_start_on(folder: LogFolder) -> None:
     log = folder.open()
     log.append(heavy(1))
-    log.trim(1)
-    found, opened = steps(log.find_largest())
+    log.expiry.trim(1)
+    found, opened = steps(log.reader.find_largest())
     assert (found.offset, found.timestamp_ms) == (2, 300)
     assert opened >= 1

@@ -140,7 +140,7 @@ def test_a_v0_answer_while_segments_are_deleted(folder: LogFolder, steps_before:
     two_long_segments(folder)
     folder.log.roll()
     folder.log.append(untimed_set())
-    search = folder.log.offsets_before(1990, 10)
+    search = folder.log.reader.offsets_before(1990, 10)
     assert not any(search.step() for _ in range(steps_before))
     drop_first_by_age_keeping_the_rest(folder)
     assert search.run()[0] in (1989, 2000)
@@ -158,7 +158,7 @@ def test_the_largest_while_segments_are_deleted(folder: LogFolder, steps_before:
     folder.log.append(timed_set(*range(1, FIRST_COUNT), 2500))
     folder.log.roll()
     folder.append(2400)
-    search = folder.log.find_largest()
+    search = folder.log.reader.find_largest()
     assert not any(search.step() for _ in range(steps_before))
     folder.set(retention_bytes=39)
     folder.log.maintain(3501)
@@ -181,7 +181,7 @@ def test_the_tail_is_cut_off_and_written_anew_meanwhile(
 
 def steps(folder: LogFolder, search_name: str, *arguments: int) -> int:
     """How many steps a search takes; none may read more than 256 KiB and one entry."""
-    search = getattr(folder.log, search_name)(*arguments)
+    search = getattr(folder.log.reader, search_name)(*arguments)
     count = 1
     before = folder.files.did("pread")
     while not search.step():
@@ -207,5 +207,5 @@ def test_finding_the_largest_below_a_held_watermark_is_bounded_too(folder: LogFo
         folder.log.append(timed_set(5, *[1] * 9999))
     folder.append(6)
     folder.log.hold_high_watermark(10**5)
-    assert folder.log.find_largest().run() == Found(0, 5)
+    assert folder.log.reader.find_largest().run() == Found(0, 5)
     assert steps(folder, "find_largest") >= 39 * 10**5 // (256 << 10)

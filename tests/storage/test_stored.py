@@ -178,7 +178,7 @@ def test_only_negative_times_are_no_times(folder: LogFolder) -> None:
     assert log.segments[0].largest_timestamp_ms == -1
     assert folder.time_entries() == []
     assert folder.found(0) == [None]
-    assert log.find_largest().run() is None
+    assert log.reader.find_largest().run() is None
     folder.restart()
     assert folder.found(0) == [None]
     folder.kill_and_restart(checkpointed=False)

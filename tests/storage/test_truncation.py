@@ -86,7 +86,9 @@ def test_the_largest_timestamp_left(
     log.truncate(offset)
     assert log.segments[-1].largest_timestamp_ms == largest
     assert folder.found(max(largest, 0)) == [found]
-    assert log.find_largest().run() == (log.find_time(max(largest, 0)).run() if found else None)
+    assert log.reader.find_largest().run() == (
+        log.find_time(max(largest, 0)).run() if found else None
+    )
     assert folder.append(largest + 1) == [offset]
     assert folder.found(largest + 1) == [(largest + 1, offset)]
 
@@ -223,12 +225,12 @@ def test_the_recovery_point_moves_down_tr1(folder: LogFolder) -> None:
 def test_a_sync_under_way_does_not_cover_what_comes_after_a_cut(folder: LogFolder) -> None:
     five_messages(folder, segment_bytes=4096)
     log = folder.log
-    work = log.begin_flush()
+    work = log.flusher.begin_flush()
     assert work is not None
     work.run()
     log.truncate(2)
     folder.append(*range(10))
-    log.end_flush(work)
+    log.flusher.end_flush(work)
     assert log.recovery_point == 2
 
 
@@ -267,7 +269,7 @@ def test_random_truncations_v7(folder: LogFolder, seed: int) -> None:
         folder.log.truncate(cut)
         del expected[cut:]
         assert [at for _, at in folder.times()] == expected
-        largest = folder.log.find_largest().run()
+        largest = folder.log.reader.find_largest().run()
         assert (largest.timestamp_ms if largest else -1) == max(expected, default=-1)
         for segment, following in zip(
             folder.log.segments, [*folder.bases()[1:], len(expected)], strict=True

@@ -119,7 +119,7 @@ def test_30_indexes_are_rebuilt(
             assert read_all(copy) == (source.messages, [])
             assert check_searches(copy, source, range(980, 1060, 11)) == 0
             # What an index says is no reason to delete anything.
-            assert log.plan_retention(now_ms).delete_count == 0
+            assert log.expiry.plan_retention(now_ms).delete_count == 0
             assert copy.names(".broken") == []
             assert log.append(timed_set(7)).first_offset == source.end_offset
             copy.restart()

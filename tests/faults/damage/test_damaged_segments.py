@@ -67,11 +67,11 @@ def test_a_closed_segment(folder: LogFolder, found_by: str) -> None:
     assert lost == [5, 6, 7]
     assert log.read(3, 1 << 20).size == ENTRY
     assert log.read(4, 1 << 20).size == ENTRY
-    assert log.readable_bytes(4) == 3 * ENTRY
-    refused(log.readable_bytes, 5)
+    assert log.reader.readable_bytes(4) == 3 * ENTRY
+    refused(log.reader.readable_bytes, 5)
     assert log.append(timed_set(110)).first_offset == 10
     # Described, for people to see.
-    damage = [segment.damage for segment in log.describe(0).segments]
+    damage = [segment.damage for segment in log.expiry.describe(0).segments]
     assert [bool(text) for text in damage] == [False, True, False]
     assert damage[1].startswith("damaged at byte 39, offset 5: ")
     # Told once, not by every reader.
@@ -94,11 +94,11 @@ def test_searches_around_a_damaged_segment(folder: LogFolder) -> None:
     # From here on the answer may be in what cannot be read.
     for target_ms in (51, 60, 80, 81, 95, 100, 101, 10**12):
         refused(lambda ms: log.find_time(ms).run(), target_ms)
-    refused(lambda: log.find_largest().run())
-    assert log.offsets_before(-2, 9).run() == [0]
-    assert log.offsets_before(-1, 9).run() == [12, 8, 4, 0]
-    assert log.offsets_before(35, 9).run() == [3, 0]
-    refused(lambda: log.offsets_before(55, 9).run())
+    refused(lambda: log.reader.find_largest().run())
+    assert log.reader.offsets_before(-2, 9).run() == [0]
+    assert log.reader.offsets_before(-1, 9).run() == [12, 8, 4, 0]
+    assert log.reader.offsets_before(35, 9).run() == [3, 0]
+    refused(lambda: log.reader.offsets_before(55, 9).run())
 
 
 def test_searches_go_past_damage_whose_times_are_known(folder: LogFolder) -> None:
@@ -111,7 +111,7 @@ def test_searches_go_past_damage_whose_times_are_known(folder: LogFolder) -> Non
     refused(log.read, 6, 100)
     assert folder.found(50, 81, 90, 95, 101) == [(50, 4), (90, 8), (90, 8), (100, 9), None]
     refused(lambda: log.find_time(60).run())
-    found = log.find_largest().run()
+    found = log.reader.find_largest().run()
     assert found is not None
     assert found.offset == 9
     (told,) = folder.events.named("segment_damaged")
@@ -126,7 +126,7 @@ def test_the_log_start_may_be_behind_the_damage(folder: LogFolder) -> None:
     log = folder.open(clean=True, log_start_offset=4)
     log.prepare()
     assert folder.found(10, 55, 100) == [(50, 4), (60, 5), (100, 9)]
-    found = log.find_largest().run()
+    found = log.reader.find_largest().run()
     assert found is not None
     assert found.offset == 9
 
@@ -338,12 +338,12 @@ def test_retention_of_a_damaged_segment(folder: LogFolder) -> None:
     log = reopened(folder, lose_indexes=True)
     modified_ms = log.segments[0].modified_ms
     folder.set(retention_ms=1000)
-    assert log.plan_retention(modified_ms + 1000).delete_count == 0
-    plan = log.plan_retention(modified_ms + 1001)
+    assert log.expiry.plan_retention(modified_ms + 1000).delete_count == 0
+    plan = log.expiry.plan_retention(modified_ms + 1001)
     assert plan.verdicts[0].delete
     folder.clock.step(modified_ms + 2000 - folder.clock.now_ms())
     log.maintain(folder.clock.now_ms())
-    log.drop_expired()
+    log.expiry.drop_expired()
     assert log.log_start_offset >= 4
     log.prepare()
     assert log.find_time(1).run() is None or log.log_start_offset == 4

@@ -226,13 +226,13 @@ class Life:
 
     def begin_flush(self, topic: str) -> FlushWork:
         """Have a sync of the log as it is now, to be run later."""
-        work = self.log(topic).begin_flush()
+        work = self.log(topic).flusher.begin_flush()
         assert work is not None
         return work
 
     def end_flush(self, topic: str, work: FlushWork) -> None:
         work.run()
-        self.log(topic).end_flush(work)
+        self.log(topic).flusher.end_flush(work)
         self._all_safe((topic, 0), work.target_offset)
         self._note()
 
@@ -250,38 +250,38 @@ class Life:
     def maintain(self, topic: str, partition: int = 0, *, now_ms: int) -> None:
         """Let retention drop what may go."""
         log = self.log(topic, partition)
-        plan = log.plan_retention(now_ms)
+        plan = log.expiry.plan_retention(now_ms)
         bases = [*(segment.base_offset for segment in log.segments), log.log_end_offset]
         start = bases[plan.delete_count]
         promise = self._now.logs[topic, partition]
         promise.safe = {offset: m for offset, m in promise.safe.items() if offset >= start}
         promise.doomed_below = start
         self._note()
-        plan = log.expire(now_ms)
+        plan = log.expiry.expire(now_ms)
         kept = {o: m for o, m in self.written[topic, partition].items() if o >= start}
         self.written[topic, partition] = kept
         self.data.directory.secure_log_starts([log])
         promise.start_offset = log.log_start_offset
         self._note()
-        log.drop_expired(plan)
+        log.expiry.drop_expired(plan)
 
     def trim(self, topic: str, offset: int, partition: int = 0) -> None:
         """Drop what is below `offset`, in the steps of the request for it."""
         log = self.log(topic, partition)
-        log.roll_before(offset)
+        log.expiry.roll_before(offset)
         if log.recovery_point < offset:
             self.flush(topic, partition)
         promise = self._now.logs[topic, partition]
         promise.safe = {at: m for at, m in promise.safe.items() if at >= offset}
         promise.doomed_below = max(promise.doomed_below, offset)
         self._note()
-        log.trim(offset)
+        log.expiry.trim(offset)
         kept = {at: m for at, m in self.written[topic, partition].items() if at >= offset}
         self.written[topic, partition] = kept
         self.data.directory.secure_log_starts([log])
         promise.start_offset = offset
         self._note()
-        log.drop_expired()
+        log.expiry.drop_expired()
 
     def batch_starts(self, topic: str) -> list[int]:
         """Offsets of messages with no other one before them in their batch."""

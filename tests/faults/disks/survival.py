@@ -50,13 +50,13 @@ def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
         log = directory.log(*key)
         messages[key] = _check_log(log, promise.logs[key])
         if promise.clean and not promise.recovered:
-            assert all(log.append_time_ms(offset) > 0 for offset in messages[key])
+            assert all(log.reader.append_time_ms(offset) > 0 for offset in messages[key])
         _check_producers(log)
         _check_indexes(log, messages[key], promise.logs[key], promise.stopped)
         _check_searches(log, messages[key])
     _check_events(data.events, promise)
     _check_kept(path, promise)
-    assert not any(log.has_expired for log in directory.open_logs())
+    assert not any(log.expiry.has_expired for log in directory.open_logs())
     if use:
         _use(data, messages, promise)
     data.close()
@@ -109,7 +109,7 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
         assert list(found) == list(range(log.log_start_offset, log.log_end_offset))
     for offset, message in found.items():
         assert message in promise.sent[offset], f"offset {offset}: this was never sent"
-        told_ms = log.append_time_ms(offset)
+        told_ms = log.reader.append_time_ms(offset)
         assert told_ms in (-1, promise.append_times.get(message)), f"offset {offset}: {told_ms}"
     for offset, message in promise.safe.items():
         assert found.get(offset) == message, f"offset {offset}: synced, and lost"
@@ -156,7 +156,7 @@ def _check_indexes(
         on_disk = [path.read_bytes() for path in segment.paths[:3]]
         offset_index, time_index = segment.offset_index.encoded(), segment.time_index.encoded()
         assert on_disk[1:] == [offset_index, time_index]
-        rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log._seams)
+        rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log.seams)
         rebuilt.next_offset = segment.next_offset
         closed = segment is not log.segments[-1]
         rebuilt.rebuild_indexes(gaps=log.gaps, check_crc=True, closed=closed)

@@ -19,7 +19,7 @@ from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Deferred
 from horolog.storage.log.segment import Segment
-from horolog.storage.read import readable_log, search
+from horolog.storage.read import reader, search
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,
@@ -122,7 +122,7 @@ async def test_a_segment_is_looked_at_once(client: Wire, monkeypatch: pytest.Mon
 
     for number in range(5):
         await client.call(produce("a", message_set(NOW + number)))
-    for module in (readable_log, search):
+    for module in (reader, search):
         monkeypatch.setattr(module, "look_for_time", counted)
     for number in range(5):
         found = result(await client.call(list_offsets("a", (0, NOW + number))))

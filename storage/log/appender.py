@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ...protocol.records.kernel import Walk, walk
@@ -12,7 +12,6 @@ from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
-from ..read.readable_log import LogParts, ReadableLog
 from .admission import Admitted, LogEnd, admit, check_stored, give_append_time
 from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
@@ -20,10 +19,8 @@ from .light_sets import OPENED_BYTES, is_light
 from .past_retention import PastRetention
 from .rolling import roll_reason
 from .segment import Segment
+from .state import REFUSED, LogState
 from .usual_admission import admit_usual
-
-REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
-
 
 ALONE_MAX: Final = 16
 """After so many sets that were not usual the others of a run are admitted one by one: each would be
@@ -34,24 +31,14 @@ class _TakesLong(Exception):
     """A set is to be appended later."""
 
 
-class AppendableLog(ReadableLog):
-    """The half of `Log` that adds to it."""
+class Appender:
+    """Adds to a log."""
 
-    def __init__(self, parts: LogParts) -> None:
-        super().__init__(parts)
-        self.failure: StorageError | None = None
-        """Why appends are refused until the broker has been restarted, if they are."""
-        self.unflushed_since: float | None = None
-        """When the oldest message that is not synced was appended, on the monotonic clock."""
-        self.on_advance: Callable[[Any], None] | None = None
-        """Called with the log when the high watermark moves, and when `failure` is set."""
-        self.on_gaps: Callable[[Any], None] | None = None
-        """Called with the log when offsets jump for the first time; to be remembered with the
-        topic."""
-        self._appended_at: float | None = None
-        """When something was appended last, on the monotonic clock; `None` before that is known."""
-        self._last_stamp_ms = parts.last_stamp_ms
-        self._past_retention = PastRetention(self._seams.clock, self._observe)
+    __slots__ = ("_log", "_past_retention")
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+        self._past_retention = PastRetention(log.seams.clock, log.observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
@@ -82,20 +69,21 @@ class AppendableLog(ReadableLog):
         With `goes_on` sets that are not usual (`admit_usual`) are taken up to the first that is not
         light (`light_sets`), and as long as it says so: there are outcomes of fewer sets then.
         """
-        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
+        log = self._log
+        run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         count, done, alone = len(record_sets), 0, 0
         while done < count:
             outcome: Appended | Exception
             sets = 1
             try:
-                active = self._list.active
-                if self.failure is not None or active.damaged is not None:
+                active = log.segment_list.active
+                if log.failure is not None or active.damaged is not None:
                     self._check_writable()
                 admitted = None
-                if alone < ALONE_MAX and run.now_ms >= self._last_stamp_ms:
+                if alone < ALONE_MAX and run.now_ms >= log.last_stamp_ms:
                     left = record_sets[done:] if done else record_sets
-                    states = self.producers.states
-                    admitted = admit_usual(left, self.settings, active, states, run.now_ms)
+                    states = log.producers.states
+                    admitted = admit_usual(left, log.settings, active, states, run.now_ms)
                 if admitted is None:
                     alone += 1
                     admitted = self._admit_alone(run, record_sets[done], goes_on)
@@ -119,12 +107,13 @@ class AppendableLog(ReadableLog):
     ) -> Admitted | None:
         """`admit` for one more set of a run. Raises `_TakesLong` where it is not to be taken
         because of `goes_on`, also for some of those that are refused for their size."""
+        log = self._log
         if goes_on is None:
-            return admit(record_set, self.settings, self._log_end(run.now_ms))
-        if not (goes_on() and is_light(record_set, self.settings)):
+            return admit(record_set, log.settings, self._log_end(run.now_ms))
+        if not (goes_on() and is_light(record_set, log.settings)):
             raise _TakesLong
         try:
-            return admit(record_set, self.settings, self._log_end(run.now_ms, OPENED_BYTES))
+            return admit(record_set, log.settings, self._log_end(run.now_ms, OPENED_BYTES))
         except MessageTooLarge:
             raise _TakesLong from None
 
@@ -135,24 +124,26 @@ class AppendableLog(ReadableLog):
         has to stay as it is otherwise. The settings count that are in force here. Raises
         `StorageError`; the call raises what `admit` raises.
         """
+        log = self._log
         self._check_writable()
-        return partial(admit, record_set, self.settings, self._log_end(self._seams.clock.now_ms()))
+        return partial(admit, record_set, log.settings, self._log_end(log.seams.clock.now_ms()))
 
     def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
         """Append a set that the call of `begin_append` returned, in the present.
 
         Raises `RecordListTooLarge` and `StorageError`, as `append`.
         """
+        log = self._log
         self._check_writable()
         if admitted is None:
             return NOTHING_APPENDED
-        active = self._list.active
+        active = log.segment_list.active
         if admitted.first_offsets[0] != active.next_offset:
             raise StorageError(
-                f"{self.path}: the log ends at offset {active.next_offset} and ended at "
+                f"{log.path}: the log ends at offset {active.next_offset} and ended at "
                 f"{admitted.first_offsets[0]} when the message set was looked at; send it again"
             )
-        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=wait_for_sync)
+        run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         if admitted.append_time_ms != NO_TIMESTAMP:
             give_append_time(admitted, self._next_stamp(run.now_ms))
         admitted.walk = self._walk_for(active, admitted.data)
@@ -161,12 +152,13 @@ class AppendableLog(ReadableLog):
         return appended
 
     def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
-        active = self._list.active
+        log = self._log
+        active = log.segment_list.active
         return LogEnd(
             active.next_offset,
             now_ms,
             self._next_stamp(now_ms),
-            self._seams.clock.monotonic,
+            log.seams.clock.monotonic,
             active.since_bytes,
             active.largest[0],
             active.last_magic,
@@ -177,7 +169,8 @@ class AppendableLog(ReadableLog):
 
     def _take(self, run: AppendRun, admitted: Admitted) -> Appended:
         """Take what was admitted into a run."""
-        now_ms, states, runs = run.now_ms, self.producers.states, admitted.runs
+        log = self._log
+        now_ms, states, runs = run.now_ms, log.producers.states, admitted.runs
         one = admitted.numbered
         if one is not None:
             retried = states.check(one.producer_id, one.epoch, one.sequence, admitted.count)
@@ -193,22 +186,24 @@ class AppendableLog(ReadableLog):
             rolled = self._make_room(run, admitted)
         try:
             appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
-            self._list.stage(admitted.data, admitted.walk, appended_ms, admitted.first_offsets)
+            log.segment_list.stage(
+                admitted.data, admitted.walk, appended_ms, admitted.first_offsets
+            )
         except OSError as error:
             raise self._not_written(error) from error
         if run.first_offset is None:
             run.first_offset = admitted.first_offsets[0]
         run.last_stamp_ms = stamp_ms
-        retention_ms, newest_ms = self.settings.retention_ms, found.max_timestamp_ms
+        retention_ms, newest_ms = log.settings.retention_ms, found.max_timestamp_ms
         if 0 <= retention_ms < now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
             self._past_retention.tell(newest_ms, retention_ms)
         if found.batches:
-            self.producers.in_use = True
+            log.producers.in_use = True
             for producer_id, epoch, last in runs:
                 before = states.add_run(producer_id, epoch, last, now_ms)
                 run.producers_before.append((producer_id, before))
             if runs:
-                states.keep(self.settings.max_producer_ids)
+                states.keep(log.settings.max_producer_ids)
         return Appended(
             admitted.first_offsets,
             admitted.last_offset,
@@ -226,27 +221,28 @@ class AppendableLog(ReadableLog):
         An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
         `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
         """
+        log = self._log
         self._check_writable()
-        found = check_stored(data, self.log_end_offset, self.settings)
+        found = check_stored(data, log.log_end_offset, log.settings)
         if not found.count:
             return NOTHING_APPENDED
-        self._note_gaps()
+        log.note_gaps()
         stored = memoryview(data)[: found.end]
-        run = AppendRun(self._seams.clock.now_ms(), wait_for_sync=False)
+        run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=False)
         first_offsets = (found.first_offset,)
-        walked = self._walk_for(self._list.active, stored)
+        walked = self._walk_for(log.segment_list.active, stored)
         admitted = Admitted(
             stored, walked, first_offsets, found.last_offset, NO_TIMESTAMP, LatencyCounts()
         )
         rolled = self._make_room(run, admitted)
-        run.first_offset = self._list.active.next_offset
+        run.first_offset = log.segment_list.active.next_offset
         try:
-            self._list.stage(stored, admitted.walk, NO_TIMESTAMP)
+            log.segment_list.stage(stored, admitted.walk, NO_TIMESTAMP)
         except OSError as error:
             raise self._not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
         self._commit_or_raise(run)
-        self.producers.take_stored(stored)
+        log.producers.take_stored(stored)
         return Appended(
             first_offsets,
             found.last_offset,
@@ -259,28 +255,21 @@ class AppendableLog(ReadableLog):
 
     def _check_writable(self) -> None:
         """Raise what keeps appends out: a disk that failed, or damage in front of them."""
-        if self.failure is not None:
-            raise self.failure
-        active = self._list.active
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        active = log.segment_list.active
         if active.damaged is not None:
             raise active.damaged.error(active.log_path)
 
     def _next_stamp(self, now_ms: int) -> int:
         """The append time: the clock, but never before the last stamp."""
-        if now_ms >= self._last_stamp_ms:
+        log = self._log
+        if now_ms >= log.last_stamp_ms:
             return now_ms
-        if self.settings.stamps_append_time:
-            self._observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=self._last_stamp_ms)
-        return self._last_stamp_ms
-
-    def _observe(self, event: str, **fields: object) -> None:
-        self._seams.observe(event, topic=self.topic, partition=self.partition, **fields)
-
-    def _note_gaps(self) -> None:
-        if not self._list.gaps:
-            if self.on_gaps is not None:
-                self.on_gaps(self)
-            self._list.allow_gaps()
+        if log.settings.stamps_append_time:
+            log.observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=log.last_stamp_ms)
+        return log.last_stamp_ms
 
     def _walk_for(self, segment: Segment, data: Buffer) -> Walk:
         """The walk over checked entries, with index marks as they fall in `segment`."""
@@ -289,7 +278,7 @@ class AppendableLog(ReadableLog):
             0,
             len(data),
             check_crc=False,
-            interval_bytes=self.settings.index_interval_bytes,
+            interval_bytes=self._log.settings.index_interval_bytes,
             since_bytes=segment.since_bytes,
             largest_ms=segment.largest_timestamp_ms,
             magic=segment.last_magic,
@@ -299,15 +288,16 @@ class AppendableLog(ReadableLog):
 
     def _make_room(self, run: AppendRun, admitted: Admitted) -> str | None:
         """Begin a new segment if that is due for checked entries; returns why it was."""
+        log = self._log
         size_bytes, found = len(admitted.data), admitted.walk
-        if size_bytes > self.settings.segment_bytes:
+        if size_bytes > log.settings.segment_bytes:
             raise RecordListTooLarge(
                 f"the message set takes {size_bytes} bytes; a segment takes at most "
-                f"{self.settings.segment_bytes} (segment.bytes)"
+                f"{log.settings.segment_bytes} (segment.bytes)"
             )
         reason = roll_reason(
-            self._list.active,
-            self.settings,
+            log.segment_list.active,
+            log.settings,
             size_bytes,
             found.last_offset,
             found.max_timestamp_ms,
@@ -319,44 +309,45 @@ class AppendableLog(ReadableLog):
         try:
             # Where offsets jump far, the new segment begins just near enough to index them.
             nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
-            self._list.roll(max(self.log_end_offset, nearest), self.settings, reason)
+            log.segment_list.roll(max(log.log_end_offset, nearest), log.settings, reason)
         except OSError as error:
             raise self._not_written(error) from error
         except StorageError as failure:
-            self._fail(failure)
+            log.fail(failure)
             raise
         # An empty first segment has given its place to one that begins later.
-        self.log_start_offset = max(self.log_start_offset, self._list.first.base_offset)
-        self.log_end_offset = self._list.active.next_offset
-        self._advance()
-        self.producers.take_snapshot(self.log_end_offset)
-        admitted.walk = self._walk_for(self._list.active, admitted.data)
+        log.log_start_offset = max(log.log_start_offset, log.segment_list.first.base_offset)
+        log.log_end_offset = log.segment_list.active.next_offset
+        log.advance()
+        log.producers.take_snapshot(log.log_end_offset)
+        admitted.walk = self._walk_for(log.segment_list.active, admitted.data)
         return reason
 
     def _commit(self, run: AppendRun) -> Exception | None:
         """Write what is staged, and let it be seen; gives what failed, which is the outcome of what
         was staged."""
+        log = self._log
         first_offset = run.first_offset
         if first_offset is None:
             run.settle()
             return None
         try:
-            self._list.active.commit()
+            log.segment_list.active.commit()
         except Exception as error:
             failure = self._not_written(error)
             for producer_id, before in reversed(run.producers_before):
-                self.producers.states.put_back(producer_id, before)
+                log.producers.states.put_back(producer_id, before)
             run.settle(failure)
             return failure
         run.settle()
-        self._last_stamp_ms = run.last_stamp_ms
-        self._appended_at = self._seams.clock.monotonic()
-        if self.unflushed_since is None:
-            self.unflushed_since = self._appended_at
+        log.last_stamp_ms = run.last_stamp_ms
+        log.appended_at = log.seams.clock.monotonic()
+        if log.unflushed_since is None:
+            log.unflushed_since = log.appended_at
         if run.wait_for_sync:
-            self._watermark.wait_for_sync(first_offset)
-        self.log_end_offset = self._list.active.next_offset
-        self._advance()
+            log.watermark.wait_for_sync(first_offset)
+        log.log_end_offset = log.segment_list.active.next_offset
+        log.advance()
         return None
 
     def _commit_or_raise(self, run: AppendRun) -> None:
@@ -366,16 +357,17 @@ class AppendableLog(ReadableLog):
 
     def _not_written(self, error: Exception) -> Exception:
         """What a failed write is told as; appends end with it unless the reason may pass."""
+        log = self._log
         if isinstance(error, OSError):
-            what = f"{self.path}: the message set could not be written ({error})"
+            what = f"{log.path}: the message set could not be written ({error})"
             passes = error.errno in RETRIABLE_ERRORS
             failure = StorageError(what if passes else f"{what}; {REFUSED}")
             failure.__cause__ = error
             if not passes:
-                self._fail(failure)
+                log.fail(failure)
             return failure
         if isinstance(error, StorageError):
-            self._fail(error)
+            log.fail(error)
         return error
 
     def roll(self, reason: str = "asked") -> None:
@@ -383,29 +375,14 @@ class AppendableLog(ReadableLog):
 
         Raises `OSError`, `StorageError`.
         """
-        if self._list.active.size_bytes:
+        log = self._log
+        if log.segment_list.active.size_bytes:
             try:
-                self._list.roll(self.log_end_offset, self.settings, reason)
+                log.segment_list.roll(log.log_end_offset, log.settings, reason)
             except StorageError as failure:
-                self._fail(failure)
+                log.fail(failure)
                 raise
-            self.producers.take_snapshot(self.log_end_offset)
-
-    def _advance(self) -> None:
-        if self._watermark.advance(self.log_end_offset) and self.on_advance is not None:
-            self.on_advance(self)
-
-    def hold_high_watermark(self, offset: int | None) -> None:
-        """Keep the high watermark from passing `offset`; `None` lets it go."""
-        self._watermark.hold(offset)
-        self._advance()
-
-    def _fail(self, failure: StorageError) -> None:
-        """Refuse appends from now on; reads go on."""
-        self.failure = failure
-        self._observe("log_failed", error=failure.message)
-        if self.on_advance is not None:
-            self.on_advance(self)
+            log.producers.take_snapshot(log.log_end_offset)
 
 
 def _repeated(batch: SentBatch) -> Appended:

@@ -1,0 +1,195 @@
+"""Carrying out what `retention` judges: segments that are past it go, idle ones are rolled."""
+
+from bisect import bisect_right
+from typing import Final
+
+from ...protocol.records.layout import NO_TIMESTAMP
+from ...times import format_time, later
+from .appender import Appender
+from .description import LogDescription, SegmentDescription, describe_segment
+from .retention import RetentionPlan, judge, plan_retention
+from .rolling import is_idle
+from .state import LogState
+
+FUTURE_MS: Final = 60_000
+"""Clocks of machines differ; only a time further ahead than this is one from the future."""
+
+
+class Expiry:
+    """Drops what a log keeps no longer, and closes what waits too long for more."""
+
+    __slots__ = ("_appender", "_log", "_told_of_ms")
+
+    def __init__(self, log: LogState, appender: Appender) -> None:
+        self._log = log
+        self._appender = appender
+        self._told_of_ms = NO_TIMESTAMP
+        """The time in the future that was told of last, as one that keeps segments."""
+
+    def maintain(self, now_ms: int) -> RetentionPlan:
+        """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
+        plan = self.expire(now_ms)
+        self.drop_expired(plan)
+        return plan
+
+    def expire(self, now_ms: int) -> RetentionPlan:
+        """Roll an idle segment that is past retention; begin the log behind all that may go.
+
+        That can be read no more; its files go with `drop_expired`. Between the two the log start
+        belongs on stable storage: a power cut may undo the one renaming and not the other, and
+        what is left must not be taken for the log. Raises `OSError`, `StorageError`.
+        """
+        log = self._log
+        log.prepare()
+        log.producers.expire(
+            now_ms,
+            log.settings.producer_id_expiration_ms,
+            log.settings.max_producer_ids,
+        )
+        self._tell_of_pinned(now_ms)
+        plan = self.plan_retention(now_ms, explain=False)
+        if plan.roll_active and log.failure is None and log.segment_list.active.damaged is None:
+            self._appender.roll("retention")
+        count = min(plan.delete_count, log.segment_count - 1)
+        start = log.segment_list.segments[count].base_offset
+        log.log_start_offset = max(log.log_start_offset, start)
+        return plan
+
+    def roll_if_idle(self, now_ms: int) -> bool:
+        """Close an active segment to which nothing was appended for `segment.ms`; whether it was.
+
+        `now_ms` is needed once, where nothing was appended since the log was opened: the segment
+        has waited since its file was last written, then. From there on the monotonic clock counts,
+        so that no step of the wall clock closes anything. Raises `OSError`, `StorageError`.
+        """
+        log = self._log
+        active = log.segment_list.active
+        if not active.size_bytes or log.failure is not None or active.damaged is not None:
+            return False
+        now = log.seams.clock.monotonic()
+        if log.appended_at is None:
+            log.appended_at = now - max(now_ms - active.modified_ms, 0) / 1000
+        if not is_idle(active, log.settings, round((now - log.appended_at) * 1000)):
+            return False
+        self._appender.roll("idle")
+        return True
+
+    def _tell_of_pinned(self, now_ms: int) -> None:
+        """Say once which segment a time in the future keeps, and all behind it, and until when.
+
+        A pass follows each roll, so it is one of the last two.
+        """
+        log = self._log
+        limit_ms = now_ms + FUTURE_MS
+        if log.settings.retention_ms < 0 or self._told_of_ms > limit_ms:
+            return
+        for segment in log.segment_list.segments[-2:]:
+            newest_ms = segment.largest_timestamp_ms
+            if newest_ms > limit_ms:
+                self._told_of_ms = newest_ms
+                log.observe(
+                    "segments_pinned",
+                    segment=segment.base_offset,
+                    newest=format_time(newest_ms),
+                    until=format_time(later(newest_ms, log.settings.retention_ms + 1)),
+                    hint="horolog explain retention names the message, retention.bytes bounds the "
+                    "log all the same",
+                )
+                return
+
+    def roll_before(self, offset: int) -> None:
+        """Roll, if all messages are below `offset`: so that a `trim` there lets every file go.
+
+        Raises `OSError`, `StorageError`.
+        """
+        log = self._log
+        sound = log.failure is None and log.segment_list.active.damaged is None
+        if sound and offset >= log.log_end_offset:
+            self._appender.roll("trimmed")
+
+    def trim(self, offset: int) -> None:
+        """Begin the log at `offset`, if it begins before: what is below can be read no more.
+
+        As with `expire`, files go with `drop_expired`. `offset` is at most the high watermark, and
+        everything below it on stable storage.
+        """
+        log = self._log
+        log.log_start_offset = max(log.log_start_offset, offset)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether there are segments that end before the log begins."""
+        log = self._log
+        second = log.segment_list.segments[1:2]
+        return bool(second) and second[0].base_offset <= log.log_start_offset
+
+    def drop_expired(self, plan: RetentionPlan | None = None) -> None:
+        """Drop the segments that end before the log begins; `plan` says why. Raises `OSError`."""
+        log = self._log
+        verdicts = plan.verdicts if plan is not None else ()
+        reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
+        log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
+        log.producers.drop_below(log.segment_list.first.base_offset)
+
+    def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
+        """Judge which segments may go at `now_ms`. Needs the log to be prepared.
+
+        Without `explain` those that stay are not spoken of, however many there are.
+        """
+        log = self._log
+        return plan_retention(
+            log.segment_list.segments,
+            log.settings,
+            now_ms=now_ms,
+            high_watermark=log.high_watermark,
+            explain=explain,
+        )
+
+    def describe(self, now_ms: int) -> LogDescription:
+        """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
+        log = self._log
+        verdicts = self.plan_retention(now_ms).verdicts
+        return LogDescription(
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            log.recovery_point,
+            log.size_bytes,
+            tuple(
+                describe_segment(segment, verdict, active=segment is log.segment_list.active)
+                for segment, verdict in zip(log.segments, verdicts, strict=True)
+            ),
+        )
+
+    def describe_some(self, now_ms: int, numbers: range) -> list[SegmentDescription]:
+        """As `describe`, of some segments: by their numbers, from 0 for the oldest on.
+
+        Numbers that no segment has are left out. For logs with so many that all take too long.
+        """
+        log = self._log
+        segments = log.segment_list.segments
+        some = range(len(segments))[numbers.start : numbers.stop]
+        verdicts = judge(
+            self.plan_retention(now_ms, explain=False),
+            segments,
+            log.settings,
+            some,
+            now_ms=now_ms,
+            high_watermark=log.high_watermark,
+        )
+        return [
+            describe_segment(segments[number], verdict, active=number == len(segments) - 1)
+            for number, verdict in zip(some, verdicts, strict=True)
+        ]
+
+    def pinned_segments(self, now_ms: int) -> int:
+        """How many segments `retention.ms` cannot delete yet because of a message in them, or in an
+        older one, whose time is more than a minute after `now_ms`; 0 when nothing is known."""
+        log = self._log
+        if log.settings.retention_ms < 0 or not log.prepared:
+            return 0
+        closed, limit_ms = log.segment_list.closed_max_ms, now_ms + FUTURE_MS
+        first = bisect_right(closed, limit_ms)
+        if first < len(closed):
+            return log.segment_count - first
+        return int(log.segment_list.active.largest_possible_ms > limit_ms)

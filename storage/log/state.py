@@ -1,0 +1,150 @@
+"""What is known of one partition's log: its segments, how far it reaches, and what goes wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ...config.topic import TopicSettings
+from ...protocol.errors import StorageError
+from ...values import value_class
+from ..producers.log_producers import LogProducers
+from ..seams import Seams
+from .segment import Segment
+from .segment_list import SegmentList
+from .watermark import Watermark
+
+REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
+
+
+@value_class
+class LogParts:
+    """What a log is when it has just been opened."""
+
+    topic: str
+    partition: int
+    settings: TopicSettings
+    segments: SegmentList
+    producers: LogProducers
+    seams: Seams
+    log_start_offset: int
+    recovery_point: int
+    last_stamp_ms: int
+    """Append time of the last message if a broker stamped it, else -1."""
+
+
+class LogState:
+    """The state of a log, which its parts share: reader, appender, retention and flusher."""
+
+    def __init__(self, parts: LogParts) -> None:
+        self.topic = parts.topic
+        self.partition = parts.partition
+        self.settings = parts.settings
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.segments.active.next_offset
+        self.recovery_point = parts.recovery_point
+        """Everything below it is on stable storage."""
+        self.segment_list = parts.segments
+        self.producers = parts.producers
+        """What is known of those who number their batches."""
+        self.seams = parts.seams
+        self.watermark = Watermark(self.log_end_offset)
+        self.last_stamp_ms = parts.last_stamp_ms
+        """Append time of the last message if a broker stamped it, else -1."""
+        self.failure: StorageError | None = None
+        """Why appends are refused until the broker has been restarted, if they are."""
+        self.appended_at: float | None = None
+        """When something was appended last, on the monotonic clock; `None` before that is known."""
+        self.unflushed_since: float | None = None
+        """When the oldest message that is not synced was appended, on the monotonic clock."""
+        self.on_advance: Callable[[Any], None] | None = None
+        """Called with the log when the high watermark moves, and when `failure` is set."""
+        self.on_gaps: Callable[[Any], None] | None = None
+        """Called with the log when offsets jump for the first time; to be remembered with the
+        topic."""
+        self.on_cut: Callable[[Any], None] | None = None
+        """Called with the log before its end is cut off; the recovery point has to be
+        remembered."""
+
+    @property
+    def path(self) -> Path:
+        return self.segment_list.path
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one takes appends."""
+        return self.segment_list.segments
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segment_list.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segment_list.segments)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether offsets may jump, as in bytes that another broker wrote."""
+        return self.segment_list.gaps
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that consumers do not see."""
+        return self.watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that committed readers do not see: that of a transaction that has not ended
+        yet, if there is one, else the high watermark."""
+        high_watermark = self.watermark.offset
+        if not self.producers.states.open_count:
+            return high_watermark
+        open_offset = self.producers.states.open_offset
+        return high_watermark if open_offset is None else min(open_offset, high_watermark)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
+        return self.segment_list.prepared
+
+    def prepare(self) -> None:
+        """Load the indexes of all segments, rebuilding those that do not fit their checksums.
+
+        May take long, and may run in a thread of its own. Raises `OSError`, and
+        `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
+        stored.
+        """
+        self.segment_list.prepare()
+
+    def set_settings(self, settings: TopicSettings) -> None:
+        """Go by `settings` from the next append or maintenance pass on."""
+        self.settings = settings
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def hold_high_watermark(self, offset: int | None) -> None:
+        """Keep the high watermark from passing `offset`; `None` lets it go."""
+        self.watermark.hold(offset)
+        self.advance()
+
+    def advance(self) -> None:
+        if self.watermark.advance(self.log_end_offset) and self.on_advance is not None:
+            self.on_advance(self)
+
+    def fail(self, failure: StorageError) -> None:
+        """Refuse appends from now on; reads go on."""
+        self.failure = failure
+        self.observe("log_failed", error=failure.message)
+        if self.on_advance is not None:
+            self.on_advance(self)
+
+    def note_gaps(self) -> None:
+        if not self.segment_list.gaps:
+            if self.on_gaps is not None:
+                self.on_gaps(self)
+            self.segment_list.allow_gaps()
+
+    def observe(self, event: str, **fields: object) -> None:
+        self.seams.observe(event, topic=self.topic, partition=self.partition, **fields)

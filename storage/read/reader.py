@@ -1,0 +1,194 @@
+"""What can be asked of one partition's log: messages by offset and by time, and what it is like."""
+
+from bisect import bisect_left
+
+from ...protocol.errors import OffsetOutOfRange
+from ...protocol.records.layout import NO_TIMESTAMP
+from ..index.append_time_search import append_times_of, find_append_time, offset_behind
+from ..index.append_times import Told
+from ..log.light_sets import OPENED_BYTES
+from ..log.state import LogState
+from ..producers.producer_states import AbortedTransaction
+from . import search
+from .readable_segment import FarAway
+from .reading import Slice, read_slice, readable_bytes
+from .search import Found, Search, SearchView
+from .search_trail import SearchTrail, trail_of
+from .time_lookup import look_for_time
+
+
+class Reader:
+    """What can be asked of a log; it changes nothing but what is in memory."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool = False,
+        committed: bool = False,
+        far: bool = True,
+    ) -> Slice:
+        """What is stored from the entry that holds `offset` on, up to the high watermark, or with
+        `committed` to the last stable offset.
+
+        At most `max_bytes` of one segment and one message format, cut without regard to entries;
+        `whole_first` gives the first entry whole even if it is larger. Raises
+        `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where there is something to be
+        `prepared` or `located` first.
+        """
+        log = self._log
+        if not (far or log.segment_list.prepared):
+            raise FarAway
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is outside of {log.topic}-{log.partition}, which has "
+                f"{log.log_start_offset} (log start) to {log.log_end_offset} (log end)"
+            )
+        high_watermark = log.watermark.offset
+        return read_slice(
+            log.segment_list,
+            offset,
+            max_bytes,
+            end_offset=log.last_stable_offset if committed else high_watermark,
+            high_watermark=high_watermark,
+            whole_first=whole_first,
+            far=far,
+        )
+
+    def located(self, offset: int) -> bool:
+        """Look for where `offset` and the high watermark are, if the indexes do not say it: a
+        bounded piece of work; `True` when `read` and `readable_bytes` have not far to look.
+
+        Raises `OSError`.
+        """
+        log = self._log
+        high_watermark = log.high_watermark
+        if offset >= high_watermark:
+            return True
+        if not log.segment_list.holding(offset).located(offset):
+            return False
+        if high_watermark == log.log_end_offset:
+            return True
+        return log.segment_list.holding(high_watermark).located(high_watermark)
+
+    def readable_bytes(self, offset: int, *, committed: bool = False) -> int:
+        """How many stored bytes there are from `offset` to where `read` ends."""
+        log = self._log
+        end_offset = log.last_stable_offset if committed else log.high_watermark
+        return readable_bytes(log.segment_list, offset, end_offset)
+
+    def aborted_transactions(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+        """Those that have something in the slice that `read` found for `offset`, by their first."""
+        log = self._log
+        if found.segment is None or not log.producers.states.aborted:
+            return []
+        end_offset = offset_behind(found.segment, found.position + found.size)
+        return log.producers.states.aborted_between(offset, end_offset)
+
+    def _view(self, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
+        log = self._log
+        if by_time and not log.prepared:
+            # Else segments whose times are not known would be passed over without a word.
+            log.prepare()
+        return SearchView(
+            log.segment_list.segments,
+            log.segment_list.closed_max_ms if by_time else (),
+            log.log_start_offset,
+            log.log_end_offset if to_log_end else log.high_watermark,
+            log.settings.max_decompressed_bytes,
+        )
+
+    def find_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
+        """Search the first message, in offset order, with a timestamp >= `target_ms`.
+
+        Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
+        as `prepare`, which should have been done before.
+        """
+        log = self._log
+        if not log.prepared:
+            # Else segments whose times are not known would be passed over without a word.
+            log.prepare()
+        segment = log.segment_list.segments[bisect_left(log.segment_list.closed_max_ms, target_ms)]
+        looked_at = None
+        if segment.largest_possible_ms >= target_ms:
+            looked_at = segment
+            start = max(segment.time_index.start_for(target_ms), log.log_start_offset)
+            opened_bytes = min(log.settings.max_decompressed_bytes, OPENED_BYTES)
+            found = look_for_time(segment, start, target_ms, opened_bytes)
+            if found is not None:
+                end_offset = log.log_end_offset if to_log_end else log.high_watermark
+                return Search(None, found if found.offset < end_offset else None)
+        view = self._view(to_log_end=to_log_end)
+        return Search(search.find_time(view, target_ms, looked_at))
+
+    def search_trail(self, target_ms: int, found: Found | None) -> SearchTrail:
+        """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""
+        log = self._log
+        return trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
+
+    def append_times(self, found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
+        """When the messages were appended that `read` found for `offset`.
+
+        What cannot be read is unknown, and reported. The slice may come back shorter: with
+        `sets_max` sets. Raises `StorageError`.
+        """
+        log = self._log
+        try:
+            return append_times_of(found, offset, sets_max)
+        except OSError as error:
+            log.seams.observe(
+                "append_times_unreadable",
+                topic=log.topic,
+                partition=log.partition,
+                error=error,
+            )
+            return found, Told([(log.log_start_offset, NO_TIMESTAMP)], offset, 0)
+
+    def append_times_loaded(self, offset: int) -> bool:
+        """Look at more of the append times of the segment that holds `offset`: a bounded piece of
+        work; `True` when all has been looked at. Raises `OSError`."""
+        return self._log.segment_list.holding(offset).append_times.load()
+
+    def append_time_ms(self, offset: int) -> int:
+        """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
+        return (
+            self._log.segment_list.holding(offset)
+            .append_times.covering(offset, offset + 1)
+            .spans[-1][1]
+        )
+
+    def find_append_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
+        """Search the first message, in offset order, appended at or after `target_ms`.
+
+        The time in the result is the append time. Bounded and raising as `find_time`.
+        """
+        log = self._log
+        if not log.prepared:
+            log.prepare()
+        view = self._view(by_time=False, to_log_end=to_log_end)
+        return Search(find_append_time(view, log.segment_list.closed_append_max_ms, target_ms))
+
+    def find_largest(self, *, to_log_end: bool = False) -> Search[Found | None]:
+        """Search the first message that has the largest timestamp of the log.
+
+        Bounded and raising as `find_time`.
+        """
+        return Search(search.find_largest(self._view(to_log_end=to_log_end)))
+
+    def offsets_before(
+        self, target_ms: int, count_max: int, *, to_log_end: bool = False
+    ) -> Search[list[int]]:
+        """Search offsets to start from for `target_ms`, falling; at most `count_max`.
+
+        Bounded and raising as `find_time`; a sentinel needs no preparation.
+        """
+        now_ms = self._log.seams.clock.now_ms()
+        by_time = target_ms not in (search.EARLIEST, search.LATEST)
+        view = self._view(by_time=by_time, to_log_end=to_log_end)
+        return Search(search.offsets_before(view, target_ms, count_max, now_ms))
