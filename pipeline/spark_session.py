@@ -3,14 +3,46 @@
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final
+from functools import wraps
+from typing import Any, Final
 
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrameWriter, SparkSession
 
 from .java import find_java, submitted
-from .save_mode import append_by_default
 from .source import NAME, HorologDataSource
+
+_DEFAULT: Final = "ErrorIfExists"
+_MARK: Final = "_horolog_appends"
+
+
+def append_by_default(name: str) -> None:
+    """From now on a write to the format `name` in this process appends, unless it asks for another
+    mode than Spark's default. Other formats are written as they were."""
+    save = DataFrameWriter.save
+    if name in getattr(save, _MARK, ()):
+        return
+
+    @wraps(save)
+    def saved(
+        self: DataFrameWriter,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803
+        **options: Any,
+    ) -> None:
+        self.mode(mode)
+        if format is not None:
+            self.format(format)
+        writer = self._jwrite
+        if writer.source().lower() == name and writer.curmode().name() == _DEFAULT:
+            self.mode("append")
+        save(self, path, None, None, partitionBy, **options)
+
+    setattr(saved, _MARK, (*getattr(save, _MARK, ()), name))
+    DataFrameWriter.save = saved  # type: ignore[method-assign]
+
 
 _ZONE: Final = "spark.sql.session.timeZone"
 

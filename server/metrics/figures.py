@@ -9,7 +9,43 @@ from typing import Final
 
 from ...clock import Clock
 from ...protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
-from .max_window import MaxWindow
+
+SLOTS = 60
+
+
+class MaxWindow:
+    """The largest value recorded in the last `window_ms` milliseconds."""
+
+    __slots__ = ("_clock", "_largest", "_numbers", "_slot_seconds")
+
+    def __init__(self, clock: Clock, window_ms: int) -> None:
+        self._clock = clock
+        self._slot_seconds = max(window_ms, 1) / 1000 / SLOTS
+        # One slot more than the window holds: the one being filled is only partly over.
+        self._numbers = [-1] * (SLOTS + 1)
+        self._largest = [0] * (SLOTS + 1)
+
+    def record(self, value: int) -> None:
+        number = int(self._clock.monotonic() / self._slot_seconds)
+        place = number % len(self._numbers)
+        if self._numbers[place] != number:
+            self._numbers[place] = number
+            self._largest[place] = value
+        elif value > self._largest[place]:
+            self._largest[place] = value
+
+    def largest(self) -> int | None:
+        """The largest value of the window, `None` when nothing was recorded in it."""
+        oldest = int(self._clock.monotonic() / self._slot_seconds) - SLOTS
+        return max(
+            (
+                value
+                for number, value in zip(self._numbers, self._largest, strict=True)
+                if number >= oldest and number >= 0
+            ),
+            default=None,
+        )
+
 
 FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 REQUEST_BUCKETS_SECONDS = (0.0001, 0.00025, *FSYNC_BUCKETS_SECONDS, 30.0)

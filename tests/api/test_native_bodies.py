@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native.decoding import WRONG, decoder
-from horolog.protocol.api.native.encoding import packed_field
 from horolog.protocol.api.native.faults import fault_of
-from horolog.protocol.api.native.frames import decode_body, encode_request, open_request
+from horolog.protocol.api.native.frames import (
+    decode_body,
+    encode_request,
+    open_request,
+    packed_field,
+)
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (
     Array,

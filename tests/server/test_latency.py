@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.server.metrics.max_window import SLOTS, MaxWindow
+from horolog.server.metrics.figures import SLOTS, MaxWindow
 from horolog.testing.clock import ManualClock
 
 WINDOW_MS = 60_000

@@ -28,12 +28,40 @@ from ...limits import (
 )
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
-from ..schema import INT32, INT64, Api, Text
-from ..writing import Written, clip, in_memory
+from ..schema import INT32, INT64, Api, Array, Text, WireType, fields_of
+from ..writing import Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
-from .encoding import packed_field
 from .faults import fault_of, quoted
 from .shape import find_fault
+
+
+def _make_writer(struct: type[Any], version: int) -> PackedMessage:
+    fields = [
+        (
+            spec.name,
+            packed_field(spec.type, version),
+            (spec.default_value(),) if spec.native else (),
+        )
+        for spec in fields_of(struct, version, native=True)
+    ]
+    return PackedMessage(fields)
+
+
+# The cast is there because mypy does not take a class for something hashable.
+packed_message: Final = cast(Callable[[type[Any], int], PackedMessage], cache(_make_writer))
+"""The writer of a message class in a version."""
+
+
+def packed_field(wire_type: WireType | type[Any], version: int) -> PackedField:
+    """The writer of values of a type."""
+    message = item = None
+    match wire_type:
+        case Array():
+            item = packed_field(wire_type.of, version)
+        case type():
+            message = packed_message(wire_type, version)
+    return PackedField(field_kind(wire_type), clip_of(wire_type), message, item)
+
 
 T = TypeVar("T")
 
