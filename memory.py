@@ -26,8 +26,8 @@ def settle() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for what comes next, if it is glibc and nobody has told
-    it otherwise.
+    """Have the C library keep freed memory for what comes next, if it is glibc and nothing else
+    says otherwise.
 
     Left to itself it returns what the requests of a turn took at the end of the turn, and the
     system has to find, clear and map the same pages again in the next: a sixth of the time of a

@@ -1,4 +1,4 @@
-"""Classes for values: compared, hashed and shown by their fields, which nobody changes."""
+"""Classes for values: compared, hashed and shown by their fields, which do not change."""
 
 from dataclasses import dataclass, field, fields
 from functools import cache

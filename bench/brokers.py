@@ -62,7 +62,7 @@ def broker(*arguments: str, data: Path | None = None) -> Iterator[tuple[ServerPr
 
 
 def kernel_choice() -> dict[str, str]:
-    """What this process was told of compiled code, for its brokers: they get no other setting."""
+    """The setting of compiled code of this process, for its brokers: they get no other setting."""
     return {name: text for name, text in os.environ.items() if name == VARIABLE}
 
 

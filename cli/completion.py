@@ -13,7 +13,7 @@ from ..protocol.errors import HorologError
 
 _PLAIN: Final = frozenset("_-.,:/@%+=")
 _TIMEOUT_MS: Final = 1_000
-"""Somebody sits at a terminal and waits."""
+"""A user sits at a terminal and waits."""
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:

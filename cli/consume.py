@@ -129,7 +129,7 @@ class _Reading:
         self._read_committed = read_committed
         self._advance: Advance = lambda amount: None
         self._lost = False
-        """Whether the user was told that the connection is, and not yet that it is back."""
+        """Whether it was reported that the connection is, and not yet that it is back."""
 
     async def run(
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
@@ -224,7 +224,7 @@ class _Reading:
 
     async def _try_to_fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
         try:
-            # The first answer is not to wait for messages: it tells that there is somebody.
+            # The first answer is not to wait for messages: it shows that there is a broker.
             batch = await consumer.fetch(max_wait_ms=0 if self._lost else None)
         except UNREACHABLE as error:
             if not self._lost:

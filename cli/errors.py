@@ -13,7 +13,7 @@ class CommandFailed(Exception):
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more (`| head`): there is nothing left to do."""
+    """Standard output is not read any more (`| head`): there is nothing left to do."""
 
 
 class WrongUsage(Exception):

@@ -33,7 +33,7 @@ def lag(
     first message came that was not read: by its append time, or, marked with ~, by its create
     time. It is absent when no time is known. The time to catch up is that at the pace of the last
     minute, and absent while the lag does not shrink. A name may be that of a consumer group of
-    Kafka's clients: then its state is told too, and how many members it has.
+    Kafka's clients: then its state is shown too, and how many members it has.
     """
     found = asyncio.run(_ask(server, name))
     failed = [(owner, one) for owner, one in found if one.lag is None]

@@ -166,7 +166,7 @@ class _Sending:
             compression=self._compression.value,
             check_units=False,
             stamp_missing=False,
-            # Whoever pipes into this decides what is sent again; a lost broker is told at once.
+            # Whoever pipes into this decides what is sent again; a lost broker is reported at once.
             # A cluster is only lost when all its brokers are.
             delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if parse_servers(server).kafka else 0,
         ) as self._producer:
@@ -333,7 +333,7 @@ class _Sending:
     def _answered(self, answer: asyncio.Task[list[Outcome]]) -> None:
         self._unanswered.discard(answer)
         if not answer.cancelled():
-            answer.exception()  # of several that a broken connection fails, only one is told about
+            answer.exception()  # of several that a broken connection fails, only one is reported
 
     async def _print_answers(self) -> bool:
         """Print answers in the order of the input; returns whether any was a refusal."""

@@ -47,7 +47,7 @@ class _CountedFile(SystemFile):
 
 
 class CountedFiles(SystemFiles):
-    """The real files; `advance` is told how many bytes were read of logs."""
+    """The real files; `advance` is called with how many bytes were read of logs."""
 
     def __init__(self, mode: int = DEFAULT_MODE, *, owner: tuple[int, int] | None = None) -> None:
         super().__init__(mode, owner=owner)

@@ -15,7 +15,7 @@ def note(text: str) -> None:
         sys.stderr.write(f"horolog: {printable(text)}\n")
         sys.stderr.flush()
     except OSError:
-        drop(sys.stderr)  # nobody can be told, which is no reason to end otherwise
+        drop(sys.stderr)  # nothing can be printed, which is no reason to end otherwise
 
 
 def drop(stream: TextIO | None) -> None:
@@ -26,5 +26,5 @@ def drop(stream: TextIO | None) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at a standard stream."""
+    """Whether a standard stream is a terminal."""
     return stream is not None and stream.isatty()

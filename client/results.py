@@ -75,7 +75,7 @@ class ColumnBatch:
     """Messages of one partition in columns, in the order of their offsets.
 
     The buffers are laid out as Apache Arrow lays out such columns, in this machine's byte order,
-    and are nobody else's: they may be kept and written to.
+    and belong to the caller: they may be kept and written to.
     """
 
     topic: str

@@ -31,7 +31,7 @@ class BrokerSettings:
     http_hosts: str
     kafka_listen: str
     kafka_listen_given: bool
-    """Whether somebody asked for it: a default that cannot be had is no reason not to start."""
+    """Whether it was asked for: a default that cannot be had is no reason not to start."""
     advertised_listeners: str
     auto_create_topics_enable: bool
     num_partitions: int

@@ -17,8 +17,8 @@ form of the kernel runs."""
 
 _MISSPELT: Final = 0.88
 """How alike (0 to 1) an unknown variable must be to a known one to be taken for a misspelling.
-Below it a variable is somebody else's: Kubernetes sets HOROLOG_SERVICE_HOST and the like for a
-service of this name."""
+Below it a variable belongs to other programs: Kubernetes sets HOROLOG_SERVICE_HOST and the like
+for a service of this name."""
 
 _KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
 

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def resolve_start(
     asked: Questions, found: Topics, last: Offsets, options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    """The first offset to read of each partition; a time nobody has reached is at the end.
+    """The first offset to read of each partition; a time that no message has reached is at the end.
 
     `last` are the ends of the logs, asked for before; they say which partitions there are. Raises
     DataLoss for offsets that are of other logs than those that were `found`.

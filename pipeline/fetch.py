@@ -23,7 +23,7 @@ _WAIT_MS: Final = 500
 _log = logging.getLogger(__name__)
 
 _IDLE: Final[dict[tuple[int, Broker, bool], list[Consumer]]] = {}
-"""Consumers that nobody reads with at the moment, by process: connecting costs more than a small
+"""Consumers that are not in use at the moment, by process: connecting costs more than a small
 batch."""
 
 

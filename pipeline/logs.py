@@ -57,8 +57,8 @@ class Logs:
         return {topic: text for topic, text in why.items() if text is not None}
 
     def learned(self, topics: Iterable[str], now: "Logs") -> "Logs":
-        """What is known of `topics` with `now`. An id that was known and is not told stays, unless
-        the topic is another one."""
+        """What is known of `topics` with `now`. An id that was known and is not in `now` stays,
+        unless the topic is another one."""
         wanted = sorted(set(topics))
         kept = self.topic_ids.keys() - self.changed(wanted, now)
         ids = {

@@ -1,7 +1,8 @@
 """Publishing the progress of streaming queries, for those whose sources have the option `groupId`.
 
 A source hears of the end of a batch only when the next one begins, and of the last one never. A
-listener hears of each at once, but only offsets; what a source was told is in the query's plan.
+listener hears of each at once, but only offsets; what a source was configured with is in
+the query's plan.
 """
 
 import json

@@ -175,7 +175,7 @@ class Questions:
     def wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
         """Return when there is something behind one of these ends, or after `wait_ms`."""
         if wait_ms:
-            with suppress(HorologError):  # who asks next is told what is wrong
+            with suppress(HorologError):  # the next question raises what is wrong
                 self._run(partial(self._wait_beyond, ends, wait_ms))
 
     def _found(self, times_ms: Offsets) -> dict[TopicPartition, FindResult]:

@@ -32,7 +32,7 @@ _FURTHEST_OFFSET: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A segment that nobody appends to any more."""
+    """A segment that takes no appends any more."""
 
     topic: str
     partition: int
@@ -123,7 +123,7 @@ def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:
                 size *= 2  # one entry is larger than all of it
                 continue
             if not end:
-                # What is left is no whole entry; it is told why, if it is damaged.
+                # What is left is no whole entry; the damage says why, if there is any.
                 yield from reading(window)
                 return
             with window[:end] as whole:

@@ -110,7 +110,7 @@ class Sending:
             for batch in batches:
                 rows += await self._add(batch)
                 if self._cluster.kafka and self._numbered:
-                    # Nobody can ask Kafka which part of a batch it has. Most early ends are where
+                    # Kafka cannot be asked which part of a batch it has. Most early ends are where
                     # a batch of Spark's ends.
                     self._cut_all()
                 await self._make_room(_BUFFERED_BYTES)

@@ -109,7 +109,7 @@ def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> Spark
 
 
 def defaults(master: str) -> dict[str, str]:
-    """What `session` configures, unless it is told otherwise."""
+    """What `session` configures, unless it is configured otherwise."""
     found = {
         _ZONE: "UTC",
         "spark.ui.showConsoleProgress": "false",

@@ -34,7 +34,7 @@ class Partitioner(StrEnum):
     MURMUR2 = "murmur2"
     """As Kafka's Java client chooses."""
     CRC32 = "crc32"
-    """As librdkafka chooses when it is told nothing."""
+    """As librdkafka chooses without a setting."""
     NONE = "none"
     """Keys do not matter: partitions get rows in turn."""
 

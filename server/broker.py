@@ -133,7 +133,7 @@ class Broker:
             cleanups.callback(lag.stop)
             lag.start()
             cleanups.callback(self.services.groups.stop)
-            self.directory.cluster_id()  # The disk makes nobody wait for it later.
+            self.directory.cluster_id()  # No request has to wait for the disk because of it later.
             self._listen(ports.native, Endpoint(native.NAME, self.dispatcher), cleanups)
             if ports.kafka is not None:
                 self._listen(ports.kafka, self._kafka_endpoint(), cleanups)
@@ -177,7 +177,7 @@ class Broker:
         return metrics_lines(self.figures, self)
 
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
-        """Exception handler for the event loop: what nobody caught becomes an event."""
+        """Exception handler of the loop: an exception that was not caught becomes an event."""
         self.observe("loop_error", message=context.get("message"), error=context.get("exception"))
 
     # What the metrics look up.

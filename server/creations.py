@@ -1,4 +1,4 @@
-"""Topics that are made because somebody produces to them or asks about them."""
+"""Topics that are made because a client produces to them or asks about them."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -18,7 +18,7 @@ from .metrics.figures import Figures, count
 
 BURST: Final = 20
 """Lines of one event in one second; more of them are only counted. Clients cause some events as
-fast as they like, and a log that fills the disk helps nobody."""
+fast as they like, and a log that fills the disk is of no use."""
 
 RARE_SECONDS: Final = 60.0
 

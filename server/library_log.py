@@ -1,7 +1,7 @@
 """What libraries have to tell, as events of the broker.
 
-asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that nobody can catch go
-to standard error. All of it becomes an event here: in the log's own format, and bounded, as
+asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that no caller can catch
+go to standard error. All of it becomes an event here: in the log's own format, and bounded, as
 clients can cause some of it as often as they like.
 """
 

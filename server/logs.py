@@ -68,7 +68,7 @@ class Logs:
         try:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
-            # Somebody may be making it right now.
+            # It may be in the making right now.
             self._directory.changes.settle(topic)
             exists = topic in self._directory.topics()
             if not exists and not 0 <= partition < self._settings.num_partitions:
@@ -78,7 +78,7 @@ class Logs:
         return self.find(topic, partition)
 
     def create(self, topic: str) -> None:
-        """Create a topic because somebody asked for it, if the settings allow that.
+        """Create a topic because a client asked for it, if the settings allow that.
 
         Raises `UnknownTopicOrPartition` when they do not, `InvalidTopic` for a bad name.
         """

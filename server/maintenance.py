@@ -113,11 +113,11 @@ class Maintenance:
             await task.run_now()
 
     async def open_logs(self) -> None:
-        """Open every log, so that the metrics have them all and what is wrong with one is told
+        """Open every log, so that the metrics have them all and what is wrong with one is reported
         early. Takes turns with the requests, which open what they need themselves."""
         turns = self._work.turns()
         for topic, partition in list(self._directory.partitions()):
-            with contextlib.suppress(HorologError, OSError):  # told by the directory
+            with contextlib.suppress(HorologError, OSError):  # the directory reports it
                 self._logs.find(topic, partition)
             await turns.give_way()
 
@@ -199,7 +199,7 @@ class Maintenance:
     async def _look_at_clock(self) -> None:
         self._trusted_time.look()
         at_ms = self._trusted_time.trusted_ms
-        # The lock file may be somebody else's, who lets us write it but not set its time.
+        # The lock file may belong to another account, which lets us write it but not set its time.
         with contextlib.suppress(PermissionError):
             await self._work.in_storage_thread(lambda: self._directory.seen(at_ms))
 
@@ -216,7 +216,7 @@ class Maintenance:
         for log in self._directory.open_logs():
             since = log.unflushed_since
             due = since is not None and (now - since) * 1000 >= log.settings.flush_ms
-            # Somebody waits for a sync; if the one asked for could not begin, this one may.
+            # A request waits for a sync; if the one asked for could not begin, this one may.
             awaited = log.high_watermark < log.log_end_offset
             if due or awaited:
                 self._commits.request(log.flusher)

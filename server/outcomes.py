@@ -33,7 +33,7 @@ class Outcomes:
     def of(self, error: Exception, *, api: str) -> Outcome:
         """Code and message of `error`, which a request of `api` met.
 
-        What nobody expected is logged with its traceback; the client learns no internals.
+        What is not expected is logged with its traceback; the client learns no internals.
         """
         if isinstance(error, CodedError):
             return error.code, error.message

@@ -98,7 +98,7 @@ class TrustedTime:
             return
         self._noted_ahead_ms = ahead_ms
         self._steady_since = self._clock.monotonic()
-        # Only what is ahead at the start may be no step at all: nobody knows how long that took.
+        # Only what is ahead at the start may be no step at all: how long that took is not known.
         self._observe(
             "clock_ahead_of_last_use" if when and step_ms > 0 else "clock_stepped",
             direction=("forward" if step_ms > 0 else "back") + when,

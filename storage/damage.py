@@ -32,7 +32,7 @@ class Damage:
         return f"damaged at byte {self.position}, offset {self.offset}: {self.rule}"
 
     def error(self, path: Path) -> CodedError:
-        """What everybody is told who reaches the damaged rest of the log file at `path`."""
+        """The error of every reader that reaches the damaged rest of the log file at `path`."""
         if self.later_format:
             return unreadable_format(path, self.position)
         return StorageError(

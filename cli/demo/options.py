@@ -1,4 +1,4 @@
-"""What the demo can be told beside what every broker can."""
+"""The options of the demo beside those of every broker."""
 
 from typing import Final
 

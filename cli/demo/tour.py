@@ -64,7 +64,7 @@ class Tour:
                 sample_load(self._producer, LOAD_TOPIC, self._load_stored)
             )
             try:
-                # Nobody has to read the tour for the broker to be of use.
+                # The broker is of use without the tour.
                 with suppress(OutputClosed):
                     await self._show()
                 await sampling

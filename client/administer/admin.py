@@ -177,7 +177,7 @@ class Admin(Client):
         """Change these settings and keep the others; None unsets one.
 
         Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then. At a Kafka
-        cluster a change that somebody else makes at the same moment can get lost.
+        cluster a change that another makes at the same moment can get lost.
         """
         if self._cluster.kafka:
             configs = merged((await self.describe_topic(name)).settings, settings)

@@ -52,7 +52,7 @@ def merged(
 ) -> list[AlterableConfig]:
     """All settings that a topic is to have of its own, when these are changed.
 
-    Kafka's request takes no others, so a change that somebody else makes meanwhile gets lost.
+    Kafka's request takes no others, so a change that another makes meanwhile gets lost.
     """
     own = {one.name: one.value for one in settings if one.source == "topic"}
     kept = {**own, **changes}

@@ -305,7 +305,7 @@ async def connect(
 ) -> Connection:
     """Connect to `HOST:PORT` (`[::1]:7070` for IPv6) and agree on versions.
 
-    Raises ValueError for an address that is none, ConnectionFailed when nobody answers there
+    Raises ValueError for an address that is none, ConnectionFailed when nothing answers there
     within the timeout or who does speaks another protocol than that of `encoding`.
     """
     host, port = split_address(address)
@@ -332,7 +332,7 @@ async def connect(
 
 
 def _other_port(encoding: Encoding) -> str:
-    """What to look at where somebody listens who does not speak the protocol."""
+    """What to look at where a server listens that does not speak the protocol."""
     if encoding.NATIVE:
         return (
             "is this the port of Horolog's own protocol? A port of Kafka's protocol is written "

@@ -239,7 +239,7 @@ class KafkaCluster(Cluster):
         ) from cause
 
     def _by_hope(self) -> list[str]:
-        """Every address, those first where somebody answered last time."""
+        """Every address, those first that answered last time."""
 
         def doubt(address: str) -> int:
             link = self._links.get((address, False))
@@ -266,7 +266,7 @@ class KafkaCluster(Cluster):
         if node_id is not None:
             return node_id
         async with self._finding:
-            node_id = self.map.node_of(to)  # somebody else has asked meanwhile
+            node_id = self.map.node_of(to)  # another caller has asked meanwhile
             if node_id is None:
                 await self._ask(to)
                 node_id = self.map.node_of(to)

@@ -74,7 +74,7 @@ class KafkaMap:
         self._coordinators[group] = response.node_id
 
     def check_leader(self, place: Leader) -> None:
-        """Raise LeaderNotAvailable when nobody leads a partition."""
+        """Raise LeaderNotAvailable when a partition has no leader."""
         if self.node_of(place) is None:
             raise LeaderNotAvailable(f"no broker leads {place.topic}-{place.partition} now")
 

@@ -12,7 +12,7 @@ Offsets = dict[TopicPartition, int]
 Results = dict[TopicPartition, FetchPartitionResult]
 
 Arrived = Callable[[Results], None]
-"""Is told of every answer when it comes, used or not."""
+"""Called with every answer when it comes, used or not."""
 
 
 class Fetches(Protocol):

@@ -200,7 +200,7 @@ class FetchOptions:
 
 
 def next_offset(result: FetchPartitionResult, offset: int) -> int:
-    """The offset behind the messages of a result, as far as it can be told without reading them;
+    """The offset behind the messages of a result, as far as it is known without reading them;
     `offset` if there are none."""
     records = result.records or b""
     return max(walk(records, 0, len(records), check_crc=False).last_offset + 1, offset)

@@ -178,6 +178,6 @@ def _tells(result: FetchPartitionResult) -> bool:
 
 
 def _retrieve(answer: "asyncio.Task[FetchResponse]") -> None:
-    """What went wrong with a fetch that nobody waits for any more is nobody's business."""
+    """The error of a fetch that no caller waits for any more is dropped."""
     if not answer.cancelled():
         answer.exception()

@@ -13,7 +13,7 @@ class ByteBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size_bytes: int) -> bool:
-        """Take it now if it is free and nobody waits; says whether."""
+        """Take it now if it is free and no caller waits; says whether."""
         if self._waiting or self.taken_bytes + size_bytes > self.limit_bytes:
             return False
         self.taken_bytes += size_bytes

@@ -89,7 +89,7 @@ async def _feed(
             outbox.add_batch(batch)
             await asyncio.sleep(0)  # so that it goes while the next one is encoded
     except BaseException as error:
-        # What is not sent yet shall not be sent: nobody waits for it any more.
+        # What is not sent yet shall not be sent: no caller waits for it any more.
         group.stop(error)
         raise
     while group.left:

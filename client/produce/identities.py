@@ -2,7 +2,7 @@
 
 A set carries a producer id and the number of its first message in the producer's sequence for
 the partition. A set that is sent again is the same byte for byte; the broker knows its number, and
-answers where it is. When nobody knows whether a set is in the log, neither is the next number
+answers where it is. When it is not known whether a set is in the log, neither is the next number
 known: the partition goes on with a new id then.
 """
 

@@ -22,7 +22,7 @@ _TOLD_AT_ONCE: Final = 128
 
 
 class Completions:
-    """Of one partition. What is told stays in the order of the answers."""
+    """Of one partition. Results stay in the order of the answers."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic
@@ -31,7 +31,7 @@ class Completions:
         self._told = 0
         """How many of the first of these know."""
         self.task: asyncio.Task[None] | None = None
-        """Runs as long as somebody is still to be told."""
+        """Runs as long as a caller waits for a result."""
 
     def tell(self, batch: Batch, appended: Appended) -> None:
         """Tell all who wait for `batch` where it is, the first of them now."""

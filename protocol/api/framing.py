@@ -106,7 +106,7 @@ class FrameReader:
         return 0 if self._large is None else len(self._large.data)
 
     def give_back(self, frame: bytearray) -> None:
-        """Receive a later large frame in the memory of this one, if nobody has a view of it then.
+        """Receive a later large frame in the memory of this one, if there is no view of it then.
 
         New memory costs more than what is done with it.
         """

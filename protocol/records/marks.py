@@ -45,7 +45,7 @@ class Marks:
         return marks
 
     def extend(self, other: "Marks") -> None:
-        """Add those of the stretch behind, whose walk was told the largest timestamp."""
+        """Add those of the stretch behind, whose walk began with the largest timestamp."""
         last_ms = self.timestamps_ms[-1] if self.timestamps_ms else NO_TIMESTAMP
         known = bisect_right(other.timestamps_ms, last_ms)
         self.offsets += other.offsets

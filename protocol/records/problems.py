@@ -101,7 +101,7 @@ def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
 BLOCKS_MAX: Final = 1024
 LEAST_BLOCK_BYTES: Final = 1024
 """A frame may have so many blocks, and one more for so many bytes of content: who compresses writes
-blocks of 32 KiB or more, and smaller ones only where it was told to flush. It bounds the work that
+blocks of 32 KiB or more, and smaller ones only where it was asked to flush. It bounds the work that
 empty blocks of five bytes can cause."""
 
 

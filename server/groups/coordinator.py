@@ -1,7 +1,7 @@
 """All consumer groups: which there may be, and when something becomes due in one of them.
 
-As a single group, it does no I/O and is told the time. `take_replies` gives what is to be answered
-to requests that wait; `next_deadline` says when `time_passed` is to be called.
+As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is
+to be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class CoordinatorLimits:
 
 
 class Coordinator:
-    """The groups by name. Their members are known to nobody else, so they go with the process."""
+    """The groups by name. Their members are known here alone, so they go with the process."""
 
     def __init__(
         self,

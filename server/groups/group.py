@@ -1,6 +1,6 @@
 """One consumer group: what its members ask for, and what that makes of it.
 
-No I/O and no clock: every call is told the time, in seconds on a monotonic clock, and what is to
+No I/O and no clock: every call gets the time, in seconds on a monotonic clock, and what is to
 be answered to requests that wait is collected in `replies`. Whoever drives a group takes them from
 there after each call, and calls `time_passed` when `next_deadline` is reached.
 """
@@ -43,7 +43,7 @@ class Group:
         on_change: Callable[["Group", State], None] = lambda group, before: None,
         on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
     ) -> None:
-        """`on_change` is told of every transition, `on_lost` why a member is one no more."""
+        """`on_change` is called with every transition, `on_lost` why a member is one no more."""
         self.name = name
         self.state = State.EMPTY
         self.generation = 0
@@ -62,7 +62,7 @@ class Group:
         self._delay_left_ms: int | None = None
         """How much longer the first members may be made to wait for others; `None` otherwise."""
         self._newcomers = False
-        """Whether somebody came since that delay was last looked at."""
+        """Whether a member came since that delay was last looked at."""
 
     @property
     def size_bytes(self) -> int:
@@ -160,9 +160,9 @@ class Group:
     # What happens by itself.
 
     def gone(self, now: float, token: Token) -> None:
-        """Nobody waits for the answer to `token` any more: its connection is closed.
+        """No client waits for the answer to `token` any more: its connection is closed.
 
-        A member that was never told its id can never come back, so it is dropped at once instead of
+        A member that never got its id can never come back, so it is dropped at once instead of
         holding up every rebalance until its session is over. Others may join again.
         """
         for member in list(self.members.values()):
@@ -220,7 +220,7 @@ class Group:
             raise InconsistentGroupProtocol("a member has to have a protocol type and protocols")
         common = self.members.common_protocols(but=known)
         if not common:
-            return  # There is nobody else.
+            return  # There is no other member.
         if joining.protocol_type != self.protocol_type:
             raise InconsistentGroupProtocol(
                 f"group {self.name!r} has protocol type {self.protocol_type!r}, "

@@ -1,4 +1,4 @@
-"""Forgets the positions of groups that nobody uses any more."""
+"""Forgets the positions of groups that are not used any more."""
 
 from functools import partial
 from typing import Final

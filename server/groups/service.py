@@ -27,7 +27,7 @@ MAX_CLIENT_ID_IN_MEMBER_ID: Final = 100
 """Characters. Member ids are in every request and in log lines."""
 
 Answer = asyncio.Future[Outcome | None]
-"""What a request that waits gets. Its connection may set `None` when it ends: nobody waits."""
+"""What a request that waits gets. Its connection sets `None` when it ends and no client waits."""
 
 
 class GroupService:
@@ -45,7 +45,7 @@ class GroupService:
         observe: Observer,
         emptied: Callable[[str], None],
     ) -> None:
-        """`emptied` is told of a group whose last member has gone."""
+        """`emptied` is called with a group whose last member has gone."""
         self._loop = loop
         self._clock = clock
         self._observe = observe
@@ -210,7 +210,7 @@ def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
 
 
 def new_member_id(joining: Joining) -> str:
-    """An id that nobody had before: no member of an earlier broker is taken for this one."""
+    """An id that no member had before: no member of an earlier broker is taken for this one."""
     from uuid import uuid4
 
     return f"{joining.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]}-{uuid4()}"

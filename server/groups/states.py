@@ -1,6 +1,6 @@
 """The states of a consumer group, as one table.
 
-A group is `Empty` until somebody joins. Then it prepares a rebalance: it waits until every member
+A group is `Empty` until a member joins. Then it prepares a rebalance: it waits until every member
 has joined, at most for the rebalance timeout. With that a new generation begins; its leader knows
 all members and shares out the work, which completes the rebalance. `Stable` lasts until members
 come, go or are lost. A `Dead` group is one that was dropped.
@@ -42,7 +42,7 @@ class Rejoin(StrEnum):
     WAITS = "waits"
     """It counts for the rebalance that is prepared."""
     ANSWERED = "answered"
-    """It is told once more what it was told: the first answer may be lost."""
+    """It gets the same answer once more: the first one may be lost."""
     LEADER_REBALANCES = "leader rebalances"
     """As above, but the leader asks for a new rebalance by it: its topics may have changed."""
 

@@ -67,7 +67,7 @@ class Sent(msgspec.Struct):
     end_offset: int = 0
     """The answer of a set that is to be durable waits until the high watermark is here."""
     late: asyncio.Future[None] | None = None
-    """Done when the set was appended or refused, if that was not at once; cancelled when nobody
+    """Done when the set was appended or refused, if that was not at once; cancelled when no client
     waits for it."""
 
     def refuse(self, services: Services, error: Exception) -> None:
@@ -76,7 +76,7 @@ class Sent(msgspec.Struct):
         self.result.error_code, self.result.error_message = outcome
 
     def let_go(self, late: asyncio.Future[None]) -> None:
-        """Hold the bytes no longer: they are in the log, or nobody waits for that."""
+        """Hold the bytes no longer: they are in the log, or no client waits for that."""
         self.record_set = b""
 
 

@@ -73,7 +73,7 @@ class Call:
 class Later:
     """A response that `make` gives once `ready` is done; it is made when its turn has come.
 
-    `make` may give another `Later`. With `may_hurry` somebody else may end the wait. With `alone`
+    `make` may give another `Later`. With `may_hurry` the wait may be ended early. With `alone`
     no later request of its connection is handled before it is made. Until then the request makes
     the broker hold `held_bytes`.
     """

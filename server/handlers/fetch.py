@@ -57,7 +57,7 @@ def newest_format(version: int) -> int:
 
 def _answer(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
     if request.session_epoch not in WHOLE_EPOCHS:
-        # A client that is told so asks for all of its partitions in every fetch.
+        # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
     reading = _Reading(services, request, version)
     if reading.look():
@@ -205,7 +205,7 @@ class _Reading:
     request: FetchRequest
     version: int
     with_append_times: bool = False
-    """Whether append times are told that the request asks for; they have to be loaded."""
+    """Whether the append times that the request asks for are loaded."""
     available_bytes: int = 0
     """What there is, of each partition up to what is wanted of it at most."""
     topics: list[FetchTopicResult] = field(default_factory=list)
@@ -214,7 +214,7 @@ class _Reading:
     budget_bytes: int = 0
     """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
-    """Of how many sets append times may be told; two more items say where none are known."""
+    """Of how many sets append times may be answered; two more items say where none are known."""
     stretches: int = 0
 
     def look(self, *, as_they_are: bool = False) -> bool:

@@ -74,7 +74,7 @@ async def _sync(services: Services, log: Log, offset: int) -> None:
     """Bring everything below `offset` to stable storage.
 
     Else a power cut could take the end of the log away, and leave it ending before it begins: then
-    nobody could tell what had been dropped.
+    nothing would say what had been dropped.
     """
     if log.recovery_point < offset:
         sync = _Sync(log)

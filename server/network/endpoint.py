@@ -51,7 +51,7 @@ class Endpoint:
     """What is spoken here, for the log."""
     answerer: Answerer
     advertised: tuple[str, int] | None = None
-    """Where clients are told to find the broker; `None`: where they have reached it."""
+    """The address that clients get for the broker; `None`: where they have reached it."""
 
     def caller(self, local: tuple[str, int], host: str) -> Caller:
         """Who has reached `local` from `host`."""

@@ -43,7 +43,7 @@ class HeldMemory:
         self._given_up: dict[Holder, int] = {}
         self._waiting: dict[Callable[[], None], None] = {}
         self.is_short = False
-        """Whether somebody was told to let go of bytes, and has not yet."""
+        """Whether a connection was asked to let go of bytes, and has not yet."""
         self.total_bytes = 0
         """As it was noted: what was sent to clients since then is still in it."""
 

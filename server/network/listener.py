@@ -122,9 +122,9 @@ class Listener:
     """Accepts connections on one socket until closed.
 
     `admit` gives the protocol of a new connection from an address (IPv4's in its own form, however
-    it came), or `None` to have it closed at once; `failed`
-    is told of an admitted protocol whose transport could not be made, and `refused` the reason for
-    which a connection was closed, or could not be taken, though nobody decided so.
+    it came), or `None` to have it closed at once; `failed` is called with an
+    admitted protocol whose transport could not be made, and `refused` with the reason for which a
+    connection was closed, or could not be taken, without a decision of the broker.
     """
 
     def __init__(

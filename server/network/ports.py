@@ -31,7 +31,7 @@ class Ports:
 
     def __init__(self, settings: BrokerSettings, observe: Observer) -> None:
         """Raises `CannotListen`. The port for Kafka's clients is only left out when its address
-        is taken and nobody has asked for that address."""
+        is taken and no setting asks for that address."""
         self._settings = settings
         self._observe = observe
         self._closing = ExitStack()

@@ -35,7 +35,7 @@ class Heard(Protocol):
         ...
 
     def failed(self, error: Exception) -> None:
-        """What the frames are taken for failed in a way that nobody foresaw."""
+        """What the frames are taken for failed with an exception that has no answer."""
         ...
 
 

@@ -20,7 +20,7 @@ from .segments import segments
 from .topics import topics
 
 AT_WORK: Final = 8
-"""Requests for JSON that are worked on at one time; others are told to come back."""
+"""Requests for JSON that are worked on at one time; others are asked to come back."""
 
 SECONDS: Final = 10.0
 """How long one may take: a search in a log that is not in memory, at worst."""

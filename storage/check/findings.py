@@ -7,7 +7,7 @@ from typing import Final
 from ...values import value_class
 
 MAX_FINDINGS_PER_FILE: Final = 100
-"""A file that is wrong all over is told about once, not for each of a million entries."""
+"""A file that is wrong all over is reported once, not for each of a million entries."""
 
 NOTHING: Final = "nothing"
 REPAIR: Final = "stop the broker and run `horolog repair` on this folder"

@@ -1,8 +1,8 @@
-"""What a repair of stored files would do: found by reading only, and told before anything is done.
+"""What a repair of stored files would do: found by reading only, and shown before anything is done.
 
 Good messages keep their offsets and their bytes. Whatever is taken away is kept beside its place as
 `.broken`; indexes are made anew. A log never ends below its recovery point, so that no offset that
-somebody has seen is given to another message.
+a consumer has seen is given to another message.
 """
 
 from collections.abc import Sequence

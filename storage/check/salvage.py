@@ -217,7 +217,7 @@ def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
 
 
 class _Unit(NamedTuple):
-    """An entry whose CRC is right, or bytes of which nobody knows what they were."""
+    """An entry whose CRC is right, or bytes of which it is not known what they were."""
 
     start: int
     end: int

@@ -1,8 +1,8 @@
 """Checking stored files: what `horolog verify DIR` reports.
 
 `DIR` is a data directory or the folder of one partition. Only reads; a broker may be running, and
-what it writes meanwhile is not looked at. Files nobody knows and files that were set aside are
-listed, and are no errors.
+what it writes meanwhile is not looked at. Files that are not known and files that were set aside
+are listed, and are no errors.
 """
 
 from collections.abc import Iterator, Mapping

@@ -34,7 +34,7 @@ from .verify_index import OffsetIndexCheck, TimeIndexCheck
 
 @value_class
 class Surroundings:
-    """What the check of a segment is told about the partition."""
+    """What the check of a segment needs of the partition."""
 
     gaps: bool
     """Whether offsets may jump."""
@@ -257,7 +257,7 @@ class SegmentCheck:
         if first < due:
             if jump is None or first < jump.due:
                 yield self._in_log(item.position, falls_rule(first, due))
-            elif gaps:  # without gaps it has been told already
+            elif gaps:  # without gaps it has been reported already
                 yield self._in_log(jump.position, wrong_jump_rule(jump.offset, jump.due))
         elif first > due:
             self._jump = self._last_jump = _Jump(item.position, first, due)

@@ -2,7 +2,7 @@
 
 `.lock` is held with `flock` and holds the process id of its holder as text, so that the one who is
 refused can say whom to look for. The kernel frees the lock when the holder dies; a file that was
-left behind locks nobody out. The file's own time tells when the directory was last in use.
+left behind locks no process out. The file's own time tells when the directory was last in use.
 """
 
 import os
@@ -26,7 +26,7 @@ class DirectoryLock:
     """
 
     def __init__(self, files: Files, directory: Path, *, advice: str = _ADVICE) -> None:
-        """`advice` is what to do when somebody else holds the lock."""
+        """`advice` is what to do when another process holds the lock."""
         path = directory / LOCK_FILE
         self._files = files
         self._path = path

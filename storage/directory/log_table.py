@@ -45,7 +45,7 @@ CLOSING_LOGS: Final = 64
 
 
 class LogTable:
-    """The logs of the partitions it was told of, by topic and partition."""
+    """The logs of the partitions that were added, by topic and partition."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Position(NamedTuple):
     metadata: str
     """The consumer's own text; its length is checked by the caller."""
     retention_ms: int = KEPT
-    """How long it is to live once nobody uses its name: in ms, `KEPT`, or `BROKERS`."""
+    """How long it is to live once its name is not used: in ms, `KEPT`, or `BROKERS`."""
     used_ms: int = -1
     """When its name was last seen in use after this commit; -1 when it was not."""
 

@@ -146,7 +146,7 @@ class Positions:
         return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
 
     def used(self, name: str, at_ms: int) -> None:
-        """Note that somebody uses `name`; durable on return. Raises `StorageError`.
+        """Note that `name` is used; durable on return. Raises `StorageError`.
 
         That is of interest only where something may expire, and nothing else happens elsewhere.
         """
@@ -239,7 +239,7 @@ class Positions:
         try:
             file.sync()
         except OSError as error:
-            # Nobody knows what is on the disk now, and a second sync may wrongly succeed.
+            # What is on the disk now is uncertain, and a second sync may wrongly succeed.
             self._failure = f"syncing {self._path} failed ({error}); restart the broker"
             raise StorageError(f"positions cannot be written: {self._failure}") from error
         self._size += len(record)
@@ -278,7 +278,7 @@ class Positions:
 
     def _compact(self) -> None:
         before = self._size
-        # Until the new file is known to be in place nobody knows which one a commit would reach.
+        # Until the new file is known to be in place it is uncertain which one a commit would reach.
         self._failure = f"{self._path} could not be rewritten; restart the broker"
         try:
             size = self._write_live()

@@ -48,7 +48,7 @@ class Reserve:
         self._lock = threading.Lock()
         self._size: int
         self._told = False
-        """Whether it was told that some of it is missing."""
+        """Whether it was reported that some of it is missing."""
         self._look()
 
     def retrying(self, work: Callable[[], T]) -> T:

@@ -134,7 +134,7 @@ class Startup:
         return found
 
     def _restrict(self, path: Path) -> None:
-        """Let nobody read what is in the way of `data.file.mode`: an older version, or somebody
+        """Close to readers what is in the way of `data.file.mode`: an older version, or somebody
         else, may have made it. Files in a folder are out of reach where the folder is."""
         try:
             self._files.restrict(path)

@@ -18,7 +18,7 @@ Steps = Generator[Work, None, T]
 class SteppedChange(Generic[T]):
     """One change under way. Only `run` may be called in another thread.
 
-    Steps are numbered from 0. One that is done is passed over, so that somebody else may carry on
+    Steps are numbered from 0. One that is done is passed over, so that another caller may carry on
     with a change, or finish it, while the one who began it waits for a thread.
     """
 

@@ -51,7 +51,7 @@ class TopicChanges:
         only the first one may have begun."""
 
     def ask(self, name: str, steps: Steps[TopicEntry]) -> SteppedChange[TopicEntry]:
-        """A change of topic `name` that the caller carries out in its turn, or somebody before."""
+        """A change of topic `name` that the caller carries out in its turn, or one before it."""
         self._forget_done()
         change = SteppedChange(steps)
         self._asked.append((name, change))
@@ -176,7 +176,7 @@ class TopicChanges:
         return altered
 
     def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
-        """As `LogDirectory.delete_topic`; `gone` is called as soon as nobody finds it any more."""
+        """As `LogDirectory.delete_topic`; `gone` is called as soon as it is found no more."""
         entry = replace(self._registry.find_any(name), deleting=True)
         delay_ms = self._registry.delete_delay_ms(entry)
         entries = self._registry.with_entry(entry)

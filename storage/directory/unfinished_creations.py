@@ -1,5 +1,5 @@
 """Folders that a creation left which a stop cut off: it makes folders before the topics file names
-them, and nobody had an answer yet."""
+them, and no client had an answer yet."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -11,7 +11,7 @@ from .append_times import Told
 
 
 def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
-    """What is told of the messages of a slice that was read from `offset` on.
+    """What is known of the messages of a slice that was read from `offset` on.
 
     It may be of messages a little behind the slice too. The slice comes back, and shorter if it has
     more than `sets_max` sets. Raises `OSError`, and `StorageError` as `Segment.locate`.

@@ -41,12 +41,12 @@ STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 
 @value_class
 class Told:
-    """What is told of the messages between two offsets."""
+    """What is known of the messages between two offsets."""
 
     spans: list[tuple[int, int]]
     """`(offset, append time)`, each of which holds up to the next one's offset; -1 is unknown."""
     end_offset: int
-    """It is told up to here."""
+    """It is known up to here."""
     sets: int
     """How many entries it took to tell it."""
 
@@ -229,7 +229,7 @@ class AppendTimes:
         self._surplus = False
 
     def truncate(self, end_offset: int, next_offset: int) -> None:
-        """Forget what is told of offsets from `end_offset` on, where the messages end now.
+        """Forget what is known of offsets from `end_offset` on, where the messages end now.
 
         The segment ends, and goes on, at `next_offset`. Raises `OSError`.
         """
@@ -290,7 +290,7 @@ class AppendTimes:
         return self._sync_failed
 
     def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> Told:
-        """What is told of the messages from one offset on, up to another or as far as `sets_max`
+        """What is known of the messages from one offset on, up to another or as far as `sets_max`
         entries reach.
 
         The first span begins at or below `first_offset`. Loads what is not loaded. Raises
@@ -311,7 +311,7 @@ class AppendTimes:
             sets += 1
             if not spans or spans[-1][1] != append_time_ms:
                 spans.append((offset, append_time_ms))
-        if not spans:  # the file was cut by somebody else meanwhile
+        if not spans:  # the file was cut by another process meanwhile
             return Told([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
         if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
             spans.append((self.end_offset, NO_TIMESTAMP))
@@ -410,7 +410,7 @@ class AppendTimes:
             block += 1
 
     def _block(self, block: int) -> list[tuple[int, int]]:
-        """`(offset, append time)` of a block's entries; none if somebody else cut the file."""
+        """`(offset, append time)` of a block's entries; none if another process cut the file."""
         first = block * BLOCK_ENTRIES
         wanted = min(self._count - first, BLOCK_ENTRIES)
         data = self._read(first, wanted)

@@ -356,7 +356,7 @@ class Appender:
             raise failure
 
     def _not_written(self, error: Exception) -> Exception:
-        """What a failed write is told as; appends end with it unless the reason may pass."""
+        """The error of a failed write; appends end with it unless the reason may pass."""
         log = self._log
         if isinstance(error, OSError):
             what = f"{log.path}: the message set could not be written ({error})"

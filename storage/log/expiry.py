@@ -24,7 +24,7 @@ class Expiry:
         self._log = log
         self._appender = appender
         self._told_of_ms = NO_TIMESTAMP
-        """The time in the future that was told of last, as one that keeps segments."""
+        """The time in the future that was reported last, as one that keeps segments."""
 
     def maintain(self, now_ms: int) -> RetentionPlan:
         """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""

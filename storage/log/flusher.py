@@ -114,7 +114,7 @@ class Flusher:
         """Bring the append times below the recovery point to stable storage as well.
 
         That is not part of a flush, because it would take a producer that waits for one twice as
-        long, and nobody waits for append times. May run in a thread of its own. Raises `OSError`.
+        long, and none waits for append times. May run in a thread of its own. Raises `OSError`.
         """
         log = self._log
         point = log.recovery_point

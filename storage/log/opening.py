@@ -46,8 +46,8 @@ def open_log(
 
     `clean` says that the broker was stopped cleanly and the checkpoints hold, `end_offset` where
     the log ended then, if that is known: when it does not end there, it is recovered all the same.
-    `progress` is told of every byte that recovery has read. Raises `OSError`, `StorageError`, and
-    `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
+    `progress` is called for every byte that recovery has read. Raises `OSError`, `StorageError`,
+    and `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
     stored (they are left as they are).
     """
     # What is below the log start is no part of the log any more, whichever files of it are left:

@@ -1,4 +1,4 @@
-"""Messages that are past retention when they are appended: somebody should know."""
+"""Messages that are past retention when they are appended: the operator should know."""
 
 from collections.abc import Callable
 from typing import Any, Final

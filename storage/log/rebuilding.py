@@ -62,7 +62,7 @@ def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
             for part in parts:
                 encoder.add_messages(part.data, 0, part.end)
         except ValueError as error:
-            # The times of a batch are told as distances from that of its first message.
+            # The times of a batch are stored as distances from that of its first message.
             raise InvalidTimestamp(f"the messages do not fit into one batch: {error}") from error
         return _finished(encoder, form), sum(part.count for part in parts)
     if form.codec is Codec.NONE:

@@ -1,4 +1,4 @@
-"""How far the recovery of all logs is: told while it lasts, and summed up at its end."""
+"""How far the recovery of all logs is: reported while it lasts, and summed up at its end."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from ..names import parse_segment_file
 from .segment_scan import Progress
 
 REPORT_SECONDS: Final = 5.0
-"""Time between two reports; a recovery that takes less is told of at its end only."""
+"""Time between two reports; a recovery that takes less is reported at its end only."""
 
 Partition = tuple[str, int]
 

@@ -254,7 +254,7 @@ class SegmentList:
     def last_stamp_ms(self, log_start_offset: int) -> int:
         """Append time of the last message if a broker stamped it, else -1. Raises `OSError`.
 
-        A segment that ends before the log begins may be in any state, which is nobody's concern.
+        A segment that ends before the log begins may be in any state, which does not matter.
         """
         for segment in reversed(self.segments):
             if segment.size_bytes:
@@ -267,7 +267,7 @@ class SegmentList:
                 try:
                     return segment.scan_tail().last_append_time_ms
                 except HorologError:
-                    # A damaged closed segment is told to whoever reads it; appends can go on.
+                    # Reading a damaged closed segment raises; appends can go on.
                     break
         return NO_TIMESTAMP
 

@@ -101,7 +101,7 @@ def scan_log_file(
     wanted = _CHUNK_BYTES
     while scan.good_bytes < size_bytes:
         data = file.pread(min(wanted, size_bytes - scan.good_bytes), scan.good_bytes)
-        if not data:  # Somebody has cut the file.
+        if not data:  # Another process has cut the file.
             return scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
         found = walk(
             data,

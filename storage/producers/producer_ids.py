@@ -45,7 +45,7 @@ class ProducerIds:
         self._end = 0
 
     def next(self) -> int:
-        """An id that nobody got before. Raises `StorageError` when it cannot be made sure."""
+        """An id that no producer got before. Raises `StorageError` when it cannot be made sure."""
         if self._next == self._end:
             self._begin_block()
         self._next += 1

@@ -45,7 +45,7 @@ class SentBatch(NamedTuple):
 
     first_sequence: int
     messages: int
-    """Those that somebody has removed since count too."""
+    """Those that were removed since count too."""
     first_offset: int
     append_time_ms: int
     """-1 unless the broker stamped it."""
@@ -87,7 +87,7 @@ class ProducerStates:
 
     Those whose ids were handed out by a broker and those that chose theirs are kept apart, the one
     that was silent for the longest first: a writer that takes a new id for each piece of its work
-    makes nobody forgotten but its like.
+    makes the broker forget none but its like.
     """
 
     def __init__(self) -> None:

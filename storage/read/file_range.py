@@ -6,7 +6,7 @@ from .readable_segment import ReadableSegment
 
 class FileRange:
     """A stretch of a log file, with a handle of its own: it can be read even when the segment is
-    deleted or closed meanwhile. The handle goes when nobody holds the stretch any more.
+    deleted or closed meanwhile. The handle goes when nothing holds the stretch any more.
     """
 
     __slots__ = ("_cuts", "_segment", "_size", "file", "position")

@@ -1,4 +1,4 @@
-"""Where offsets are in one log file, as far as reading it told: for where its index has no entries.
+"""Where offsets are in one log file, as far as reading it showed, where its index has no entries.
 
 An index can be sparse (`index.interval.bytes` is the user's), and whoever reads on from its last
 entry to an offset far behind it has a long way. What was learned on the way is kept in memory, so

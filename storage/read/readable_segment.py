@@ -1,7 +1,7 @@
 """Reading one segment: its files, what is known of its messages, where an offset is.
 
 Bytes that make no sense are remembered as damage: from there on the segment is not read any more,
-and whoever would have to is told so.
+and a reader that would have to gets an error.
 """
 
 from bisect import bisect_right
