@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 from typing import Final
@@ -58,13 +58,7 @@ def _grow(data: bytes, count: int, slices: int, slice_bytes: int) -> list[float]
                 partial(send, _IN_FLIGHT),
                 partial(_write, file.fileno(), data, times),
             )
-            seconds = [0.0] * len(works)
-            for turn in range(slices):
-                for place in range(len(works)):
-                    number = (turn + place) % len(works)
-                    began = time.perf_counter()
-                    works[number]()
-                    seconds[number] += time.perf_counter() - began
+            seconds = seconds_in_turns(works, slices)
         size_bytes = slices * times * len(data)
         check_end(client, "bench", slices * times * count)
         assert received.stat().st_size == written.stat().st_size == size_bytes
@@ -73,6 +67,18 @@ def _grow(data: bytes, count: int, slices: int, slice_bytes: int) -> list[float]
         server.process.wait()
         shutil.rmtree(server.data_dir)
     return [size_bytes / taken for taken in seconds]
+
+
+def seconds_in_turns(works: Sequence[Callable[[], object]], slices: int) -> list[float]:
+    """How long each of `works` takes in all, done so many times; another is the first each time."""
+    seconds = [0.0] * len(works)
+    for turn in range(slices):
+        for place in range(len(works)):
+            number = (turn + place) % len(works)
+            began = time.perf_counter()
+            works[number]()
+            seconds[number] += time.perf_counter() - began
+    return seconds
 
 
 def _write(descriptor: int, data: bytes, times: int) -> None:

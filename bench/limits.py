@@ -6,7 +6,6 @@ with the broker's own kernel, which is all that a log has to do. The client is o
 them, as in `make bench`. Messages a second; the last column is the broker's share of the third.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -14,6 +13,7 @@ from typing import Final
 
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, batch, broker, sets
+from .growing import seconds_in_turns
 from .raw_client import check_end, encoded
 from .socket_to_file import writing
 
@@ -50,13 +50,7 @@ def _rates(data: bytes, count: int) -> tuple[float, float, float]:
                 partial(send, _IN_FLIGHT),
                 partial(send_checked, _IN_FLIGHT),
             )
-            seconds = [0.0] * len(works)
-            for turn in range(_SLICES):
-                for place in range(len(works)):
-                    number = (turn + place) % len(works)
-                    began = time.perf_counter()
-                    works[number]()
-                    seconds[number] += time.perf_counter() - began
+            seconds = seconds_in_turns(works, _SLICES)
         check_end(client, "bench", _SLICES * times * count)
     messages = _SLICES * times * count
     grown, received, checked = (messages / taken for taken in seconds)

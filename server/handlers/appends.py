@@ -127,8 +127,9 @@ def append_sets(
 ) -> tuple[Log | None, Sequence[Appended | Exception]]:
     """Append sets to the log of a partition, count them, and have them synced if that is due.
 
-    Gives that log, if there is one, and what became of the sets, as `Log.append_sets` does. Those
-    that take long, and all that come behind them or others that wait, are left to `append_later`.
+    Gives that log, if there is one, and what became of the sets, as `Appender.append_sets`
+    does. Those that take long, and all that come behind them or others that wait, are left to
+    `append_later`.
     """
     try:
         if acks not in ACKS:

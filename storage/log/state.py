@@ -75,7 +75,7 @@ class LogParts:
 
 
 class LogState:
-    """The state of a log, which its parts share: reader, appender, retention and flusher."""
+    """The state of a log, which its parts share: reader, appender, expiry and flusher."""
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic

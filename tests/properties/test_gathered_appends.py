@@ -3,13 +3,16 @@
 import errno
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, StorageError
 from horolog.protocol.records.latency import LatencyCounts
+from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.appended import Appended
+from horolog.storage.log.appender import ALONE_MAX
 from horolog.testing.logs import LogFolder, by_set
 
 from .examples import examples
@@ -175,6 +178,22 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
         (together,) = folder.log.appender.append_sets([whole, whole + whole, whole])
         assert isinstance(together, Appended)
         assert together.first_offsets == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("unusual", "together"), [(1, 3), (ALONE_MAX - 1, 3), (ALONE_MAX, 1)])
+def test_unusual_sets_are_admitted_alone_in_their_place(unusual: int, together: int) -> None:
+    """And those around them as many at a time as there are, unless most are unusual."""
+    plain = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
+    wrapped = bytes(build_set([NewRecord(b"value", timestamp_ms=1)], codec=Codec.GZIP))
+    with log_folder({}) as folder, log_folder({}) as other:
+        for each in (folder, other):
+            each.log.append(plain)
+        sets = [plain, plain, *[wrapped] * unusual, plain, plain, plain]
+        outcomes = folder.log.appender.append_sets(sets)
+        taken = [len(one.first_offsets) for one in outcomes if isinstance(one, Appended)]
+        assert taken == [2, *[1] * unusual, *[together] * (3 // together)]
+        one_by_one(other, sets)
+        assert known_of(folder) == known_of(other)
 
 
 def test_a_failed_write_is_raised_for_all_and_takes_all() -> None:

@@ -28,8 +28,9 @@ from .walk import Walk, walk
 class UsualSets(Walk):
     """The sets that were taken, as a walk over what is stored, one behind the other.
 
-    Of what they get an append time `min_timestamp_ms`, `untimed`, `append_time_bits` and
-    `last_append_time_ms` are as they were sent. The times of batches are their records'.
+    The times of batches are their records'. Where the sets get an append time, `min_timestamp_ms`,
+    `untimed`, `append_time_bits` and `last_append_time_ms` still say what was sent. `literal` is
+    not looked at, and false.
 
     data: the bytes of the sets.
     first_offsets: of each of them.
@@ -42,6 +43,13 @@ class UsualSets(Walk):
         super().__init__()
         self.data = data
         self.first_offsets = first_offsets
+
+    def take(self, whole: Walk) -> None:
+        """Take what the walk over what is stored says, but for what only the sender's bytes say."""
+        for name in Walk.__slots__:
+            setattr(self, name, getattr(whole, name))
+        self.literal = False
+        self.append_time_bits, self.last_append_time_ms = 0, NO_TIMESTAMP
 
 
 def producer_numbers(record_sets: list[Buffer]) -> list[tuple[int, int, int, int, int]]:
@@ -84,11 +92,12 @@ def take_usual(
     A usual set is one of good messages alone, or of good batches alone, in formats whose bits
     (`1 << magic`) are in `magics`. Nothing in it is compressed or says that it has an append time,
     and a batch has no other attribute either, consecutive offsets and the largest timestamp that
-    its header says; one with a producer's number is alone in its set. Its messages have no
-    timestamp, or one from `lowest_ms` to `highest_ms` (of at most `append_time_ms` where that is
-    -1), and its entries, header included, are not larger than `entry_max_bytes`. It goes into what
-    is left of `room_bytes`, its offsets can be indexed, and so can its `marks_max` places: none is
-    taken behind the mark that is the last of them.
+    its header says, unless it gets an append time; one with a producer's number is alone in its
+    set. Its messages have no timestamp, or one from `lowest_ms` to `highest_ms`; where they get an
+    append time, that one is to be no later than `highest_ms` instead. Its entries, header included,
+    are not larger than `entry_max_bytes`. It fits into what is left of `room_bytes`, and an index
+    can hold its offsets. All sets together have at most `marks_max` marks, and no set is taken
+    behind the last of so many.
 
     The sets get offsets from `base_offset` on, and `append_time_ms` if it is not -1. A single set
     that can be written is changed in place, and may be even if it is not taken, but for its
@@ -154,12 +163,9 @@ def take_usual(
         segment_offset=segment_offset,
         segment_position=segment_position,
     )
-    for name in Walk.__slots__:
-        setattr(taken, name, getattr(whole, name))
-    taken.literal = False
+    taken.take(whole)
     taken.min_timestamp_ms = min(smallest, default=NO_TIMESTAMP)
     taken.untimed = untimed
-    taken.append_time_bits, taken.last_append_time_ms = 0, NO_TIMESTAMP
     taken.latency = latency if now_ms >= 0 else None
     return taken
 
