@@ -40,11 +40,11 @@ test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
 asan: $(DEV_READY) ## the kernel's tests under gcc's address and undefined behaviour sanitizers
 	@.ci/asan $(abspath $(BIN)/python)
 
-check: $(DEV_READY) ## lint, formatting, types, import directions
+check: $(DEV_READY) ## lint, formatting, types, import directions, generated pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy -p horolog
-	@cd tests && ../$(BIN)/pytest repo/test_imports.py
+	@cd tests && ../$(BIN)/pytest repo/test_imports.py config/test_generated_pages.py
 
 wheel: $(DEV_READY) ## a wheel with the compiled kernel, in dist/, tried in a virtual environment of its own
 	@.ci/wheel $(abspath $(BIN)/python)
