@@ -69,41 +69,41 @@ class Stop:
     """What is wrong, in words."""
 
 
-def read_log_file(file: File, size_bytes: int) -> Iterator[StoredEntry | Stop]:
-    """The entries in the first `size_bytes` of `file`; a `Stop`, if there is one, comes last.
+def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry | Stop]:
+    """The entries from `start` to `end` of `file`; a `Stop`, if there is one, comes last.
 
     An entry with a wrong CRC is given with `crc_ok` false when its lengths add up. Anything else
     that is wrong leaves no way to tell where the next entry begins. Raises `OSError`.
     """
-    position = 0
+    position = start
     wanted = CHUNK_BYTES
-    while position < size_bytes:
-        wanted = min(wanted, size_bytes - position)
+    while position < end:
+        wanted = min(wanted, end - position)
         data = file.pread(wanted, position)
         if len(data) < wanted:
-            size_bytes = position + len(data)  # A broker cut the file meanwhile.
+            end = position + len(data)  # A broker cut the file meanwhile.
         wanted = CHUNK_BYTES
         walked = walk(data, 0, len(data))
         yield from _good(data, 0, walked.end, position)
-        end = walked.end
+        at = walked.end
         problem = walked.problem
         if problem is Problem.CRC:
             # Good or not, its size is plausible: the walk checks sizes before CRCs.
-            after = _entry_end(data, end)
-            unchecked = walk(data, end, after, check_crc=False)
+            after = _entry_end(data, at)
+            unchecked = walk(data, at, after, check_crc=False)
             problem = unchecked.problem
             if problem is Problem.NONE:
-                yield from _good(data, end, after, position, crc_ok=False)
-                end = after
+                yield from _good(data, at, after, position, crc_ok=False)
+                at = after
         elif problem is Problem.PARTIAL:
-            whole = _entry_end(data, end)
-            if position + whole <= size_bytes:
-                wanted = max(CHUNK_BYTES, whole - end)
+            whole = _entry_end(data, at)
+            if position + whole <= end:
+                wanted = max(CHUNK_BYTES, whole - at)
                 problem = Problem.NONE
         if problem is not Problem.NONE:
-            yield _stop(file, position + end, size_bytes, problem)
+            yield _stop(file, position + at, end, problem)
             return
-        position += end
+        position += at
 
 
 def _entry_end(data: bytes, position: int) -> int:

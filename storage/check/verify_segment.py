@@ -12,17 +12,13 @@ from ...protocol.records.messages.message import Entry, open_wrapper
 from ...values import value_class
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from .entry_rules import (
     BATCH_MAGIC,
     RULES,
     batch_rule,
-    beyond_rule,
-    falls_rule,
     first_offset_inside,
     inner_offsets_rule,
     jumps_rule,
-    wrong_jump_rule,
 )
 from .findings import NOTHING, REPAIR, TORN, Finding
 from .log_reader import Stop, StoredEntry, read_log_file
@@ -51,15 +47,6 @@ class Surroundings:
     """Where the next segment begins, or began should it be gone."""
 
 
-@value_class
-class _Jump:
-    """The last entry, when it has a larger offset than the one that was due."""
-
-    position: int
-    offset: int
-    due: int
-
-
 class SegmentCheck:
     """One pass over a segment. `next_offset` and `complete` are right once `run` is exhausted."""
 
@@ -74,8 +61,6 @@ class SegmentCheck:
         self._append_times_path = directory / f"{stem}.appendtime"
         self._base_offset = base_offset
         self._around = surroundings
-        self._jump: _Jump | None = None
-        self._last_jump: _Jump | None = None
         self._magic_changes: list[tuple[int, int]] = []
         self.next_offset = base_offset
         """Offset after the last entry that was read."""
@@ -134,30 +119,57 @@ class SegmentCheck:
             yield from offset_check.start()
         if time_check is not None:
             yield from time_check.start()
-        for item in read_log_file(log, log_bytes):
+        self.complete = True
+        damaged = False
+        for stretch in self._stretches(log, log_bytes):
+            if not self.complete:
+                yield self._behind(stretch)
+                continue
+            first, due = stretch.first_offset, self.next_offset
+            if stretch.good and not damaged and not self._around.gaps and first > due:
+                yield self._in_log(stretch.start, jumps_rule(first, due))
+            damaged = not stretch.good
+            yield from self._check_stretch(log, stretch, offset_check, time_check)
+        if not self.complete:
+            return
+        if offset_check is not None:
+            yield from offset_check.finish(log_bytes)
+        if time_check is not None:
+            yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
+
+    def _check_stretch(
+        self,
+        log: File,
+        stretch: Stretch,
+        offset_check: OffsetIndexCheck | None,
+        time_check: TimeIndexCheck | None,
+    ) -> Iterator[Finding]:
+        """Entry by entry; in a bad one as far as the lengths add up."""
+        if stretch.good:
+            self.next_offset = stretch.first_offset
+        for item in read_log_file(log, stretch.end, stretch.start):
+            reported = None if item.position > stretch.start else stretch.rule
+            if reported is not None:
+                yield self._in_log(item.position, reported, later=stretch.later_format)
             if isinstance(item, Stop):
-                yield self._in_log(item.position, item.rule, item.problem)
-                if item.problem is not Problem.MAGIC:
-                    yield from self._behind(log, item.position, log_bytes)
+                if stretch.good:  # The file has changed since it was judged.
+                    yield self._in_log(item.position, item.rule)
+                self.complete = False
                 return
             previous = self.next_offset - 1
-            first, found = self._first_offset(item)
-            yield from found
-            yield from self._check_order(item, first)
+            first, rules = self._first_offset(item)
+            if reported is None:
+                for rule in rules:
+                    yield self._in_log(item.position, rule)
             if offset_check is not None:
+                of_batch = item.magic == BATCH_MAGIC
                 yield from offset_check.passed(
-                    item.position, previous, item.last_offset, of_batch=item.magic == BATCH_MAGIC
+                    item.position, previous, item.last_offset, of_batch=of_batch
                 )
             if time_check is not None:
                 yield from time_check.passed(first, item.last_offset, item.timestamp_ms)
             self._note_format(item)
             self.next_offset = item.last_offset + 1
-        yield from self._check_end()
-        self.complete = True
-        if offset_check is not None:
-            yield from offset_check.finish(log_bytes)
-        if time_check is not None:
-            yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
 
     def _note_format(self, item: StoredEntry) -> None:
         magic = item.magic
@@ -182,31 +194,31 @@ class SegmentCheck:
                 settled=self._settled,
             )
 
-    def _behind(self, log: File, position: int, log_bytes: int) -> Iterator[Finding]:
-        """What there is behind the place where the log could not be read on."""
+    def _stretches(self, log: File, log_bytes: int) -> Iterator[Stretch]:
         around = self._around
         following, point = around.limit_offset, around.recovery_point
-        for stretch in stretches(
+        return stretches(
             log,
             log_bytes,
             base_offset=self._base_offset,
-            next_offset=max(self._base_offset, self.next_offset),  # what was read can say anything
+            next_offset=self._base_offset,
             limit_offset=following,
             gaps=around.gaps,
-            start=position,
             end_offset=end_offset(
                 around.checksums, log_bytes, following, point, clean=around.clean
             ),
-        ):
-            if stretch.good:
-                yield Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)
-            elif stretch.start > position and stretch.rule is not None:
-                yield Finding(self._log_path, stretch.start, stretch.rule, REPAIR)
+        )
 
-    def _in_log(self, position: int, rule: str, problem: Problem | None = None) -> Finding:
+    def _behind(self, stretch: Stretch) -> Finding:
+        """A stretch behind the place where the log could not be read on."""
+        if stretch.rule is None:
+            return Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)
+        return Finding(self._log_path, stretch.start, stretch.rule, REPAIR)
+
+    def _in_log(self, position: int, rule: str, *, later: bool = False) -> Finding:
         """A finding in the log file at what would be `next_offset`."""
         point = self._around.recovery_point
-        if problem is Problem.MAGIC:
+        if later:
             advice = "use a version of Horolog that reads this format; the data is left as it is"
         elif self._around.next_base_offset is None if point is None else self.next_offset >= point:
             advice = TORN
@@ -214,32 +226,31 @@ class SegmentCheck:
             advice = REPAIR
         return Finding(self._log_path, position, rule, advice)
 
-    def _first_offset(self, item: StoredEntry) -> tuple[int, list[Finding]]:
-        """The offset of the entry's first message, and what is wrong inside of the entry."""
+    def _first_offset(self, item: StoredEntry) -> tuple[int, list[str]]:
+        """The offset of the entry's first message, and the rules that are broken inside of it."""
         entry = item.entry
         if not isinstance(entry, Entry):
             return entry.base_offset, self._in_batch(item, entry)
         unknown = min(entry.offset, self.next_offset)
         if not item.crc_ok:
             first = entry.offset if entry.codec is Codec.NONE else unknown
-            return first, [self._in_log(item.position, RULES[Problem.CRC])]
+            return first, [RULES[Problem.CRC]]
         if entry.codec is Codec.NONE:
             return entry.offset, []
         try:
             inner = open_wrapper(entry, max_decompressed_bytes=self._around.max_decompressed_bytes)
         except HorologError as error:
-            return unknown, [self._in_log(item.position, error.message)]
+            return unknown, [error.message]
         rules = (
             inner_offsets_rule(entry, inner, gaps=self._around.gaps),
             _inner_times_rule(entry, inner),
         )
-        found = [self._in_log(item.position, rule) for rule in rules if rule is not None]
-        return first_offset_inside(entry, inner), found
+        return first_offset_inside(entry, inner), [rule for rule in rules if rule is not None]
 
-    def _in_batch(self, item: StoredEntry, header: BatchHeader) -> list[Finding]:
+    def _in_batch(self, item: StoredEntry, header: BatchHeader) -> list[str]:
         """What is wrong with a batch, whose records are looked at one by one."""
         if not item.crc_ok:
-            return [self._in_log(item.position, RULES[Problem.CRC])]
+            return [RULES[Problem.CRC]]
         try:
             rule = batch_rule(
                 item.data,
@@ -249,30 +260,7 @@ class SegmentCheck:
             )
         except HorologError as error:
             rule = error.message
-        return [] if rule is None else [self._in_log(item.position, rule)]
-
-    def _check_order(self, item: StoredEntry, first: int) -> Iterator[Finding]:
-        due, jump, gaps = self.next_offset, self._jump, self._around.gaps
-        self._jump = None
-        if first < due:
-            if jump is None or first < jump.due:
-                yield self._in_log(item.position, falls_rule(first, due))
-            elif gaps:  # without gaps it has been reported already
-                yield self._in_log(jump.position, wrong_jump_rule(jump.offset, jump.due))
-        elif first > due:
-            self._jump = self._last_jump = _Jump(item.position, first, due)
-            if not gaps:
-                yield self._in_log(item.position, jumps_rule(first, due))
-
-    def _check_end(self) -> Iterator[Finding]:
-        """Whether an offset that jumps is wrong, should the segment overlap behind it."""
-        limit_offset, jump = self._around.next_base_offset, self._last_jump
-        if limit_offset is None:
-            limit_offset = self._base_offset + RELATIVE_OFFSET_MAX
-        if jump is not None and self.next_offset > limit_offset:
-            self.next_offset = limit_offset
-            if self._around.gaps:
-                yield self._in_log(jump.position, beyond_rule(jump.offset, limit_offset))
+        return [] if rule is None else [rule]
 
 
 def _inner_times_rule(entry: Entry, inner: list[Entry]) -> str | None:

@@ -164,6 +164,28 @@ def test_a_format_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     assert "left as it is" in error.advice
 
 
+def test_a_changed_magic_is_damage_and_no_later_format(tmp_path: Path) -> None:
+    folder = with_parent(tmp_path, gaps=False)
+    content = bytearray(timed_set(1, 2, 3))
+    content[39 + 16] = 3
+    path = write_log(folder, content)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\na 0 3\n")
+    error, behind = [f for f in findings(folder) if f.path == path]
+    assert (error.position, "magic" in error.rule, error.error) == (39, True, True)
+    assert "horolog repair" in error.advice
+    assert (behind.position, "offsets 2 to 2" in behind.rule, behind.error) == (78, True, False)
+
+
+def test_damage_in_two_places_is_found_in_both(tmp_path: Path) -> None:
+    folder = with_parent(tmp_path, gaps=False)
+    content = bytearray(timed_set(*range(6)))
+    content[2 * 39 - 1] ^= 1
+    content[4 * 39 + 8 : 4 * 39 + 12] = bytes(4)
+    path = write_log(folder, content)
+    found = [f for f in findings(folder) if f.path == path]
+    assert [(f.position, f.error) for f in found] == [(39, True), (4 * 39, True), (5 * 39, False)]
+
+
 def test_messages_inside_of_wrappers_are_checked(tmp_path: Path) -> None:
     folder = with_parent(tmp_path, gaps=False)
 
