@@ -68,16 +68,24 @@ class TopicSettings:
     kept_formats: int = field(init=False)
     """A bit, `1 << magic`, for each format in which a set that is not compressed is stored as it
     was sent, but for offsets and append times."""
+    limits_times: bool = field(init=False)
+    """Whether there is a time that is too early, or too late, for a message."""
 
     def __post_init__(self) -> None:
         magic = magic_of(self.message_format_version)
         stamps = self.message_timestamp_type == "LogAppendTime" and magic != 0
         formats = _FORMATS - stamps if magic is None else 1 << magic
+        limits = (
+            self.max_message_time_difference_ms,
+            self.message_timestamp_before_max_ms,
+            self.message_timestamp_after_max_ms,
+        )
         kept = formats if self.compression_type in ("producer", "uncompressed") else 0
         for name, value in (
             ("format_magic", magic),
             ("stamps_append_time", stamps),
             ("kept_formats", kept),
+            ("limits_times", not stamps and any(limit is not None for limit in limits)),
         ):
             object.__setattr__(self, name, value)
 

@@ -54,7 +54,9 @@ class LateAppends:
         self._turns: deque[Sender] = deque()
         self.is_running = False
         """Whether any append waits."""
-        self._began: float | None = None
+        self.is_timing = False
+        """Whether `end` has to be called."""
+        self._began = 0.0
         self._left_seconds = PASS_SECONDS
         self._is_counting = False
         """Whether the next pass is going to have all the time again."""
@@ -66,16 +68,15 @@ class LateAppends:
     def goes_on(self) -> bool:
         """Whether one more set may be looked at in this pass of the loop; `end` has to follow."""
         now = thread_time()
-        if self._began is None:
+        if not self.is_timing:
+            self.is_timing = True
             self._began = now
         return now - self._began < self._left_seconds
 
     def end(self) -> None:
         """Count the time since the first `goes_on`."""
-        if self._began is None:
-            return
         self._left_seconds -= thread_time() - self._began
-        self._began = None
+        self.is_timing = False
         # A pass with a few small sets in it is not worth a callback.
         if self._left_seconds < 0.9 * PASS_SECONDS and not self._is_counting:
             self._is_counting = True

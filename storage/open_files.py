@@ -22,18 +22,16 @@ class OpenFiles:
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
         self._limit = limit
-        # By text, which a path makes once, and more quickly than its hash.
         self._open: OrderedDict[str, File] = OrderedDict()
         self._lent = 0
 
-    def use(self, path: Path) -> File:
-        """The open file, valid until the next call. Raises `OSError`."""
-        name = str(path)
+    def use(self, name: str) -> File:
+        """The open file of that path, valid until the next call. Raises `OSError`."""
         file = self._open.get(name)
         if file is not None:
             self._open.move_to_end(name)
             return file
-        file = self.making_room(lambda: self._files.open(path))
+        file = self.making_room(lambda: self._files.open(Path(name)))
         self._open[name] = file
         self._close_surplus()
         return file
@@ -75,9 +73,9 @@ class OpenFiles:
         lent.close()
         self._lent -= 1
 
-    def forget(self, path: Path) -> None:
+    def forget(self, name: str) -> None:
         """Close the file if it is open: it is about to be renamed or removed."""
-        file = self._open.pop(str(path), None)
+        file = self._open.pop(name, None)
         if file is not None:
             file.close()
 

@@ -145,7 +145,8 @@ def append_sets(
     outcomes = log.appender.append_sets(
         record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on
     )
-    late.end()
+    if late.is_timing:
+        late.end()
     done = 0
     for outcome in outcomes:
         _note(services, log, record_sets[done], outcome)

@@ -59,6 +59,7 @@ class AppendTimes:
         "_count",
         "_crc",
         "_last_ms",
+        "_name",
         "_seams",
         "_surplus",
         "_sync_failed",
@@ -74,6 +75,7 @@ class AppendTimes:
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
         """Nothing is known until the file is adopted or recovered; the first write empties it."""
         self.path = path
+        self._name = str(path)
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.largest_ms = NO_TIMESTAMP
@@ -213,7 +215,7 @@ class AppendTimes:
         crc = crc32(data, self._crc)
         self._surplus = True
         try:
-            file = self._seams.open_files.use(self.path)
+            file = self._seams.open_files.use(self._name)
         except FileNotFoundError:
             self._seams.files.open(self.path, create=True).close()
             file = self._file()
@@ -427,7 +429,7 @@ class AppendTimes:
             return b""
 
     def _file(self) -> File:
-        return self._seams.open_files.use(self.path)
+        return self._seams.open_files.use(self._name)
 
     def _size_of_file(self) -> int:
         try:

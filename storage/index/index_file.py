@@ -42,6 +42,7 @@ class IndexFile(ABC):
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
         self.path = path
+        self._name = str(path)
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_BYTES
         self._open_files = open_files
@@ -83,12 +84,12 @@ class IndexFile(ABC):
         if self._failed_from is not None:
             first = min(first, self._failed_from)
         if self._surplus:
-            self._open_files.use(self.path).truncate(min(first, len(self)) * self.ENTRY_BYTES)
+            self._open_files.use(self._name).truncate(min(first, len(self)) * self.ENTRY_BYTES)
             self._surplus = False
         if first >= len(self):
             return False
         self._failed_from = first
-        self._open_files.use(self.path).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
+        self._open_files.use(self._name).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
         self._failed_from = None
         return True
 
@@ -99,7 +100,7 @@ class IndexFile(ABC):
         """
         self._shorten(count)
         try:
-            self._open_files.use(self.path).truncate(count * self.ENTRY_BYTES)
+            self._open_files.use(self._name).truncate(count * self.ENTRY_BYTES)
         except OSError as error:
             if error.errno not in NO_HANDLES:
                 raise
@@ -113,7 +114,7 @@ class IndexFile(ABC):
         data = self.encoded()
         self._failed_from = None
         self._surplus = False
-        self._open_files.forget(self.path)
+        self._open_files.forget(self._name)
         there = files.exists(self.path) and files.size(self.path) == len(data)
         if there and files.read_bytes(self.path) == data:
             return

@@ -6,8 +6,9 @@ wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import (
@@ -67,8 +68,7 @@ class LogEnd(NamedTuple):
         return limit if self.opened_max_bytes is None else min(limit, self.opened_max_bytes)
 
 
-@dataclass(slots=True)
-class Admitted:
+class Admitted(msgspec.Struct):
     """A set as it will be stored, or several, one behind the other."""
 
     data: memoryview | bytearray

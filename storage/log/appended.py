@@ -1,8 +1,9 @@
 """What an append answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -26,8 +27,7 @@ class Conversion:
     """Headers that had no place in the older format."""
 
 
-@dataclass(slots=True)
-class Appended:
+class Appended(msgspec.Struct):
     """What became of an appended set, or of several that were stored as they came."""
 
     first_offsets: Sequence[int]

@@ -452,7 +452,7 @@ class Segment(ReadableSegment):
         targets = []
         aborted = self.log_path.with_suffix(f".{TRANSACTION_INDEX}")
         for path in (aborted, *reversed(self.paths)):
-            self._seams.open_files.forget(path)
+            self._seams.open_files.forget(str(path))
             target = path.with_name(path.name + DELETED_SUFFIX)
             if files.exists(path):
                 files.rename(path, target)

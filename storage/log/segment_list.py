@@ -238,7 +238,7 @@ class SegmentList:
         for segment in self.segments:
             segment.release()
             for path in segment.paths:
-                self._seams.open_files.forget(path)
+                self._seams.open_files.forget(str(path))
 
     def close_indexes(self) -> None:
         """Bring the active segment's indexes to their closed form and note their checksums."""

@@ -41,7 +41,9 @@ def admit_usual(
         return None
     if stamp_ms > latest_ms:
         return None
-    earliest_ms, limit_ms = accepted_range(settings, now_ms)
+    earliest_ms, limit_ms = None, None
+    if settings.limits_times:
+        earliest_ms, limit_ms = accepted_range(settings, now_ms)
     sets = list(record_sets)
     numbered = producer_numbers(sets)
     if numbered:

@@ -63,6 +63,7 @@ class ReadableSegment:
         self.next_offset = base_offset
         self.size_bytes = 0
         self.log_path = directory / (stem + LOG_SUFFIX)
+        self._log_name = str(self.log_path)
         index_bytes = settings.segment_index_bytes
         self.offset_index = OffsetIndex(
             directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
@@ -104,7 +105,7 @@ class ReadableSegment:
     @property
     def file(self) -> File:
         """The log file, open; valid until another segment's file is asked for."""
-        return self._file or self._seams.open_files.use(self.log_path)
+        return self._file or self._seams.open_files.use(self._log_name)
 
     def hold_open(self) -> File:
         """Keep the log file open until `release`: it has bytes that are not synced."""

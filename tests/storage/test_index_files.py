@@ -261,12 +261,12 @@ def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(path.name.encode())
     open_files = OpenFiles(SystemFiles(), 2)
-    first = open_files.use(paths[0])
-    second = open_files.use(paths[1])
-    assert open_files.use(paths[0]) is first
-    open_files.use(paths[2])
+    first = open_files.use(str(paths[0]))
+    second = open_files.use(str(paths[1]))
+    assert open_files.use(str(paths[0])) is first
+    open_files.use(str(paths[2]))
     assert first.pread(1, 0) == b"a"
     with pytest.raises(OSError, match="Bad file descriptor"):
         second.pread(1, 0)
-    assert open_files.use(paths[1]).pread(1, 0) == b"b"
+    assert open_files.use(str(paths[1])).pread(1, 0) == b"b"
     open_files.close()

@@ -47,7 +47,7 @@ def other_files(folder: LogFolder) -> None:
     for number in range(20):
         path = folder.path / f"other-{number}"
         path.touch()
-        folder.open_files.use(path)
+        folder.open_files.use(str(path))
 
 
 def delete_later_segment_only(folder: LogFolder) -> None:
