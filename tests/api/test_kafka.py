@@ -255,7 +255,8 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
                 st.none() | st.binary(max_size=9) if wire_type.nullable else st.binary(max_size=9)
             )
         case Array():
-            items = st.lists(values(wire_type.of, version), max_size=2)
+            most = min(2, wire_type.max_items)
+            items = st.lists(values(wire_type.of, version), max_size=most)
             return st.none() | items if wire_type.nullable else items
     specs = fields_of(wire_type, version, native=False)
     return st.builds(wire_type, **{spec.name: values(spec.type, version) for spec in specs})

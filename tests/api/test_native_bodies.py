@@ -59,7 +59,8 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
             some_bytes = st.binary(max_size=9) | st.just(bytes(256))
             return st.none() | some_bytes if wire_type.nullable else some_bytes
         case Array():
-            items = st.lists(values(wire_type.of, version), max_size=2)
+            most = min(2, wire_type.max_items)
+            items = st.lists(values(wire_type.of, version), max_size=most)
             return st.none() | items if wire_type.nullable else items
     fields = fields_of(wire_type, version, native=True)
     return st.builds(wire_type, **{spec.name: values(spec.type, version) for spec in fields})
