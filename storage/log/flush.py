@@ -33,6 +33,9 @@ class FlushWork:
     new_checksums: frozenset[int]
     """Base offsets of the segments that `index_paths` are of."""
     sync_directory: bool
+    """Whether files were made, or came back to their names: nothing in them is safe before that."""
+    segments_dropped: bool = False
+    """Whether the names of old segments went, which no message waits for."""
     snapshots: Sequence[PendingSnapshot] = ()
     """What is known of the producers at offsets up to `target_offset`."""
     log_files: list[File] = field(default_factory=list)
@@ -66,7 +69,8 @@ class FlushWork:
     @property
     def has_indexes(self) -> bool:
         """Whether there is more to sync than messages."""
-        return bool(self.index_paths or self.snapshots) or self.checksums is not None
+        others = self.index_paths or self.snapshots or self.segments_dropped
+        return bool(others) or self.checksums is not None
 
     def sync_index_files(self) -> None:
         """Sync the index files. Raises `OSError`."""
@@ -107,8 +111,9 @@ class FlushWork:
 def sync_indexes(works: Sequence[FlushWork]) -> None:
     """Sync what some works of one log, in their order, have beside messages.
 
-    In order: indexes, snapshots, checksums. What a later work writes anew is written once. If there
-    is no room for something all of them are unfinished. Raises `OSError`.
+    In order: indexes, snapshots, checksums, and names of segments that were dropped. What a later
+    work writes anew is written once. If there is no room for something all of them are unfinished.
+    Raises `OSError`.
     """
     last = works[-1]
     for work in works:
@@ -124,7 +129,10 @@ def sync_indexes(works: Sequence[FlushWork]) -> None:
     checksums = [work.checksums for work in works if work.checksums is not None]
     if checksums and not unfinished:
         with last.may_be_finished_later():
-            replace_file(last.files, last.directory / FILE_NAME, checksums[-1])
+            replace_file(last.files, last.directory / FILE_NAME, checksums[-1])  # and the names
+    elif any(work.segments_dropped for work in works):
+        with last.may_be_finished_later():
+            last.files.sync_directory(last.directory)
     for work in works:
         work.unfinished = last.unfinished or (unfinished[0] if unfinished else None)
 

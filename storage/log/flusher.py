@@ -8,12 +8,15 @@ from .state import REFUSED, LogState
 class Flusher:
     """Knows how far a log is safe."""
 
-    __slots__ = ("_append_times_safe", "_cuts", "_log", "_syncs", "closed")
+    __slots__ = ("_append_times_safe", "_cuts", "_log", "_messages_safe", "_syncs", "closed")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._append_times_safe = log.recovery_point
         """The append times of messages below it are on stable storage."""
+        self._messages_safe = log.recovery_point
+        """The messages below it are on stable storage; the recovery point may have to wait for their
+        indexes."""
         self._cuts: dict[int, int] = {}
         """Offsets in batches that went as a whole when the log was cut off there, and where the
         messages before each end; of those that may still become the recovery point."""
@@ -41,6 +44,7 @@ class Flusher:
             self._cuts[offset] = messages_end
         log.recovery_point = min(log.recovery_point, offset)
         self._append_times_safe = min(self._append_times_safe, messages_end)
+        self._messages_safe = min(self._messages_safe, messages_end)
         if log.on_cut is not None:
             log.on_cut(self._log)
 
@@ -60,13 +64,15 @@ class Flusher:
 
     def _begin_flush(self) -> FlushWork | None:
         log = self._log
-        nothing_new = (
-            log.recovery_point >= log.log_end_offset and not log.segment_list.names_changed
+        listed = log.segment_list
+        nothing_new = log.recovery_point >= log.log_end_offset and not listed.names_changed
+        derived_changed = (
+            listed.checksums_changed or listed.segments_dropped or log.producers.to_be_written
         )
-        derived_changed = log.segment_list.checksums_changed or log.producers.to_be_written
         if log.failure is not None or (nothing_new and not derived_changed):
             return None
-        work = log.segment_list.flush_work(log.recovery_point, log.log_end_offset)
+        safe_offset = max(self._messages_safe, log.recovery_point)
+        work = listed.flush_work(safe_offset, log.log_end_offset)
         work.snapshots = log.producers.hand_out()
         log.unflushed_since = None
         self._syncs.append(work)
@@ -106,6 +112,7 @@ class Flusher:
         They are safe, but the recovery point has to wait for their indexes.
         """
         log = self._log
+        self._messages_safe = max(self._messages_safe, work.target_offset)
         if log.seams.files.exists(log.segment_list.active.log_path):
             log.watermark.synced(work.target_offset)
             log.advance()

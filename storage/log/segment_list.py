@@ -43,7 +43,10 @@ class SegmentList:
         self.active = segments[-1]
         """The one that takes appends."""
         self.names_changed = False
-        """Whether files were made or renamed since the folder was last synced."""
+        """Whether files were made or renamed since the folder was last synced, other than those of
+        segments that were dropped from the front."""
+        self.segments_dropped = False
+        """Whether some were since then."""
         self._gaps = gaps
         self._checksums = checksums
         self.checksums_changed = False
@@ -187,11 +190,11 @@ class SegmentList:
         if self._checksums.pop(segment.base_offset, None) is not None:
             self.checksums_changed = True
 
-    def flush_work(self, recovery_point: int, target_offset: int) -> FlushWork:
-        """The work that makes everything from `recovery_point` to the end safe."""
+    def flush_work(self, safe_offset: int, target_offset: int) -> FlushWork:
+        """The work that makes everything safe; the messages below `safe_offset` are."""
         dirty: list[Segment] = []
         for segment in reversed(self.segments):
-            if segment.next_offset <= recovery_point:
+            if segment.next_offset <= safe_offset:
                 break
             if segment.size_bytes:
                 dirty.append(segment)
@@ -209,6 +212,7 @@ class SegmentList:
             checksums=format_checksums(self._checksums) if self.checksums_changed else None,
             new_checksums=frozenset(self.unsynced_indexes),
             sync_directory=self.names_changed,
+            segments_dropped=self.segments_dropped,
         )
         try:
             for segment in reversed(dirty):
@@ -217,7 +221,7 @@ class SegmentList:
         except OSError:
             work.close()
             raise
-        self.checksums_changed = self.names_changed = False
+        self.checksums_changed = self.names_changed = self.segments_dropped = False
         self.unsynced_indexes = set()
         return work
 
@@ -226,6 +230,7 @@ class SegmentList:
         self.checksums_changed = True
         self.unsynced_indexes |= work.new_checksums
         self.names_changed = self.names_changed or (work.not_begun and work.sync_directory)
+        self.segments_dropped = self.segments_dropped or work.segments_dropped
 
     def release_synced(self, recovery_point: int) -> None:
         """Give up the handles of closed segments that are safe."""
@@ -314,6 +319,7 @@ class SegmentList:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             dropped = self.segments[0]
             reason = reasons.get(dropped.base_offset, f"the log begins at offset {offset}")
+            self.segments_dropped = True
             self._set_aside([dropped], settings)
             self._change(self.segments[1:])
             self._closed_max_ms = None
@@ -328,7 +334,6 @@ class SegmentList:
         """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
         for segment in dropped:
             self._forget_checksums(segment)
-            self.names_changed = True
             self._seams.deletions.add(segment.set_aside(), settings.file_delete_delay_ms)
 
     def _sync_names(self) -> None:
@@ -364,4 +369,5 @@ class SegmentList:
         self._set_aside(dropped, settings)
         self._sync_names()
         self._change((self._adopt(Segment.create(self.path, offset, settings, self._seams)),))
+        self.names_changed = True
         self._closed_max_ms = None
