@@ -4,6 +4,7 @@ Every pass treats each log by itself: one that fails is reported, and the others
 waiting. A pass in which something failed ends in `PassFailed`, so that it is tried again soon.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -205,8 +206,11 @@ class Maintenance:
 
     async def _delete(self) -> None:
         deletions = self._directory.deletions
-        if len(deletions):
-            await self._work.in_storage_thread(deletions.run_due)
+        while len(deletions):
+            pause = await self._work.in_storage_thread(deletions.run_step)
+            if pause is None:
+                return
+            await asyncio.sleep(pause)
 
     async def _fill_reserve(self) -> None:
         await self._work.in_storage_thread(self._directory.reserve.fill)

@@ -167,11 +167,17 @@ class FaultyFiles:
     def is_directory(self, path: Path) -> bool:
         return self.perform("is_directory", path, lambda: self._files.is_directory(path))
 
+    def is_link(self, path: Path) -> bool:
+        return self.perform("is_link", path, lambda: self._files.is_link(path))
+
     def names(self, directory: Path) -> list[str]:
         return self.perform("names", directory, lambda: self._files.names(directory))
 
     def size(self, path: Path) -> int:
         return self.perform("size", path, lambda: self._files.size(path))
+
+    def sole_bytes(self, path: Path) -> int:
+        return self.perform("sole_bytes", path, lambda: self._files.sole_bytes(path))
 
     def modified_ms(self, path: Path) -> int:
         return self.perform("modified_ms", path, lambda: self._files.modified_ms(path))

@@ -20,11 +20,17 @@ class WrappedFiles:
     def is_directory(self, path: Path) -> bool:
         return self._files.is_directory(path)
 
+    def is_link(self, path: Path) -> bool:
+        return self._files.is_link(path)
+
     def names(self, directory: Path) -> list[str]:
         return self._files.names(directory)
 
     def size(self, path: Path) -> int:
         return self._files.size(path)
+
+    def sole_bytes(self, path: Path) -> int:
+        return self._files.sole_bytes(path)
 
     def modified_ms(self, path: Path) -> int:
         return self._files.modified_ms(path)

@@ -15,8 +15,8 @@ class Flusher:
         self._append_times_safe = log.recovery_point
         """The append times of messages below it are on stable storage."""
         self._messages_safe = log.recovery_point
-        """The messages below it are on stable storage; the recovery point may have to wait for their
-        indexes."""
+        """The messages below it are on stable storage, while the recovery point may still wait for
+        their indexes."""
         self._cuts: dict[int, int] = {}
         """Offsets in batches that went as a whole when the log was cut off there, and where the
         messages before each end; of those that may still become the recovery point."""

@@ -1,7 +1,14 @@
 import errno
+import os
 from pathlib import Path
 
-from horolog.storage.directory.deletion import RETRY_DELAY_MS, DeletionQueue, remove
+from horolog.storage.directory.deletion import (
+    PAUSE_SECONDS,
+    PIECE_BYTES,
+    RETRY_DELAY_MS,
+    DeletionQueue,
+    remove,
+)
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -104,3 +111,67 @@ def test_everything_can_be_removed_before_it_is_due(
     queue.add(make(tmp_path, "a", "b"), 10**9)
     assert queue.run_all() == 2
     assert files.names(tmp_path) == []
+
+
+def large(directory: Path, name: str, pieces: int) -> Path:
+    path = directory / name
+    with path.open("xb") as file:
+        file.truncate(pieces * PIECE_BYTES)
+    return path
+
+
+def test_a_large_file_goes_in_pieces_where_nothing_else_is_due(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
+    queue = DeletionQueue(files, clock, events)
+    first, second = (large(tmp_path, name, 3) for name in ("first", "second"))
+    queue.add([first, second], 0)
+    assert queue.run_step() == 0
+    assert first.stat().st_size == 2 * PIECE_BYTES
+    assert [queue.run_step() for _ in range(5)] == [0, *[PAUSE_SECONDS] * 2, None, None]
+    assert files.names(tmp_path) == []
+
+
+def test_a_folder_goes_in_pieces_with_its_content_and_what_it_links_to_stays(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "a-0.deleted"
+    for path in (kept, folder, folder / "deeper"):
+        path.mkdir()
+    make(kept, "precious")
+    large(folder, "x.log", 2)
+    make(folder / "deeper", "y")
+    (folder / "link").symlink_to(kept)
+    queue = DeletionQueue(files, clock, events)
+    queue.add([folder], 0)
+    assert queue.run_step() is not None
+    assert (folder / "x.log").stat().st_size == PIECE_BYTES
+    assert queue.run_step() is None
+    assert files.names(tmp_path) == ["kept"]
+    assert files.names(kept) == ["precious"]
+
+
+def test_a_file_that_others_have_is_not_cut(
+    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
+) -> None:
+    queue = DeletionQueue(files, clock, events)
+    backup, opened = large(tmp_path, "linked", 2), large(tmp_path, "read", 2)
+    (tmp_path / "backup").hardlink_to(backup)
+    with opened.open("rb") as reader:
+        queue.add([backup, opened], 0)
+        assert queue.run_step() is None
+        assert files.names(tmp_path) == ["backup"]
+        assert os.fstat(reader.fileno()).st_size == 2 * PIECE_BYTES
+    assert (tmp_path / "backup").stat().st_size == 2 * PIECE_BYTES
+
+
+def test_what_cannot_be_cut_is_removed_at_once(
+    tmp_path: Path, clock: ManualClock, events: RecordedEvents
+) -> None:
+    files = FaultyFiles(SystemFiles())
+    files.fail("truncate", errno.EIO, times=-1)
+    queue = DeletionQueue(files, clock, events)
+    queue.add([large(tmp_path, "x.log", 2)], 0)
+    assert queue.run_step() is None
+    assert files.names(tmp_path) == []
+    assert events.seen == []
