@@ -28,13 +28,13 @@ def fetch_rate(
 ) -> Iterator[Figure]:
     """Fetches of so many bytes from places all over the log."""
     with broker() as (_, client):
-        requests = _filled(client, fetch_bytes, log_bytes)
+        requests = filled(client, fetch_bytes, log_bytes)
         work = partial(fetch_all, client, requests, in_flight)
         found = rates(work, rounds=rounds, seconds=seconds)
         yield Figure(name, median(found), "bytes/s")
 
 
-def _filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
+def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
     """Fill a log; requests that are each answered with `fetch_bytes`, checked once."""
     client.call(create_topic("bench", retention_ms=-1))
     data, count = sets(100, 256 << 10)

@@ -1,20 +1,31 @@
 """`python -m horolog.bench.limits`: what no broker of one process can exceed on this machine.
 
+Two tables.
+
 Sets of 64 KiB with 100-byte messages, in turns: a growing log of the broker; a process that gets
 the same sets from a socket and writes them to a new file; and one that also checks and numbers them
 with the broker's own kernel, which is all that a log has to do. The client is one process beside
 them, as in `make bench`. Messages a second; the last column is the broker's share of the third.
+
+Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
+process that gives each request its answer and does nothing else (`least_answers.py`): it takes all
+that came at once, writes it to a file where the broker has to, and answers. The median of one
+request at a time in seconds, else requests or bytes a second; the last column is how much of that
+the broker reaches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
 from typing import Final
 
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, batch, broker, sets
+from .fetching import filled
+from .figure import times_in_turns
 from .growing import seconds_in_turns
-from .raw_client import check_end, encoded
+from .least_answers import answering
+from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
 
 _IN_FLIGHT: Final = 8
@@ -22,6 +33,7 @@ _ROUNDS: Final = 3
 _SLICES: Final = 8
 _SLICE_BYTES: Final = 32 * MIB
 _SET_BYTES: Final = 64 << 10
+_TURNS: Final = 20
 
 
 def main() -> None:
@@ -32,6 +44,15 @@ def main() -> None:
         grown, received, checked = map(median, zip(*found, strict=True))
         figures = f"{grown:>14,.0f}{received:>14,.0f}{checked:>14,.0f}{grown / checked:>8.2f}"
         print(f"{name:<4}{figures}", flush=True)
+    print(f"\n{'':<24}{'broker':>14}{'least':>14}{'share':>8}")
+    measurements: list[Callable[[], Iterator[_Row]]] = [
+        _one_at_a_time,
+        _pipelined,
+        *(partial(_fetched, *one) for one in _FETCHES),
+    ]
+    for measured in measurements:
+        for label, ours, least, share in measured():
+            print(f"{label:<24}{ours:>14,.6g}{least:>14,.6g}{share:>8.2f}", flush=True)
 
 
 def _rates(data: bytes, count: int) -> tuple[float, float, float]:
@@ -55,6 +76,74 @@ def _rates(data: bytes, count: int) -> tuple[float, float, float]:
     messages = _SLICES * times * count
     grown, received, checked = (messages / taken for taken in seconds)
     return grown, received, checked
+
+
+_Row = tuple[str, float, float, float]
+"""A name, the broker's figure, that of the least process, and the first as a share of it."""
+
+
+def _one_at_a_time() -> Iterator[_Row]:
+    """A produce request of one message."""
+    with broker() as (server, client):
+        client.call(create_topic("bench"))
+        request = encoded(produce("bench", sets(100, 1)[0], acks=1))
+        answer = _frame(client.exchange(request))
+        with answering(server.data_dir.parent, answer, len(answer), written=True) as least:
+            ours, theirs = times_in_turns(
+                [partial(client.exchange, request), partial(least.exchange, request)],
+                rounds=_TURNS,
+                each=100,
+            )
+    yield "produce_one", ours, theirs, theirs / ours
+
+
+def _pipelined() -> Iterator[_Row]:
+    """Produce requests of one message, many in flight."""
+    with broker() as (server, client):
+        client.call(create_topic("bench"))
+        request = encoded(produce("bench", sets(100, 1)[0], acks=1))
+        answer = _frame(client.exchange(request))
+        with answering(server.data_dir.parent, answer, len(answer), written=True) as least:
+            yield _rates_of("produce_one_pipelined", client, least, request * 32, 32, 32, 2, 1)
+
+
+_FETCHES: Final = (
+    ("fetch_64KiB", 64 << 10, 1),
+    ("fetch_1MiB", 1 << 20, 4),
+    ("fetch_8MiB", 8 << 20, 4),
+)
+
+
+def _fetched(name: str, size_bytes: int, in_flight: int) -> Iterator[_Row]:
+    """Fetches of one place."""
+    with broker() as (server, client):
+        (request, *_) = filled(client, size_bytes, 32 * MIB)
+        answer = _frame(client.exchange(request))
+        head_bytes = len(answer) - size_bytes
+        times = max((64 << 20) // size_bytes, 1)
+        with answering(server.data_dir.parent, answer, head_bytes) as least:
+            yield _rates_of(name, client, least, request, 1, times, in_flight, size_bytes)
+
+
+def _frame(answer: memoryview) -> bytes:
+    return len(answer).to_bytes(4, "big") + bytes(answer)
+
+
+def _rates_of(
+    name: str,
+    client: RawClient,
+    least: RawClient,
+    requests: bytes,
+    each: int,
+    times: int,
+    window: int,
+    unit: int,
+) -> _Row:
+    """`RawClient.pipeline` with both in turns; `unit` is what one request counts."""
+    works = [partial(one.pipeline, requests, each, times, window) for one in (client, least)]
+    ours, theirs = times_in_turns(works, rounds=_TURNS, each=1)
+    done = each * times * unit
+    return name, done / ours, done / theirs, theirs / ours
 
 
 if __name__ == "__main__":

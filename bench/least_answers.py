@@ -1,0 +1,88 @@
+"""A process that does the least that a broker has to do for a request: take it, keep it, answer.
+
+`python -m horolog.bench.least_answers ANSWER HEAD_BYTES [WRITTEN]` prints `listening HOST:PORT`,
+takes one connection, and gives to each frame that it receives the content of the file ANSWER: of
+that the first HEAD_BYTES from memory, the others with `sendfile`. All frames that came together are
+written to the end of the file WRITTEN first, with one call. It ends when the connection does. It
+knows nothing of what the frames say, so every client gets the answer that it is to expect.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from .raw_client import RawClient
+
+_LISTENING: Final = "listening "
+_RECEIVE_BYTES: Final = 1 << 20
+_LENGTH_BYTES: Final = 4
+
+
+@contextmanager
+def answering(
+    folder: Path, answer: bytes, head_bytes: int, *, written: bool = False
+) -> Iterator[RawClient]:
+    """A client of such a process, which gives `answer`, a whole frame."""
+    path = folder / "answer"
+    path.write_bytes(answer)
+    command = [sys.executable, "-m", __name__, str(path), str(head_bytes)]
+    if written:
+        command.append(str(folder / "written"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().removesuffix("\n")
+            if not line.startswith(_LISTENING):
+                raise RuntimeError(f"{__name__} does not listen")
+            with closing(RawClient(line.removeprefix(_LISTENING))) as client:
+                yield client
+        finally:
+            process.kill()
+
+
+def main(answer: str, head_bytes: int, written: str | None) -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print("{}{}:{}".format(_LISTENING, *listener.getsockname()), flush=True)
+        connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connection, open(answer, "rb", buffering=0) as file:
+        head = file.read(head_bytes)
+        size = os.fstat(file.fileno()).st_size
+        log = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY) if written else -1
+        buffer = bytearray(_RECEIVE_BYTES)
+        view = memoryview(buffer)
+        end = 0
+        while received := connection.recv_into(view[end:]):
+            end += received
+            frames = taken = 0
+            while taken + _LENGTH_BYTES <= end:
+                behind = taken + _LENGTH_BYTES
+                behind += int.from_bytes(view[taken:behind], "big")
+                if behind > end:
+                    break
+                frames, taken = frames + 1, behind
+            if log >= 0 and os.write(log, view[:taken]) != taken:
+                raise OSError("the disk is full")
+            if head_bytes == size:
+                connection.sendall(head * frames)
+            else:
+                for _ in range(frames):
+                    connection.sendall(head, socket.MSG_MORE)
+                    _send_file(connection, file.fileno(), head_bytes, size)
+            buffer[: end - taken] = view[taken:end]
+            end -= taken
+    return 0
+
+
+def _send_file(connection: socket.socket, file: int, begin: int, end: int) -> None:
+    while begin < end:
+        begin += os.sendfile(connection.fileno(), file, begin, end - begin)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None))
