@@ -27,6 +27,7 @@ SOURCES: Final = (
     "columns.pxi",
     "fields.pxi",
     "packed.pxi",
+    "times.pxi",
     "kernel.h",
 )
 VARIABLE: Final = "HOROLOG_KERNEL"

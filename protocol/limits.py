@@ -90,6 +90,9 @@ MAX_APPEND_TIMES: Final = 20_000
 """Append times in a fetch response, which ends earlier where there would be more: they are looked
 up and encoded in one turn of the broker's loop, in the worst case in some 30 ms."""
 
+MAX_INTERVALS: Final = 100_000
+"""Intervals of one count-by-time: every minute of two months. An answer takes 800 KB at most."""
+
 MAX_ABORTED_TRANSACTIONS: Final = 1_000_000
 """Aborted transactions beside the messages of a fetched partition; each has left a marker there."""
 

@@ -16,6 +16,7 @@ from .groups.list_groups import LIST_GROUPS
 from .groups.offset_commit import OFFSET_COMMIT
 from .groups.offset_fetch import OFFSET_FETCH
 from .groups.sync_group import SYNC_GROUP
+from .log.count_by_time import COUNT_BY_TIME
 from .log.describe_log import DESCRIBE_LOG
 from .log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from .log.fetch import FETCH
@@ -60,6 +61,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             CREATE_PARTITIONS,
             DESCRIBE_LOG,
             DESCRIBE_BROKER,
+            COUNT_BY_TIME,
         )
     }
 )

@@ -16,6 +16,7 @@ from ...protocol.api.groups.list_groups import LIST_GROUPS
 from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
 from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.fetch import FETCH
@@ -31,6 +32,7 @@ from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
 from .api_versions import handle as answer_api_versions
 from .base import Handler, HandlerOfMany, list_of_one
+from .counting import handle as count_by_time
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
 from .fetch import handle_many as fetch_many
@@ -85,6 +87,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         API_VERSIONS.key: answer_api_versions,
         DESCRIBE_LOG.key: describe_log,
         DESCRIBE_BROKER.key: describe_broker,
+        COUNT_BY_TIME.key: count_by_time,
     }
 )
 """Handlers by api key."""

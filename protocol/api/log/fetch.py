@@ -33,6 +33,20 @@ class FetchPartition:
     fetch_offset: int = int64(doc="First offset wanted.")
     log_start_offset: int = int64(since=5, default=-1, doc="Of a follower; not looked at.")
     partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
+    window_from_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="Only messages of this time or later are wanted: record sets without any may be passed "
+        "over. -1 is no bound. Sets come as they are stored, so the reader drops other messages.",
+    )
+    window_until_ms: int = int64(
+        native=True, default=-1, doc="Only messages before this time are wanted; -1 is no bound."
+    )
+    window_by: str = string(
+        native=True,
+        default="",
+        doc="`append`: the window is one of append times; `timestamp`, or nothing, of timestamps.",
+    )
 
 
 @message
@@ -125,6 +139,18 @@ class FetchPartitionResult:
         default=(),
         doc="In order of their offsets. The first is at or below the first message; the last may "
         "be above the last message. Empty unless asked for.",
+    )
+    next_offset: int = int64(
+        native=True,
+        default=-1,
+        doc="Where to go on with a window: from here, unless `records` has messages behind it. No "
+        "message of the window is between `fetch_offset` and `records`, or this offset where there "
+        "are none. -1 without a window.",
+    )
+    skipped_bytes: int = int64(
+        native=True,
+        default=0,
+        doc="With a window: stored bytes from `fetch_offset` on that were passed over.",
     )
 
 

@@ -21,6 +21,7 @@ include "messages.pxi"
 include "columns.pxi"
 include "fields.pxi"
 include "packed.pxi"
+include "times.pxi"
 
 # What the compiler was given of `layout` and of `terms`; a test compares them.
 LAYOUT = {

@@ -29,6 +29,13 @@ from .records import (
     records_to_messages,
     varint,
 )
+from .times import (
+    count_times,
+    time_block,
+    time_map_counts,
+    time_map_extent,
+    time_map_runs,
+)
 from .usual import UsualSets, producer_numbers, take_usual
 from .walk import (
     Walk,
@@ -58,6 +65,7 @@ __all__ = [
     "batch_problem",
     "check_records",
     "columns_for",
+    "count_times",
     "crc32",
     "crc32c",
     "find_timestamp",
@@ -74,6 +82,10 @@ __all__ = [
     "scan_timestamp",
     "stamp",
     "take_usual",
+    "time_block",
+    "time_map_counts",
+    "time_map_extent",
+    "time_map_runs",
     "varint",
     "walk",
 ]

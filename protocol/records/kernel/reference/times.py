@@ -1,0 +1,266 @@
+"""Times of blocks of a log: how a time map is written, and what it is asked.
+
+A time map (`storage/index/time_map.py`) has for each block of a log, in their order, as varints:
+its bytes in the log, how many offsets it has, how many of its messages have no time, how many spans
+follow; then of each span, which are apart and rise: how far its smallest time is from the largest
+of the span before, or from 0, how long it is, and how many messages are in it. A varint has seven
+bits in a byte, the lowest first; all bytes but the last have the highest bit.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+MOST_SPANS: Final = 32
+"""Of one block."""
+
+JOINED_MS: Final = (
+    *(1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
+    *(864_000_000, 8_640_000_000, 86_400_000_000, 2**63 - 1),
+)
+"""The lengths of time that spans of one block are joined in, until they are few enough. Each is in
+whole ones of the next, and minutes, hours and days are among them, which people ask for."""
+
+_LARGEST: Final = 2**63 - 1
+_BITS: Final = 63
+
+Run = tuple[int, int, int, int]
+"""Position and end of blocks in the log, their first offset, and the one behind them."""
+
+Counted = tuple[int, int, int, int]
+"""Messages that were counted, those without a time, the smallest and the largest time; -1 where
+nothing was counted."""
+
+
+class Span(NamedTuple):
+    """Messages whose times are from `low` to `high`, both of which occur."""
+
+    low: int
+    high: int
+    count: int
+
+
+class Extent(NamedTuple):
+    """What a whole map says."""
+
+    blocks: int
+    log_bytes: int
+    offsets: int
+    untimed: int
+    first_ms: int
+    """The smallest time, -1 without any."""
+    last_ms: int
+
+
+class _Block(NamedTuple):
+    position: int
+    end: int
+    offset: int
+    next_offset: int
+    untimed: int
+    spans: list[Span]
+
+
+def time_block(
+    spans: "array[int] | bytes",
+    timestamps: "bytes | bytearray | array[int]",
+    *,
+    log_bytes: int,
+    offsets: int,
+    untimed: int = 0,
+) -> bytes:
+    """The map of one block. `spans` (int64 in threes: smallest and largest time, count) are of some
+    of its messages, `timestamps` (int64; negative is none) are those of the others, of which
+    `untimed` more have none. Raises `ValueError` for spans that are none."""
+    threes = _int64s(spans)
+    found = [Span(*threes[at : at + 3]) for at in range(0, len(threes), 3)]
+    if any(not (0 <= span.low <= span.high and span.count > 0) for span in found):
+        raise ValueError("a span of no time or of no messages")
+    for timestamp in _int64s(timestamps):
+        if timestamp < 0:
+            untimed += 1
+        else:
+            found.append(Span(timestamp, timestamp, 1))
+    if min(log_bytes, offsets, untimed) < 0:
+        raise ValueError("a block of fewer than no bytes, offsets or messages")
+    found.sort(key=lambda span: span.low)
+    for width_ms in JOINED_MS:
+        found = _joined(found, width_ms)
+        if len(found) <= MOST_SPANS:
+            break
+    numbers = [log_bytes, offsets, untimed, len(found)]
+    before_ms = 0
+    for span in found:
+        numbers += (span.low - before_ms, span.high - span.low, span.count)
+        before_ms = span.high
+    return b"".join(map(_varint, numbers))
+
+
+def _int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
+    view = memoryview(numbers)
+    return view.cast("B").cast("q") if view.nbytes else ()
+
+
+def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
+    """Spans that rise, with those joined that overlap, and those that are in one length of time."""
+    joined: list[Span] = []
+    for span in spans:
+        into = joined[-1] if joined else None
+        if into is not None and (
+            span.low <= into.high or span.high // width_ms == into.low // width_ms
+        ):
+            joined[-1] = Span(into.low, max(into.high, span.high), into.count + span.count)
+        else:
+            joined.append(span)
+    return joined
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def _numbers(time_map: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in memoryview(time_map):
+        if shift >= _BITS:
+            break
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value
+            value = shift = 0
+    if shift:
+        raise ValueError(
+            "the time map ends in the middle of a number, or has one of more than 63 bits"
+        )
+
+
+def _blocks(time_map: bytes, base_offset: int) -> Iterator[_Block]:
+    numbers = _numbers(time_map)
+    position, offset = 0, base_offset
+    for log_bytes in numbers:
+        try:
+            offsets, untimed, count = (next(numbers) for _ in range(3))
+            if max(position + log_bytes, offset + offsets) > _LARGEST:
+                raise ValueError("the blocks of the time map add up to more than 63 bits")
+            spans, before_ms = [], 0
+            for _ in range(count):
+                low = before_ms + next(numbers)
+                high = low + next(numbers)
+                if high > _LARGEST:
+                    raise ValueError("a time of the time map has more than 63 bits")
+                spans.append(Span(low, high, next(numbers)))
+                before_ms = high
+        except (StopIteration, RuntimeError):
+            raise ValueError("the time map ends in the middle of a block") from None
+        end, next_offset = position + log_bytes, offset + offsets
+        yield _Block(position, end, offset, next_offset, untimed, spans)
+        position, offset = end, next_offset
+
+
+def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, until_ms: int) -> list[Run]:
+    """Where messages with times from `from_ms` on, before `until_ms`, may be: runs of blocks, as
+    long as can be. Raises `ValueError` for bytes that are no map."""
+    runs: list[Run] = []
+    joins = False
+    for block in _blocks(time_map, base_offset):
+        hit = any(span.low < until_ms and span.high >= from_ms for span in block.spans)
+        if hit and joins:
+            position, _, offset, _ = runs.pop()
+            runs.append((position, block.end, offset, block.next_offset))
+        elif hit:
+            runs.append((block.position, block.end, block.offset, block.next_offset))
+        joins = hit
+    return runs
+
+
+def time_map_counts(
+    time_map: bytes,
+    counts: "array[int]",
+    *,
+    base_offset: int,
+    begin_offset: int,
+    end_offset: int,
+    from_ms: int,
+    until_ms: int,
+    every_ms: int,
+) -> tuple[Counted, list[Run]]:
+    """Add to `counts` (int64) how many messages from one offset to another, without that, have
+    times in each interval of a window: what the map can say. What it gives with that are the blocks
+    of which it cannot, and which are not in it. Raises `ValueError` for bytes that are no map."""
+    _check_window(counts, from_ms, until_ms, every_ms)
+    messages, untimed, times, runs = 0, 0, [], []
+    for block in _blocks(time_map, base_offset):
+        whole = begin_offset <= block.offset and block.next_offset <= end_offset
+        if not whole and not (block.offset < end_offset and block.next_offset > begin_offset):
+            continue
+        some = [span for span in block.spans if span.low < until_ms and span.high >= from_ms]
+        if not whole or any(
+            span.low < from_ms
+            or span.high >= until_ms
+            or (span.low - from_ms) // every_ms != (span.high - from_ms) // every_ms
+            for span in some
+        ):
+            runs.append((block.position, block.end, block.offset, block.next_offset))
+            continue
+        untimed += block.untimed
+        for span in some:
+            counts[(span.low - from_ms) // every_ms] += span.count
+            messages += span.count
+            times += (span.low, span.high)
+    return (messages, untimed, min(times, default=-1), max(times, default=-1)), runs
+
+
+def count_times(
+    offsets: "bytes | bytearray | array[int]",
+    timestamps: "bytes | bytearray | array[int]",
+    counts: "array[int]",
+    *,
+    begin_offset: int,
+    end_offset: int,
+    from_ms: int,
+    until_ms: int,
+    every_ms: int,
+) -> Counted:
+    """As `time_map_counts`, of messages with these offsets and times (int64), whatever their
+    number."""
+    _check_window(counts, from_ms, until_ms, every_ms)
+    if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
+        raise ValueError("there are not as many offsets as times")
+    untimed, times = 0, []
+    for offset, timestamp in zip(_int64s(offsets), _int64s(timestamps), strict=True):
+        if not begin_offset <= offset < end_offset:
+            continue
+        if timestamp < 0:
+            untimed += 1
+        elif from_ms <= timestamp < until_ms:
+            counts[(timestamp - from_ms) // every_ms] += 1
+            times.append(timestamp)
+    return len(times), untimed, min(times, default=-1), max(times, default=-1)
+
+
+def _check_window(counts: "array[int]", from_ms: int, until_ms: int, every_ms: int) -> None:
+    if memoryview(counts).readonly and len(counts):
+        raise TypeError("nothing can be counted in a buffer that is read-only")
+    if from_ms < 0 or until_ms < from_ms or every_ms <= 0:
+        raise ValueError("a window that begins before all times, or ends before it begins")
+    if until_ms > from_ms and (until_ms - from_ms - 1) // every_ms >= len(counts):
+        raise ValueError("there are more intervals than counts")
+
+
+def time_map_extent(time_map: bytes) -> Extent:
+    """What a whole map says. Raises `ValueError` for bytes that are none."""
+    blocks, log_bytes, offsets, untimed, times = 0, 0, 0, 0, []
+    for block in _blocks(time_map, 0):
+        blocks += 1
+        log_bytes, offsets = block.end, block.next_offset
+        untimed += block.untimed
+        times += [time for span in block.spans for time in span[:2]]
+    return Extent(
+        blocks, log_bytes, offsets, untimed, min(times, default=-1), max(times, default=-1)
+    )

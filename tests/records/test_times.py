@@ -1,0 +1,161 @@
+"""Time maps: what is written of blocks, and what a map answers, against a plain list of times."""
+
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horolog.protocol.records import kernel
+from horolog.protocol.records.kernel import reference
+from horolog.protocol.records.kernel.reference.times import MOST_SPANS
+
+FORMS = pytest.mark.parametrize("form", [kernel, reference], ids=["kernel", "reference"])
+
+DAY_MS = 86_400_000
+TIMES = st.one_of(
+    st.integers(-1, 3 * DAY_MS),
+    st.integers(1_479_000_000_000, 1_479_000_600_000),
+    st.integers(1_400_000_000_000, 1_500_000_000_000),
+    st.sampled_from([-1, 0, 2**63 - 1]),
+)
+BLOCKS = st.lists(st.lists(TIMES, max_size=80), max_size=6)
+BOUNDS = st.integers(0, 2**63 - 1) | st.integers(1_478_999_000_000, 1_479_001_000_000)
+
+
+def block_of(form: Any, times: list[int]) -> bytes:
+    """The map of a block of 7 bytes a message."""
+    made: bytes = form.time_block(
+        b"", array("q", times), log_bytes=7 * len(times), offsets=len(times)
+    )
+    return made
+
+
+def map_of(form: Any, blocks: list[list[int]]) -> bytes:
+    return b"".join(block_of(form, times) for times in blocks)
+
+
+def answers(form: Any, call: str, *arguments: Any, **named: Any) -> Any:
+    """What a call gives, or the kind of its exception."""
+    try:
+        return getattr(form, call)(*arguments, **named)
+    except (ValueError, OverflowError) as error:
+        return type(error)
+
+
+@given(times=st.lists(TIMES, max_size=400))
+def test_both_forms_write_the_same(times: list[int]) -> None:
+    assert block_of(kernel, times) == block_of(reference, times)
+
+
+@FORMS
+@given(times=st.lists(st.integers(0, 2**63 - 1), max_size=400))
+def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[int]) -> None:
+    found = list(reference.times._blocks(block_of(form, times), 0))
+    (block,) = found
+    assert len(block.spans) <= MOST_SPANS
+    for span in block.spans:
+        assert span.count == sum(span.low <= time <= span.high for time in times) > 0
+        assert {span.low, span.high} <= set(times)
+    assert sum(span.count for span in block.spans) == len(times)
+
+
+@FORMS
+@given(blocks=BLOCKS, bounds=st.tuples(BOUNDS, BOUNDS))
+def test_no_block_that_holds_an_answer_is_left_out(
+    form: Any, blocks: list[list[int]], bounds: tuple[int, int]
+) -> None:
+    from_ms, until_ms = sorted(bounds)
+    runs = form.time_map_runs(
+        map_of(form, blocks), base_offset=100, from_ms=from_ms, until_ms=until_ms
+    )
+    covered = {offset for _, _, begin, end in runs for offset in range(begin, end)}
+    offset = 100
+    for times in blocks:
+        if any(from_ms <= time < until_ms for time in times):
+            assert set(range(offset, offset + len(times))) <= covered
+        offset += len(times)
+    for position, end, begin, behind in runs:
+        assert end - position == 7 * (behind - begin)
+        assert position == 7 * (begin - 100)
+
+
+@FORMS
+@given(
+    blocks=BLOCKS,
+    bounds=st.tuples(BOUNDS, BOUNDS),
+    intervals=st.integers(1, 9),
+    cut=st.tuples(st.integers(95, 700), st.integers(95, 700)),
+)
+def test_counts_of_the_map_and_of_the_blocks_that_it_names_are_those_of_all_messages(
+    form: Any,
+    blocks: list[list[int]],
+    bounds: tuple[int, int],
+    intervals: int,
+    cut: tuple[int, int],
+) -> None:
+    (from_ms, until_ms), (begin, end) = sorted(bounds), sorted(cut)
+    every_ms = max(-(-(until_ms - from_ms) // intervals), 1)
+    window = {"from_ms": from_ms, "until_ms": until_ms, "every_ms": every_ms}
+    window |= {"begin_offset": begin, "end_offset": end}
+    counts = array("q", bytes(8 * intervals))
+    (messages, untimed, first_ms, last_ms), runs = form.time_map_counts(
+        map_of(form, blocks), counts, base_offset=100, **window
+    )
+    times = [time for block in blocks for time in block]
+    found = [(messages, untimed, first_ms, last_ms)]
+    for _, _, first, behind in runs:
+        of_block = array("q", times[first - 100 : behind - 100])
+        offsets = array("q", range(first, behind))
+        found.append(form.count_times(offsets, of_block, counts, **window))
+    inside = [
+        time
+        for offset, time in enumerate(times, 100)
+        if begin <= offset < end and from_ms <= time < until_ms
+    ]
+    expected = [0] * intervals
+    for time in inside:
+        expected[(time - from_ms) // every_ms] += 1
+    assert counts.tolist() == expected
+    assert sum(one[0] for one in found) == len(inside)
+    assert sum(one[1] for one in found) == sum(
+        time < 0 for offset, time in enumerate(times, 100) if begin <= offset < end
+    )
+    assert min((one[2] for one in found if one[0]), default=-1) == min(inside, default=-1)
+    assert max(one[3] for one in found) == max(inside, default=-1)
+
+
+@given(
+    data=st.binary(max_size=60)
+    | BLOCKS.map(lambda blocks: map_of(kernel, blocks)).flatmap(
+        lambda made: st.integers(0, len(made)).map(lambda cut: made[:cut])
+    ),
+    bounds=st.tuples(BOUNDS, BOUNDS),
+)
+def test_both_forms_say_the_same_of_any_bytes(data: bytes, bounds: tuple[int, int]) -> None:
+    from_ms, until_ms = sorted(bounds)
+    asked: tuple[tuple[str, dict[str, int]], ...] = (
+        ("time_map_extent", {}),
+        ("time_map_runs", {"base_offset": 5, "from_ms": from_ms, "until_ms": until_ms}),
+    )
+    for call, named in asked:
+        assert answers(kernel, call, data, **named) == answers(reference, call, data, **named)
+    window = {"from_ms": from_ms, "until_ms": until_ms, "every_ms": max(until_ms - from_ms, 1)}
+    window |= {"base_offset": 5, "begin_offset": 9, "end_offset": 90}
+    told = [
+        answers(form, "time_map_counts", data, array("q", [0]), **window)
+        for form in (kernel, reference)
+    ]
+    assert told[0] == told[1]
+
+
+@FORMS
+def test_intervals_without_a_count_are_refused(form: Any) -> None:
+    window = {"begin_offset": 0, "end_offset": 9, "from_ms": 0, "every_ms": 10}
+    for until_ms, fits in ((10, True), (11, False)):
+        counts = array("q", [0])
+        found = answers(form, "count_times", b"", b"", counts, until_ms=until_ms, **window)
+        assert (found is ValueError) != fits
+    with pytest.raises(TypeError):
+        form.count_times(b"", b"", bytes(8), until_ms=10, **window)
