@@ -163,13 +163,13 @@ def _blocks(time_map: bytes, base_offset: int) -> Iterator[_Block]:
         position, offset = end, next_offset
 
 
-def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, until_ms: int) -> list[Run]:
-    """Where messages with times from `from_ms` on, before `until_ms`, may be: runs of blocks, as
-    long as can be. Raises `ValueError` for bytes that are no map."""
+def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: int) -> list[Run]:
+    """Where messages with times from `from_ms` to `last_ms` may be: runs of blocks, as long as can
+    be. Raises `ValueError` for bytes that are no map."""
     runs: list[Run] = []
     joins = False
     for block in _blocks(time_map, base_offset):
-        hit = any(span.low < until_ms and span.high >= from_ms for span in block.spans)
+        hit = any(span.low <= last_ms and span.high >= from_ms for span in block.spans)
         if hit and joins:
             position, _, offset, _ = runs.pop()
             runs.append((position, block.end, offset, block.next_offset))
@@ -187,22 +187,22 @@ def time_map_counts(
     begin_offset: int,
     end_offset: int,
     from_ms: int,
-    until_ms: int,
+    last_ms: int,
     every_ms: int,
 ) -> tuple[Counted, list[Run]]:
     """Add to `counts` (int64) how many messages from one offset to another, without that, have
     times in each interval of a window: what the map can say. What it gives with that are the blocks
     of which it cannot, and which are not in it. Raises `ValueError` for bytes that are no map."""
-    _check_window(counts, from_ms, until_ms, every_ms)
+    _check_window(counts, from_ms, last_ms, every_ms)
     messages, untimed, times, runs = 0, 0, [], []
     for block in _blocks(time_map, base_offset):
         whole = begin_offset <= block.offset and block.next_offset <= end_offset
         if not whole and not (block.offset < end_offset and block.next_offset > begin_offset):
             continue
-        some = [span for span in block.spans if span.low < until_ms and span.high >= from_ms]
+        some = [span for span in block.spans if span.low <= last_ms and span.high >= from_ms]
         if not whole or any(
             span.low < from_ms
-            or span.high >= until_ms
+            or span.high > last_ms
             or (span.low - from_ms) // every_ms != (span.high - from_ms) // every_ms
             for span in some
         ):
@@ -224,12 +224,12 @@ def count_times(
     begin_offset: int,
     end_offset: int,
     from_ms: int,
-    until_ms: int,
+    last_ms: int,
     every_ms: int,
 ) -> Counted:
     """As `time_map_counts`, of messages with these offsets and times (int64), whatever their
     number."""
-    _check_window(counts, from_ms, until_ms, every_ms)
+    _check_window(counts, from_ms, last_ms, every_ms)
     if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
         raise ValueError("there are not as many offsets as times")
     untimed, times = 0, []
@@ -238,18 +238,18 @@ def count_times(
             continue
         if timestamp < 0:
             untimed += 1
-        elif from_ms <= timestamp < until_ms:
+        elif from_ms <= timestamp <= last_ms:
             counts[(timestamp - from_ms) // every_ms] += 1
             times.append(timestamp)
     return len(times), untimed, min(times, default=-1), max(times, default=-1)
 
 
-def _check_window(counts: "array[int]", from_ms: int, until_ms: int, every_ms: int) -> None:
+def _check_window(counts: "array[int]", from_ms: int, last_ms: int, every_ms: int) -> None:
     if memoryview(counts).readonly and len(counts):
         raise TypeError("nothing can be counted in a buffer that is read-only")
-    if from_ms < 0 or until_ms < from_ms or every_ms <= 0:
+    if from_ms < 0 or last_ms < from_ms - 1 or every_ms <= 0:
         raise ValueError("a window that begins before all times, or ends before it begins")
-    if until_ms > from_ms and (until_ms - from_ms - 1) // every_ms >= len(counts):
+    if last_ms >= from_ms and (last_ms - from_ms) // every_ms >= len(counts):
         raise ValueError("there are more intervals than counts")
 
 
