@@ -56,9 +56,9 @@ def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[
     (block,) = found
     assert len(block.spans) <= MOST_SPANS
     for span in block.spans:
-        assert span.count == sum(span.low <= time <= span.high for time in times) > 0
+        assert span.messages == sum(span.low <= time <= span.high for time in times) > 0
         assert {span.low, span.high} <= set(times)
-    assert sum(span.count for span in block.spans) == len(times)
+    assert sum(span.messages for span in block.spans) == len(times)
 
 
 @FORMS

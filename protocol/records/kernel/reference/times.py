@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
     low: int
     high: int
-    count: int
+    messages: int
 
 
 class Extent(NamedTuple):
@@ -74,7 +74,7 @@ def time_block(
     `untimed` more have none. Raises `ValueError` for spans that are none."""
     threes = _int64s(spans)
     found = [Span(*threes[at : at + 3]) for at in range(0, len(threes), 3)]
-    if any(not (0 <= span.low <= span.high and span.count > 0) for span in found):
+    if any(not (0 <= span.low <= span.high and span.messages > 0) for span in found):
         raise ValueError("a span of no time or of no messages")
     for timestamp in _int64s(timestamps):
         if timestamp < 0:
@@ -91,7 +91,7 @@ def time_block(
     numbers = [log_bytes, offsets, untimed, len(found)]
     before_ms = 0
     for span in found:
-        numbers += (span.low - before_ms, span.high - span.low, span.count)
+        numbers += (span.low - before_ms, span.high - span.low, span.messages)
         before_ms = span.high
     return b"".join(map(_varint, numbers))
 
@@ -109,7 +109,7 @@ def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
         if into is not None and (
             span.low <= into.high or span.high // width_ms == into.low // width_ms
         ):
-            joined[-1] = Span(into.low, max(into.high, span.high), into.count + span.count)
+            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
         else:
             joined.append(span)
     return joined
@@ -194,7 +194,9 @@ def time_map_counts(
     times in each interval of a window: what the map can say. What it gives with that are the blocks
     of which it cannot, and which are not in it. Raises `ValueError` for bytes that are no map."""
     _check_window(counts, from_ms, last_ms, every_ms)
-    messages, untimed, times, runs = 0, 0, [], []
+    messages = untimed = 0
+    times: list[int] = []
+    runs: list[Run] = []
     for block in _blocks(time_map, base_offset):
         whole = begin_offset <= block.offset and block.next_offset <= end_offset
         if not whole and not (block.offset < end_offset and block.next_offset > begin_offset):
@@ -210,8 +212,8 @@ def time_map_counts(
             continue
         untimed += block.untimed
         for span in some:
-            counts[(span.low - from_ms) // every_ms] += span.count
-            messages += span.count
+            counts[(span.low - from_ms) // every_ms] += span.messages
+            messages += span.messages
             times += (span.low, span.high)
     return (messages, untimed, min(times, default=-1), max(times, default=-1)), runs
 
