@@ -91,13 +91,18 @@ def _write(path: Path, segments: int, segment_bytes: int) -> list[tuple[int, int
         stem.with_suffix(".index").hardlink_to(shared)
         time_index = _time_index(base, intervals)
         stem.with_suffix(".timeindex").write_bytes(time_index)
-        sums = ((len(data), crc32(data)) for data in (offset_index, time_index))
-        checksums[base] = SegmentChecksums(segment_bytes, *sums, ((0, 1),))
+        checksums[base] = SegmentChecksums(
+            segment_bytes, _checksum(offset_index), _checksum(time_index), ((0, 1),)
+        )
     (path / FILE_NAME).write_bytes(format_checksums(checksums))
     end = path / f"{segments * intervals * _MESSAGES:020d}"
     for suffix in (".log", ".index", ".timeindex"):
         end.with_suffix(suffix).touch()
     return places
+
+
+def _checksum(data: bytes) -> tuple[int, int]:
+    return len(data), crc32(data)
 
 
 def _interval(offset: int) -> bytes:
