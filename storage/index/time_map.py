@@ -14,6 +14,7 @@ somebody asks (`time_mapping`). A map is believed when it is as long as its segm
 
 from array import array
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -36,6 +37,8 @@ and how many they are."""
 _WRITTEN_BYTES: Final = 4 << 10
 """Blocks are written when there are so many bytes of them."""
 
+_generations: Final = count()
+
 
 class TimeMap:
     """The map of one segment's log, up to, without, byte `log_bytes` and `next_offset`."""
@@ -47,6 +50,7 @@ class TimeMap:
         "_begun_untimed",
         "_checked",
         "_crc",
+        "_generation",
         "_name",
         "_seams",
         "_size_bytes",
@@ -82,6 +86,7 @@ class TimeMap:
         self.first_ms = self.last_ms = NO_TIMESTAMP
         self.untimed = 0
         self._size_bytes = self._crc = 0
+        self._generation = next(_generations)
         self._unwritten = bytearray()
         self._checked = True
         self._surplus = True
@@ -101,6 +106,11 @@ class TimeMap:
     def size_bytes(self) -> int:
         """Length of the map."""
         return self._size_bytes + len(self._unwritten)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Tells the content: no other map, and this one at no other time, has the same."""
+        return self._generation, self.size_bytes
 
     def add(self, position: int, size_bytes: int, next_offset: int, times: SetTimes | None) -> None:
         """Take in what was appended at `position`, if its times are known and close together; else
@@ -219,7 +229,8 @@ class TimeMap:
         """The whole map. It is forgotten, and empty then, where the file is not what it was."""
         if not self._size_bytes:
             return bytes(self._unwritten)
-        cache, key = self._seams.index_cache, (self._name, self._size_bytes)
+        # A name and a length would tell of what was there before a cut, too.
+        cache, key = self._seams.index_cache, (f"{self._name} {self._generation}", self._size_bytes)
         written = cache.get(key)
         if written is None:
             written = self._read()

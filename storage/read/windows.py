@@ -60,7 +60,7 @@ class Windows:
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self._answers: OrderedDict[tuple[int, int, TimeWindow], Runs] = OrderedDict()
+        self._answers: OrderedDict[tuple[tuple[int, int], TimeWindow], Runs] = OrderedDict()
 
     def place(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
         """Where from `offset` on, below `end_offset`, messages of a window may be.
@@ -135,7 +135,7 @@ class Windows:
 
     def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
         time_map = segment.time_map
-        key = segment.base_offset, time_map.size_bytes, window
+        key = time_map.version, window
         runs = self._answers.get(key)
         if runs is None:
             runs = time_map_runs(
