@@ -125,8 +125,9 @@ class Windows:
 
     def _next_run(self, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
         """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
-        mapped_offset = segment.time_map.next_offset
-        for _, _, begin, end in self._runs(segment, window):
+        runs = self._runs(segment, window)
+        mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+        for _, _, begin, end in runs:
             if end > offset:
                 if end == mapped_offset:
                     end = segment.next_offset  # What is not mapped may be of any time.
