@@ -201,29 +201,27 @@ class TimeMap:
 
     def checksum(self, log_bytes: int) -> TimeMapChecksum | None:
         """What makes the map believable later, if it is of the whole log."""
-        if self.log_bytes != log_bytes or not self._checked:
+        if self.told_bytes != log_bytes:
             return None
-        if self._unwritten:
+        size_bytes, crc = self._size_bytes, self._crc
+        if self._unwritten or self.log_bytes != log_bytes:
             if log_bytes >= BLOCK_BYTES:
                 return None
-            return TimeMapChecksum(0, 0, self.first_ms, self.last_ms, self.untimed)
-        return TimeMapChecksum(
-            self._size_bytes, self._crc, self.first_ms, self.last_ms, self.untimed
-        )
+            size_bytes = crc = 0
+        return TimeMapChecksum(size_bytes, crc, self.first_ms, self.last_ms, self.untimed)
 
-    def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int, next_offset: int) -> None:
-        """Take the map that a line in `index-checksums` is of; the file is read when it is asked
-        for."""
+    def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int) -> None:
+        """Take the map that a line in `index-checksums` is of; the file is read, and `next_offset`
+        known, when it is asked for."""
         self.forget()
         if checksum is None:
             return
         self.first_ms, self.last_ms = checksum.first_ms, checksum.last_ms
         self.untimed, self.told_bytes = checksum.untimed, log_bytes
         if checksum.size_bytes:
-            self.log_bytes, self.next_offset = log_bytes, next_offset
+            self.log_bytes = log_bytes
             self._size_bytes, self._crc = checksum.size_bytes, checksum.crc
-            self._checked = self._surplus = False
-            self._begin_block()
+            self._checked = False
 
     def data(self) -> bytes:
         """The whole map. It is forgotten, and empty then, where the file is not what it was."""
@@ -258,8 +256,11 @@ class TimeMap:
         if crc32(data) != self._crc:
             raise ValueError("checksum does not fit")
         log_bytes, offsets = time_map_extent(data)[1:3]
-        if (log_bytes, self.base_offset + offsets) != (self.log_bytes, self.next_offset):
+        if log_bytes != self.log_bytes:
             raise ValueError("it is of another log")
+        # Behind it there may be offsets without a message, up to the next segment.
+        self.next_offset = self.base_offset + offsets
+        self._begin_block()
         self._checked = True
 
     def take(self, from_bytes: int, blocks: bytes, log_bytes: int, next_offset: int) -> None:

@@ -325,7 +325,7 @@ class Segment(ReadableSegment):
         if not self.append_times.settled:
             self.append_times.adopt(None if checksums is None else checksums.append_times)
         mapped = None if checksums is None else checksums.time_map
-        self.time_map.adopt(mapped, self.size_bytes, self.next_offset)
+        self.time_map.adopt(mapped, self.size_bytes)
         if checksums is None:
             return False
         files = self._seams.files
