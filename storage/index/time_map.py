@@ -14,6 +14,7 @@ somebody asks (`time_mapping`). A map is believed when it is as long as its segm
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -92,6 +93,15 @@ class TimeMap:
         self._surplus = True
         self._begin_block()
 
+    def discard(self) -> None:
+        """`forget`, and let no file stay that would tell of another log. Its removal may fail: it
+        is not believed."""
+        self.forget()
+        self._seams.open_files.forget(self._name)
+        with suppress(OSError):
+            if self._seams.files.exists(self.path):
+                self._seams.files.unlink(self.path)
+
     def _begin_block(self) -> None:
         self._begun_spans = array("q")
         self._begun_bytes = self._begun_untimed = 0
@@ -99,7 +109,7 @@ class TimeMap:
 
     def begin(self) -> None:
         """Note appends from the begin of an empty log on."""
-        self.forget()
+        self.discard()
         self.makes = True
 
     @property
@@ -130,6 +140,13 @@ class TimeMap:
         self._begun_offset = next_offset
         if self._begun_bytes >= BLOCK_BYTES:
             self._end_block()
+
+    def take_back(self, log_bytes: int) -> None:
+        """The log was cut back to `log_bytes`, where an append began that may be noted in part."""
+        if self.log_bytes > log_bytes:
+            self.discard()
+        elif self.log_bytes + self._begun_bytes > log_bytes:
+            self.makes = False
 
     def _end_block(self) -> None:
         spans, untimed = self._begun_spans, self._begun_untimed
