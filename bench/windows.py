@@ -20,7 +20,7 @@ from typing import Final
 
 from ..protocol.records.columns import read_columns
 from ..protocol.records.kernel import time_map_runs
-from ..protocol.records.kernel.reference.times import _blocks
+from ..protocol.records.kernel.reference.times import time_map_blocks
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.log.log import Log
 from ..storage.read.windows import TimeWindow
@@ -147,7 +147,7 @@ def measured(shape: str, times: Sequence[int], path: Path) -> Row:
         made = _make(log)
         (segment,) = log.segments
         data = segment.time_map.data()
-        held = list(_blocks(data, 0))
+        held = list(time_map_blocks(data, 0))
         timed = [at_ms for at_ms in times if at_ms >= 0]
         ratios, first_seconds = [], []
         for window in _windows(timed):

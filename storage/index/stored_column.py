@@ -32,7 +32,7 @@ class StoredFile:
 
     def chunk(self, number: int) -> bytes:
         """The bytes of one chunk of entries. Raises `OSError`."""
-        key = self._generation, number
+        key = "column", self._generation, number
         data = self._cache.get(key)
         if data is None:
             first = number * CHUNK_ENTRIES

@@ -250,6 +250,7 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = staged.tail_stamp_ms
         self._first_timestamp_ms = staged.first_timestamp_ms
         del self.magic_changes[staged.magic_changes :]
+        self.time_map.take_back(staged.size_bytes)
         self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
 
     @property
@@ -330,7 +331,7 @@ class Segment(ReadableSegment):
         if not self.append_times.settled:
             self.append_times.adopt(None if checksums is None else checksums.append_times)
         mapped = None if checksums is None else checksums.time_map
-        self.time_map.adopt(mapped, self.size_bytes, self.next_offset)
+        self.time_map.adopt(mapped, self.size_bytes)
         if checksums is None:
             return False
         files = self._seams.files
@@ -387,7 +388,10 @@ class Segment(ReadableSegment):
         """
         self.offset_index.load(b"")
         self.time_index.load(b"")
-        self.time_map.forget()
+        if scan.later_format:
+            self.time_map.forget()
+        else:
+            self.time_map.discard()
         self._add_marks(scan.marks)
         if closed:
             # Behind a far jump the next segment's base offset is beyond what an entry can hold.
@@ -440,7 +444,7 @@ class Segment(ReadableSegment):
         """
         position = self.locate(offset)
         self.cuts += 1
-        self.time_map.forget()
+        self.time_map.discard()
         self.tail_stamp_ms = None
         if position < self.size_bytes:
             file = self.hold_open()
