@@ -23,9 +23,10 @@ from ..storage.index.index_reader import TIME_ENTRY
 from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
-from .row_batches import content_of, in_range, joined, record_batch, times_of
+from .row_batches import content_of, in_window, joined, record_batch, times_of
+from .windows import Window
 
-_WINDOW_BYTES: Final = 4 * 1024 * 1024
+_VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _FURTHEST_OFFSET: Final = 2**63 - 1
 
@@ -78,18 +79,18 @@ def _not_permitted(path: object) -> OptionError:
 
 
 def batches(
-    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
+    segment: ClosedSegment, schema: pa.Schema, window: Window | None
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a segment in the columns of `schema`, those with a timestamp in
-    `time_filter`, [start, end) ms, if there is one.
+    `window`, if there is one.
 
     Raises DataLoss when the file is gone, CorruptMessage when it is damaged.
     """
-    return joined(_batches(segment, schema, time_filter))
+    return joined(_batches(segment, schema, window))
 
 
 def _batches(
-    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
+    segment: ClosedSegment, schema: pa.Schema, window: Window | None
 ) -> Iterator[pa.RecordBatch]:
     try:
         file = Path(segment.path).open("rb")  # noqa: SIM115  closed below
@@ -110,25 +111,25 @@ def _batches(
             for columns in _columns(log, content_of(schema)):
                 batch = _column_batch(segment, columns)
                 rows = record_batch(batch, schema, end=_FURTHEST_OFFSET)
-                yield rows if time_filter is None else in_range(rows, times_of(batch), *time_filter)
+                yield rows if window is None else in_window(rows, times_of(batch), window)
 
 
 def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:
     reading = partial(read_columns, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES, content=content)
-    position, size = 0, _WINDOW_BYTES
+    position, size = 0, _VIEW_BYTES
     while position < len(log):
-        with log[position : position + size] as window:
-            end = walk(window, 0, len(window), check_crc=False).end
-            if not end and position + len(window) < len(log):
+        with log[position : position + size] as view:
+            end = walk(view, 0, len(view), check_crc=False).end
+            if not end and position + len(view) < len(log):
                 size *= 2  # one entry is larger than all of it
                 continue
             if not end:
                 # What is left is no whole entry; the damage says why, if there is any.
-                yield from reading(window)
+                yield from reading(view)
                 return
-            with window[:end] as whole:
+            with view[:end] as whole:
                 yield from reading(whole)
-        position, size = position + end, _WINDOW_BYTES
+        position, size = position + end, _VIEW_BYTES
 
 
 def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:

@@ -26,8 +26,8 @@ def fill(producer: blocking.Producer, topic: str, count: int, value: bytes = b"v
 
 @pytest.mark.parametrize(
     "bounds",
-    [{}, {"startingTimestamp": T0_MS}, {"timeRange": "exact", "startingTimestamp": T0_MS}],
-    ids=["all", "by time", "exact"],
+    [{}, {"startingTimestamp": T0_MS}, {"timeRange": "offsets", "startingTimestamp": T0_MS}],
+    ids=["all", "exact", "offsets"],
 )
 def test_every_action_reads_what_was_there_at_load(
     broker: BrokerThread,
