@@ -70,12 +70,14 @@ async def stretches(ask: Ask, span: Span, probes: int) -> tuple[Stretch, ...]:
     left then."""
     kept = [(span.start, span.end)]
     points, half = [span.start], (probes - 1) // 2
+    asked: set[int] = set()
     for following in (half, probes - 1 - half, 0):
         firsts = dict(zip(points, await ask(points), strict=True))
         if None in firsts.values():
             break
         kept = narrowed(kept, {at: first for at, first in firsts.items() if first is not None})
-        points = cut_points(kept, following)
+        asked.update(points)
+        points = [at for at in cut_points(kept, following) if at not in asked]
         if not points:
             break
     return tuple(kept)
