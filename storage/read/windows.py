@@ -80,11 +80,13 @@ class Windows:
                 return Place(offset, offset, skipped_bytes, segment)
             else:
                 begin, end = self._next_run(segment, offset, window)
-                if begin < min(end, end_offset):
-                    if begin > offset:
-                        skipped_bytes += segment.locate(begin) - segment.locate(offset)
-                    return Place(begin, min(end, end_offset), skipped_bytes)
-                skipped_bytes += segment.readable_bytes - segment.locate(offset)
+                position = segment.locate(offset)
+                at = segment.locate(begin) if begin > offset else position
+                end = min(end, end_offset)
+                # Where a batch was cut off whole, there are offsets without a message.
+                if begin < end and at < segment.visible_end(end):
+                    return Place(begin, end, skipped_bytes + at - position)
+                skipped_bytes += segment.readable_bytes - position
             offset = min(segment.next_offset, end_offset)
             segment.check_readable(offset)
             segment = listed.after(segment)
