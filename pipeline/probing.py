@@ -30,6 +30,8 @@ PROBES: Final = 64
 _PROBES_IN_ALL: Final = 2048
 _LEAST_PROBES: Final = 3
 _AT_ONCE: Final = 16
+_HEADS: Final = 16
+"""The head of a stretch is one of so many parts."""
 _SET_BYTES: Final = 1
 """A fetch brings one set whole, however large."""
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
@@ -66,21 +68,26 @@ async def _held(broker: Broker, spans: Sequence[Span], window: Window, finely: b
 
 async def stretches(ask: Ask, span: Span, probes: int) -> tuple[Stretch, ...]:
     """What of a span can be of the window, in order, with at most `probes` questions. The first
-    asks whether there is anything; half of the others look for gaps, half look closer at what is
-    left then."""
+    asks whether there is anything; a third of the others look for gaps, a third for stretches of
+    which only the head can be of the window, and what is left looks closer at the rest."""
     kept = [(span.start, span.end)]
-    points, half = [span.start], (probes - 1) // 2
-    asked: set[int] = set()
-    for following in (half, probes - 1 - half, 0):
+    points, known = [span.start], {span.start}
+    third = (probes - 1) // 3
+    for choose, count in ((cut_points, third), (heads, third), (cut_points, probes), (heads, 0)):
         firsts = dict(zip(points, await ask(points), strict=True))
         if None in firsts.values():
             break
         kept = narrowed(kept, {at: first for at, first in firsts.items() if first is not None})
-        asked.update(points)
-        points = [at for at in cut_points(kept, following) if at not in asked]
-        if not points:
-            break
+        chosen = choose(kept, min(count, probes - len(known)))
+        points = [at for at in chosen if at not in known]
+        known.update(points)
     return tuple(kept)
+
+
+def heads(kept: Sequence[Stretch], count: int) -> list[int]:
+    """Offsets behind the heads of up to `count` stretches, the largest ones."""
+    largest = sorted(kept, key=lambda one: one[0] - one[1])[:count]
+    return sorted(start + -(-(end - start) // _HEADS) for start, end in largest if end > start + 1)
 
 
 def cut_points(kept: Sequence[Stretch], count: int) -> list[int]:
