@@ -14,6 +14,7 @@ somebody asks (`time_mapping`). A map is believed when it is as long as its segm
 
 from array import array
 from collections.abc import Sequence
+from itertools import count as counted
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -32,6 +33,8 @@ CLOSE_MS: Final = 1_000
 SetTimes = tuple[int, int, int]
 """The smallest and the largest time of messages, all of which have one, or -1 twice where none has;
 and how many they are."""
+
+_generations: Final = counted()
 
 _WRITTEN_BYTES: Final = 4 << 10
 """Blocks are written when there are so many bytes of them."""
@@ -54,6 +57,7 @@ class TimeMap:
         "_unwritten",
         "base_offset",
         "first_ms",
+        "generation",
         "last_ms",
         "log_bytes",
         "makes",
@@ -75,6 +79,8 @@ class TimeMap:
     def forget(self) -> None:
         """Know nothing, and believe nothing of the file."""
         self.makes = False
+        self.generation = next(_generations)
+        """Another one where what was found in the map means nothing any more."""
         self.log_bytes = 0
         self.told_bytes = 0
         """`first_ms`, `last_ms` and `untimed` are of so many bytes of the log."""
@@ -219,7 +225,7 @@ class TimeMap:
         """The whole map. It is forgotten, and empty then, where the file is not what it was."""
         if not self._size_bytes:
             return bytes(self._unwritten)
-        cache, key = self._seams.index_cache, (self._name, self._size_bytes)
+        cache, key = self._seams.index_cache, (self._name, self.generation, self._size_bytes)
         written = cache.get(key)
         if written is None:
             written = self._read()

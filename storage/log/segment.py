@@ -304,6 +304,11 @@ class Segment(ReadableSegment):
         self.offset_index.write_from(len(self.offset_index))
         self.time_map.end(self.size_bytes)
 
+    def let_go_indexes(self) -> None:
+        """Keep no more of the indexes in memory than is often needed: the segment is closed."""
+        self.offset_index.let_go()
+        self.time_index.let_go()
+
     def checksums(self) -> SegmentChecksums:
         """The checksums of the indexes, and of the append times, as they are now."""
         return SegmentChecksums(
@@ -398,6 +403,8 @@ class Segment(ReadableSegment):
         self.magic_changes = scan.magic_changes
         self.since_bytes = scan.since_bytes
         self.indexed = True
+        if closed:
+            self.let_go_indexes()
 
     def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
         """Read the whole log and make both indexes fit it, in memory and on disk.

@@ -135,7 +135,7 @@ class Windows:
 
     def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
         time_map = segment.time_map
-        key = segment.base_offset, time_map.size_bytes, window
+        key = time_map.generation, time_map.size_bytes, window
         runs = self._answers.get(key)
         if runs is None:
             runs = time_map_runs(
