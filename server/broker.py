@@ -52,6 +52,7 @@ from .network.places import Places
 from .network.ports import OFF, Ports
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
 
@@ -320,6 +321,7 @@ class Broker:
             work=work,
             late_appends=LateAppends(work, loop.call_soon),
             conversions=Conversions(work),
+            time_maps=TimeMaps(work),
             kafka_address=self.addresses.kafka,
             rolled=self.maintenance.has_rolled,
         )

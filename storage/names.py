@@ -32,7 +32,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
 _DELETED_FOLDER = re.compile(r".*-[0-9]+\.[0-9a-f]{16}\.deleted", re.DOTALL)
 _SEGMENT_FILE = re.compile(
-    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|appendtime|txnindex)(?P<suffix>(\..*)?)",
+    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|timemap|appendtime|txnindex)(?P<suffix>(\..*)?)",
     re.DOTALL,
 )
 
@@ -91,7 +91,7 @@ class SegmentFileName:
 
     base_offset: int
     kind: str
-    """`log`, `index`, `timeindex`, `appendtime`, or Kafka's `txnindex`."""
+    """`log`, `index`, `timeindex`, `timemap`, `appendtime`, or Kafka's `txnindex`."""
     suffix: str
     """What follows the kind, with its dot: empty for a live file, or `.deleted`, `.broken`..."""
 

@@ -11,6 +11,7 @@ from ..values import value_class
 from .disk_room import DiskRoom
 from .events import Observer
 from .files import Files
+from .index.index_cache import IndexCache
 from .open_files import OpenFiles
 from .producers.producer_budget import ProducerBudget
 
@@ -33,3 +34,4 @@ class Seams:
     random: Random
     producer_room: ProducerBudget
     disk_room: DiskRoom = field(default_factory=DiskRoom)
+    index_cache: IndexCache = field(default_factory=IndexCache)

@@ -19,6 +19,7 @@ from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot, SharedWait
+from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
 from ..work import Work
 
@@ -48,6 +49,7 @@ class Services:
     work: Work
     late_appends: LateAppends
     conversions: Conversions
+    time_maps: TimeMaps
     kafka_address: str | None
     """Where the port for Kafka's clients is, if it is open."""
     rolled: Callable[[str, int], None]

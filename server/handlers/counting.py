@@ -1,9 +1,159 @@
 """count-by-time: how many messages of a partition fall into each interval of a window."""
 
+from array import array
+from itertools import pairwise
+from typing import Final
+
 from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeResponse
-from .base import Call, Services
+from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
+from ...protocol.errors import InvalidRequest, OffsetOutOfRange
+from ...protocol.limits import MAX_INTERVALS
+from ...storage.index.time_mapping import Unreadable
+from ...storage.log.log import Log
+from ...storage.read.windows import TimeWindow
+from .base import Call, Later, Services
+
+_SEGMENTS: Final = 1_000
+"""Segments that one answer is about at most."""
+
+_READ_BYTES: Final = 64 << 20
+"""Bytes after which an answer is given that read the log."""
+
+_SETS: Final = 20_000
+"""Sets whose append times are looked at without a break."""
 
 
-def handle(services: Services, request: CountByTimeRequest, call: Call) -> CountByTimeResponse:
-    services.logs.find(request.topic, request.partition)
-    return CountByTimeResponse()
+def handle(services: Services, request: CountByTimeRequest, call: Call) -> Later:
+    task = services.work.start(_answer(services, request))
+    return Later(task, task.result)
+
+
+async def _answer(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:
+    try:
+        return await _counted(services, request)
+    except Exception as error:
+        code, message = services.outcomes.of(error, api="count-by-time")
+        return CountByTimeResponse(error_code=code, error_message=message)
+
+
+async def _counted(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:
+    every_ms, intervals = _intervals(request)
+    log = services.logs.find(request.topic, request.partition)
+    await services.logs.prepare(services.logs.unprepared([(request.topic, request.partition)]))
+    end_offset = log.high_watermark
+    if request.end_offset >= 0:
+        end_offset = min(request.end_offset, end_offset)
+    begin_offset = log.log_start_offset
+    if request.from_offset >= 0:
+        if request.from_offset > log.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {request.from_offset} is behind {log.log_end_offset}, the end of "
+                f"{log.topic}-{log.partition}"
+            )
+        begin_offset = max(begin_offset, request.from_offset)
+    response = CountByTimeResponse(end_offset=end_offset)
+    counts = array("q", bytes(8 * intervals))
+    window = TimeWindow.between(request.from_ms, request.until_ms)
+    count = _by_append if request.by == BY_APPEND else _by_timestamp
+    offsets = begin_offset, end_offset
+    offset = await count(services, log, offsets, window, every_ms, counts, response)
+    if offset < end_offset:
+        response.next_offset = offset
+    response.counts = counts.tolist()
+    return response
+
+
+def _intervals(request: CountByTimeRequest) -> tuple[int, int]:
+    """The length of an interval, and how many there are. Raises `InvalidRequest`."""
+    if not 0 <= request.from_ms <= request.until_ms:
+        raise InvalidRequest(
+            f"the window begins at {request.from_ms} and ends at {request.until_ms}; it must begin "
+            "at 0 or later, and not end before it begins"
+        )
+    if request.every_ms < 0:
+        raise InvalidRequest(f"every_ms is {request.every_ms}; it must be 1 or more, or 0 for one")
+    if request.by not in ("", BY_TIMESTAMP, BY_APPEND):
+        raise InvalidRequest(
+            f"by is {request.by!r}; it must be {BY_TIMESTAMP!r} or {BY_APPEND!r}, or not be given"
+        )
+    length_ms = request.until_ms - request.from_ms
+    every_ms = request.every_ms or max(length_ms, 1)
+    intervals = -(-length_ms // every_ms)
+    if intervals > MAX_INTERVALS:
+        raise InvalidRequest(
+            f"the window of {length_ms} ms has {intervals} intervals of {every_ms} ms; there may "
+            f"be {MAX_INTERVALS}: ask for longer ones"
+        )
+    return every_ms, intervals
+
+
+async def _by_timestamp(
+    services: Services,
+    log: Log,
+    offsets: tuple[int, int],
+    window: TimeWindow,
+    every_ms: int,
+    counts: "array[int]",
+    response: CountByTimeResponse,
+) -> int:
+    """Count segment by segment; gives how far it was counted."""
+    offset, end_offset = offsets
+    for _ in range(_SEGMENTS):
+        if offset >= end_offset or response.read_bytes >= _READ_BYTES:
+            break
+        segment = log.segment_list.holding(offset)
+        if log.windows.is_unmapped(segment):
+            await services.time_maps.make(log, segment)
+        counting = log.windows.counting(offset, end_offset, window, every_ms, counts)
+        try:
+            await services.work.in_storage_thread(counting.run)
+        except Unreadable as error:
+            raise counting.segment.damage(error.position) from error
+        response.untimed += counting.untimed
+        response.read_bytes += counting.read_bytes
+        response.log_bytes += counting.log_bytes
+        if counting.last_ms >= 0:
+            first_ms = counting.first_ms
+            known = response.first_ms >= 0
+            response.first_ms = min(response.first_ms, first_ms) if known else first_ms
+            response.last_ms = max(response.last_ms, counting.last_ms)
+        offset = counting.next_offset
+    return offset
+
+
+async def _by_append(
+    services: Services,
+    log: Log,
+    offsets: tuple[int, int],
+    window: TimeWindow,
+    every_ms: int,
+    counts: "array[int]",
+    response: CountByTimeResponse,
+) -> int:
+    """Count by append times, of which there is one for each set."""
+    offset, end_offset = offsets
+    turns = services.work.turns()
+    times = array("q")
+    for _ in range(_SEGMENTS):
+        if offset >= end_offset:
+            break
+        segment = log.segment_list.holding(offset)
+        while not segment.append_times.load():
+            await turns.give_way()
+        end = min(end_offset, max(segment.next_offset, offset + 1))
+        told = segment.append_times.covering(offset, end, _SETS)
+        spans = [*told.spans, (min(told.end_offset, end), -1)]
+        for (first, time_ms), (behind, _) in pairwise(spans):
+            messages = min(behind, end) - max(first, offset)
+            if messages <= 0:
+                continue
+            if time_ms < 0:
+                response.untimed += messages
+            elif window.first_ms <= time_ms <= window.last_ms:
+                counts[(time_ms - window.first_ms) // every_ms] += messages
+                times.append(time_ms)
+        offset = min(told.end_offset, end)
+        await turns.give_way()
+    if times:
+        response.first_ms, response.last_ms = min(times), max(times)
+    return offset

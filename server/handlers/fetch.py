@@ -17,15 +17,23 @@ from ...protocol.api.log.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
-from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
+from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
+from ...protocol.errors import (
+    HorologError,
+    InvalidRequest,
+    OffsetOutOfRange,
+    UnknownFetchSession,
+)
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
+from ...storage.log.log import Log
 from ...storage.read.file_range import FileRange
 from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.reading import Slice
+from ...storage.read.windows import Place, TimeWindow
 from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
@@ -135,6 +143,45 @@ async def _get_ready(
                 log = services.logs.find(topic.name, wanted.partition)
                 while not look(log.reader, wanted.fetch_offset):
                     await turns.give_way()
+                if _has_window(wanted):
+                    place = _look_for(log, wanted, log.high_watermark)
+                    if place.unmapped is not None:
+                        await services.time_maps.make(log, place.unmapped)
+
+
+def _has_window(wanted: FetchPartition) -> bool:
+    return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
+
+
+def _place(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> Place:
+    """Where to go on with the window of a partition. Raises `FarAway` without `far` where something
+    has to be made ready first, `InvalidRequest`, and what looking raises."""
+    if wanted.window_by not in ("", BY_TIMESTAMP, BY_APPEND):
+        raise InvalidRequest(
+            f"window_by is {wanted.window_by!r}; it must be {BY_TIMESTAMP!r} or {BY_APPEND!r}, or "
+            "not be given"
+        )
+    if not (far or log.prepared):
+        raise FarAway
+    end_offset = log.last_stable_offset if committed else log.high_watermark
+    if not log.log_start_offset <= wanted.fetch_offset < end_offset:
+        return Place(wanted.fetch_offset, end_offset, 0)
+    place = _look_for(log, wanted, end_offset)
+    if place.unmapped is None:
+        return place
+    if not far:
+        raise FarAway
+    if place.offset > wanted.fetch_offset:
+        return place
+    # The map could not be made. What it would be of is read as a whole.
+    return Place(place.offset, min(place.unmapped.next_offset, end_offset), place.skipped_bytes)
+
+
+def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> Place:
+    window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
+    if wanted.window_by == BY_APPEND:
+        return log.windows.place_by_append(wanted.fetch_offset, window, end_offset)
+    return log.windows.place(wanted.fetch_offset, window, end_offset)
 
 
 def _partitions(request: FetchRequest) -> Iterator[Partition]:
@@ -246,12 +293,18 @@ class _Reading:
         committed = self.request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
+        offset, end_offset = wanted.fetch_offset, None
+        if _has_window(wanted):
+            place = _place(log, wanted, committed=committed, far=far)
+            result.next_offset, result.skipped_bytes = place.offset, place.skipped_bytes
+            offset, end_offset = place.offset, place.end_offset
         found = log.reader.read(
-            wanted.fetch_offset,
+            offset,
             limit_bytes,
             whole_first=whole_messages,
             committed=committed,
             far=far,
+            end_offset=end_offset,
         )
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes
@@ -259,7 +312,7 @@ class _Reading:
             if not self.sets_left:
                 result.high_watermark = result.last_stable_offset = found.high_watermark
                 return
-            found, told = log.reader.append_times(found, wanted.fetch_offset, self.sets_left)
+            found, told = log.reader.append_times(found, offset, self.sets_left)
             self.sets_left -= told.sets
             result.append_times = [
                 AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
@@ -268,7 +321,7 @@ class _Reading:
         if committed:
             result.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.reader.aborted_transactions(found, wanted.fetch_offset)
+                for one in log.reader.aborted_transactions(found, offset)
             ]
         if found.size and not too_large:
             self.budget_bytes = max(self.budget_bytes - found.size, 0)

@@ -5,13 +5,14 @@ and CRC-32 of both its indexes are noted here, with the positions where the mess
 changes inside the segment, and the same of its append times. An index that does not fit its line
 is rebuilt from the log before it is used, and so are both when the log has another length than it
 had: code that knows no time index may have appended to it. Append times that do not fit are
-unknown from then on. One line of text a segment, after a line with the version (here in two):
+unknown from then on, and so is the time map. One line of text a segment, after a line with the
+version (here in three):
 
     0
     <base offset> <.log bytes> <.index bytes> <crc> <.timeindex bytes> <crc>
-        <position>:<magic>[,...] <.appendtime bytes> <crc> <largest time> <end offset>
-
-The last four may be missing. The file is derived data: without it, or with lines that cannot be
+        <position>:<magic>[,...] [<.appendtime bytes> <crc> <largest time> <end offset>]
+        [<.timemap bytes> <crc> <smallest time> <largest time> <messages without a time>]
+ The file is derived data: without it, or with lines that cannot be
 read, indexes are rebuilt, and append times unknown.
 """
 
@@ -23,6 +24,7 @@ from ...values import value_class
 FILE_NAME = "index-checksums"
 _VERSION = "0"
 _APPEND_TIME_FIELDS = 4
+_TIME_MAP_FIELDS = 5
 
 
 @value_class
@@ -38,6 +40,21 @@ class AppendTimesChecksum:
     """The file tells of the offsets below it."""
 
 
+@value_class
+class TimeMapChecksum:
+    """What is noted of a segment's time map, which is of its whole log."""
+
+    size_bytes: int
+    """Length of the `.timemap` file; 0 where there is none."""
+    crc: int
+    first_ms: int
+    """The smallest time of the segment, -1 when it has none."""
+    last_ms: int
+    """The largest time."""
+    untimed: int
+    """How many messages have no time."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentChecksums:
     """The line of one segment."""
@@ -51,6 +68,7 @@ class SegmentChecksums:
     magic_changes: tuple[tuple[int, int], ...]
     """`(position, magic)` where the format differs from the entry before; the first entry too."""
     append_times: AppendTimesChecksum | None = None
+    time_map: TimeMapChecksum | None = None
     _text: str | None = field(default=None, init=False, compare=False, repr=False)
     """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
 
@@ -63,6 +81,10 @@ class SegmentChecksums:
             told = self.append_times
             if told is not None:
                 text += f" {told.size_bytes} {told.crc} {told.largest_ms} {told.end_offset}"
+            mapped = self.time_map
+            if mapped is not None:
+                text += f" {mapped.size_bytes} {mapped.crc} {mapped.first_ms} {mapped.last_ms}"
+                text += f" {mapped.untimed}"
             object.__setattr__(self, "_text", text)
         assert self._text is not None
         return self._text
@@ -119,11 +141,16 @@ def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
             changes = [part.split(":") for part in fields[6].split(",") if part]
             spans = tuple((int(position), int(magic)) for position, magic in changes)
             rest = tuple(map(int, fields[7:]))
-            append_times = AppendTimesChecksum(*rest) if len(rest) == _APPEND_TIME_FIELDS else None
         except (ValueError, IndexError):
             continue
         indexes = (index_bytes, index_crc), (time_bytes, time_crc)
-        checksums[base] = SegmentChecksums(log_bytes, *indexes, spans, append_times)
+        append_times = time_map = None
+        if len(rest) in (_APPEND_TIME_FIELDS, _APPEND_TIME_FIELDS + _TIME_MAP_FIELDS):
+            append_times = AppendTimesChecksum(*rest[:_APPEND_TIME_FIELDS])
+            rest = rest[_APPEND_TIME_FIELDS:]
+        if len(rest) == _TIME_MAP_FIELDS:
+            time_map = TimeMapChecksum(*rest)
+        checksums[base] = SegmentChecksums(log_bytes, *indexes, spans, append_times, time_map)
     return checksums
 
 

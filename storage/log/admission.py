@@ -30,11 +30,13 @@ from ...protocol.records.problems import problem_error
 from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..index.time_map import SetTimes
 from ..names import MAX_OFFSET
 from ..producers.producer_runs import ProducerRun
 from .appended import Conversion
 from .batch_admission import SentBatches, check_batches, is_kept, set_times
 from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
+from .set_times import joined_times, set_times_of
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
@@ -87,6 +89,8 @@ class Admitted(msgspec.Struct):
     """What is known already to be no retry, by its producers."""
     fits: bool = False
     """Whether it is known that no new segment is due for it."""
+    times: SetTimes | None = None
+    """Those that its messages had when it was sent, as far as they are known."""
 
     @property
     def count(self) -> int:
@@ -151,11 +155,14 @@ def _admit_plain(
             found.last_offset,
             NO_TIMESTAMP,
             found.latency,
+            times=set_times_of(found),
         )
     if settings.stamps_append_time and found.magics == _ALL_V1 and magic != BATCH_MAGIC:
         stamp(data, 0, found.end, target.stamp_ms)
         stored = memoryview(data)[: found.end]
-        return _finish(stored, found.count, _latency(found), settings, target)
+        admitted = _finish(stored, found.count, _latency(found), settings, target)
+        admitted.times = set_times_of(found)
+        return admitted
     part = Part(data, found.end, found.count, found.max_timestamp_ms)
     return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
 
@@ -177,6 +184,7 @@ def _admit_batches(
         first, last = (found.first_offset,), found.last_offset
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
     admitted.numbered = sent.numbered
+    admitted.times = sent.times
     return admitted
 
 
@@ -263,6 +271,7 @@ def _admit_compressed(
 ) -> Admitted:
     """A set with wrappers in it, or one that the topic wants compressed."""
     parts: list[Part] = []
+    times: list[SetTimes | None] = []
     latency = LatencyCounts()
     literal = False
     budget_bytes = target.budget_bytes(settings)
@@ -278,11 +287,14 @@ def _admit_compressed(
             budget_bytes -= len(inner)
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
         latency.add(_latency(walked))
+        times.append(set_times_of(walked, wrapper))
         parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
     codec = _target_codec(settings, Codec(found.last_codec), settings.format_magic)
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
     if not (as_sent and literal and settings.format_magic in (None, 1)):
-        return _rebuilt(parts, found, codec, latency, settings, target)
+        admitted = _rebuilt(parts, found, codec, latency, settings, target)
+        admitted.times = joined_times(times)
+        return admitted
     (part,) = parts
     stored = _shortened(data, found.end)
     set_offset(stored, 0, target.next_offset + part.count - 1)
@@ -291,7 +303,9 @@ def _admit_compressed(
         set_append_time(stored, 0, size, target.stamp_ms)
     elif part.largest_ms != found.first_timestamp_ms:
         set_timestamp(stored, 0, size, part.largest_ms)
-    return _finish(stored, part.count, latency, settings, target)
+    admitted = _finish(stored, part.count, latency, settings, target)
+    (admitted.times,) = times
+    return admitted
 
 
 def _rebuilt(

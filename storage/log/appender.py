@@ -10,6 +10,7 @@ from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..index.time_map import SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import Producer, SentBatch
 from .admission import Admitted, LogEnd, admit, check_stored, give_append_time
@@ -226,7 +227,7 @@ class Appender:
         try:
             appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
             log.segment_list.stage(
-                admitted.data, admitted.walk, appended_ms, admitted.first_offsets
+                admitted.data, admitted.walk, appended_ms, admitted.first_offsets, _times(admitted)
             )
         except OSError as error:
             raise self._not_written(error) from error
@@ -422,6 +423,14 @@ class Appender:
                 log.fail(failure)
                 raise
             log.producers.take_snapshot(log.log_end_offset)
+
+
+def _times(admitted: Admitted) -> SetTimes | None:
+    """The times of its messages, which the broker's own wins over."""
+    times, stamp_ms = admitted.times, admitted.append_time_ms
+    if times is None or stamp_ms < 0:
+        return times
+    return stamp_ms, stamp_ms, times[2]
 
 
 def _repeated(batch: SentBatch) -> Appended:

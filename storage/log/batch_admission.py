@@ -11,7 +11,9 @@ from ...protocol.records.batches.batch import CheckedBatch, check_batch, set_tim
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_PRODUCER_ID, Codec
 from ...values import value_class
+from ..index.time_map import SetTimes
 from .rebuilding import Numbered
+from .set_times import batch_times
 from .timestamp_range import check_batch_timestamps
 
 
@@ -23,6 +25,7 @@ class SentBatches:
     """Where each begins, and what is in it."""
     latency: LatencyCounts
     numbered: Numbered | None
+    times: SetTimes | None
 
 
 def check_batches(
@@ -69,7 +72,8 @@ def check_batches(
             f"the set has {len(batches)} batches, and one has sequence numbers (producer id "
             f"{numbered.producer_id}); such a set has one batch alone"
         )
-    return SentBatches(batches, latency or LatencyCounts(), numbered)
+    times = batch_times(checked for _, checked in batches)
+    return SentBatches(batches, latency or LatencyCounts(), numbered, times)
 
 
 def is_kept(sent: SentBatches, settings: TopicSettings) -> bool:

@@ -13,6 +13,7 @@ from ..files import Buffer
 from ..read.reader import Reader
 from ..read.reading import Slice
 from ..read.search import Found, Search
+from ..read.windows import Windows
 from .appended import Appended
 from .appender import Appender
 from .expiry import Expiry
@@ -36,6 +37,14 @@ class Log(LogState):
         self.expiry = Expiry(self, self.appender)
         self.flusher = Flusher(self)
         self._closed_form = False
+        self._windows: Windows | None = None
+
+    @property
+    def windows(self) -> Windows:
+        """What can be asked about windows of time. Made when it is asked for: few logs are."""
+        if self._windows is None:
+            self._windows = Windows(self)
+        return self._windows
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """`Appender.append`."""

@@ -20,6 +20,7 @@ from ..damage import unreadable_format
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..index.time_map import SetTimes
 from ..names import TRANSACTION_INDEX
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
@@ -40,6 +41,7 @@ class _Staged:
         "largest",
         "magic_changes",
         "next_offset",
+        "noted",
         "sets",
         "since_bytes",
         "size_bytes",
@@ -49,6 +51,8 @@ class _Staged:
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
         self.sets: list[Buffer] = []
         self.first_offsets: list[int] = []
+        self.noted: list[tuple[int, int, int, SetTimes | None]] = []
+        """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.broken = False
         """Whether one of them was taken by half, because there was no memory."""
@@ -105,6 +109,7 @@ class Segment(ReadableSegment):
                 finally:
                     file.close()
             segment._keep_creation_time()
+            segment.time_map.begin()
         except (OSError, MemoryError):
             segment._unmake()
             raise
@@ -138,7 +143,9 @@ class Segment(ReadableSegment):
     def paths_to_sync(self) -> list[Path]:
         """The files that are synced when the segment is closed, beside the log."""
         _, *others = self.paths
-        return others[:-1] if self.append_times.sync_failed else others
+        if self.append_times.sync_failed:
+            del others[-1]
+        return [*others, self.time_map.path] if self.time_map.size_bytes else others
 
     @property
     def index_room(self) -> int:
@@ -166,12 +173,14 @@ class Segment(ReadableSegment):
         *,
         append_time_ms: int = NO_TIMESTAMP,
         first_offsets: Sequence[int] = (),
+        times: SetTimes | None = None,
     ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.
 
         Sets that are staged one behind the other become one write to each file. They must have
-        the same append time. `first_offsets` are of the sets in `data`, if it is more than one.
-        Raises `OSError`, and then nothing is staged.
+        the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
+        `times` those of its messages, as far as they are known. Raises `OSError`, and then nothing
+        is staged.
         """
         staged = self._staged
         if staged is None:
@@ -200,6 +209,7 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
+        staged.noted.append((position, len(data), self.next_offset, times))
         staged.broken = False
 
     def commit(self) -> None:
@@ -226,6 +236,9 @@ class Segment(ReadableSegment):
             self.append_times.add_sets(
                 staged.first_offsets, self.next_offset, staged.append_time_ms
             )
+            if self.time_map.makes:
+                for noted in staged.noted:
+                    self.time_map.add(*noted)
         except (OSError, MemoryError):
             self._take_back(staged)
             raise
@@ -289,6 +302,7 @@ class Segment(ReadableSegment):
         changed = self.time_index.finish(self.largest[0], self.next_offset)
         self._write_time_entries(changed)
         self.offset_index.write_from(len(self.offset_index))
+        self.time_map.end(self.size_bytes)
 
     def checksums(self) -> SegmentChecksums:
         """The checksums of the indexes, and of the append times, as they are now."""
@@ -298,6 +312,7 @@ class Segment(ReadableSegment):
             self.time_index.checksum(),
             tuple(self.magic_changes),
             self.append_times.checksums(),
+            self.time_map.checksum(self.size_bytes),
         )
 
     def load_indexes(self, checksums: SegmentChecksums | None) -> bool:
@@ -309,6 +324,8 @@ class Segment(ReadableSegment):
             checksums = None
         if not self.append_times.settled:
             self.append_times.adopt(None if checksums is None else checksums.append_times)
+        mapped = None if checksums is None else checksums.time_map
+        self.time_map.adopt(mapped, self.size_bytes, self.next_offset)
         if checksums is None:
             return False
         files = self._seams.files
@@ -365,6 +382,7 @@ class Segment(ReadableSegment):
         """
         self.offset_index.load(b"")
         self.time_index.load(b"")
+        self.time_map.forget()
         self._add_marks(scan.marks)
         if closed:
             # Behind a far jump the next segment's base offset is beyond what an entry can hold.
@@ -415,6 +433,7 @@ class Segment(ReadableSegment):
         """
         position = self.locate(offset)
         self.cuts += 1
+        self.time_map.forget()
         self.tail_stamp_ms = None
         if position < self.size_bytes:
             file = self.hold_open()
@@ -451,7 +470,7 @@ class Segment(ReadableSegment):
         files = self._seams.files
         targets = []
         aborted = self.log_path.with_suffix(f".{TRANSACTION_INDEX}")
-        for path in (aborted, *reversed(self.paths)):
+        for path in (aborted, self.time_map.path, *reversed(self.paths)):
             self._seams.open_files.forget(str(path))
             target = path.with_name(path.name + DELETED_SUFFIX)
             if files.exists(path):

@@ -16,6 +16,7 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums, format_checksums
+from ..index.time_map import SetTimes
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
 from .flush import FlushWork
@@ -186,6 +187,11 @@ class SegmentList:
             self.checksums_changed = True
             self.unsynced_indexes.add(segment.base_offset)
 
+    def time_map_made(self, segment: Segment) -> None:
+        """The time map of a segment was made from its log: let it be believed after a restart."""
+        if segment is not self.active and segment.damaged is None and segment.indexed:
+            self._note_checksums(segment)
+
     def _forget_checksums(self, segment: Segment) -> None:
         if self._checksums.pop(segment.base_offset, None) is not None:
             self.checksums_changed = True
@@ -242,7 +248,7 @@ class SegmentList:
         """Give up all handles."""
         for segment in self.segments:
             segment.release()
-            for path in segment.paths:
+            for path in (*segment.paths, segment.time_map.path):
                 self._seams.open_files.forget(str(path))
 
     def close_indexes(self) -> None:
@@ -277,13 +283,20 @@ class SegmentList:
         return NO_TIMESTAMP
 
     def stage(
-        self, data: Buffer, found: Walk, append_time_ms: int, first_offsets: Sequence[int] = ()
+        self,
+        data: Buffer,
+        found: Walk,
+        append_time_ms: int,
+        first_offsets: Sequence[int] = (),
+        times: SetTimes | None = None,
     ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
         active = self.active
         if active.base_offset in self._checksums:
             self._forget_checksums(active)
-        active.stage(data, found, append_time_ms=append_time_ms, first_offsets=first_offsets)
+        active.stage(
+            data, found, append_time_ms=append_time_ms, first_offsets=first_offsets, times=times
+        )
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

@@ -12,6 +12,7 @@ from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
 from .admission import LAST_FIRST_OFFSET, Admitted
 from .segment import Segment
+from .set_times import set_times_of
 from .timestamp_range import accepted_range
 
 
@@ -81,4 +82,5 @@ def admit_usual(
         found.latency,
         runs=producer_runs(numbered, offsets, stamp_ms) if numbered else (),
         fits=True,
+        times=set_times_of(found),
     )

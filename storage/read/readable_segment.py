@@ -30,6 +30,7 @@ from ..files import File
 from ..index.append_times import AppendTimes
 from ..index.offset_index import OffsetIndex
 from ..index.time_index import TimeIndex
+from ..index.time_map import TimeMap
 from ..log.segment_scan import SegmentScan, scan_log_file
 from ..seams import Seams
 from .known_positions import KnownPositions
@@ -37,6 +38,7 @@ from .known_positions import KnownPositions
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TIME_MAP_SUFFIX = ".timemap"
 APPEND_TIMES_SUFFIX = ".appendtime"
 TIMESTAMP_MAX: Final = 2**63 - 1
 TIMESTAMP_BYTES: Final = 8
@@ -71,6 +73,7 @@ class ReadableSegment:
         self.time_index = TimeIndex(
             directory / (stem + TIME_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
         )
+        self.time_map = TimeMap(directory / (stem + TIME_MAP_SUFFIX), base_offset, seams)
         self.append_times = AppendTimes(
             directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams
         )

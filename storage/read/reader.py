@@ -33,12 +33,14 @@ class Reader:
         whole_first: bool = False,
         committed: bool = False,
         far: bool = True,
+        end_offset: int | None = None,
     ) -> Slice:
         """What is stored from the entry that holds `offset` on, up to the high watermark, or with
         `committed` to the last stable offset.
 
         At most `max_bytes` of one segment and one message format, cut without regard to entries;
-        `whole_first` gives the first entry whole even if it is larger. Raises
+        `whole_first` gives the first entry whole even if it is larger, `end_offset` ends the slice
+        before that offset. Raises
         `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where there is something to be
         `prepared` or `located` first.
         """
@@ -51,11 +53,12 @@ class Reader:
                 f"{log.log_start_offset} (log start) to {log.log_end_offset} (log end)"
             )
         high_watermark = log.watermark.offset
+        end = log.last_stable_offset if committed else high_watermark
         return read_slice(
             log.segment_list,
             offset,
             max_bytes,
-            end_offset=log.last_stable_offset if committed else high_watermark,
+            end_offset=end if end_offset is None else min(end, end_offset),
             high_watermark=high_watermark,
             whole_first=whole_first,
             far=far,

@@ -56,9 +56,9 @@ def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[
     (block,) = found
     assert len(block.spans) <= MOST_SPANS
     for span in block.spans:
-        assert span.count == sum(span.low <= time <= span.high for time in times) > 0
+        assert span.messages == sum(span.low <= time <= span.high for time in times) > 0
         assert {span.low, span.high} <= set(times)
-    assert sum(span.count for span in block.spans) == len(times)
+    assert sum(span.messages for span in block.spans) == len(times)
 
 
 @FORMS
@@ -68,7 +68,7 @@ def test_no_block_that_holds_an_answer_is_left_out(
 ) -> None:
     from_ms, until_ms = sorted(bounds)
     runs = form.time_map_runs(
-        map_of(form, blocks), base_offset=100, from_ms=from_ms, until_ms=until_ms
+        map_of(form, blocks), base_offset=100, from_ms=from_ms, last_ms=until_ms - 1
     )
     covered = {offset for _, _, begin, end in runs for offset in range(begin, end)}
     offset = 100
@@ -97,7 +97,7 @@ def test_counts_of_the_map_and_of_the_blocks_that_it_names_are_those_of_all_mess
 ) -> None:
     (from_ms, until_ms), (begin, end) = sorted(bounds), sorted(cut)
     every_ms = max(-(-(until_ms - from_ms) // intervals), 1)
-    window = {"from_ms": from_ms, "until_ms": until_ms, "every_ms": every_ms}
+    window = {"from_ms": from_ms, "last_ms": until_ms - 1, "every_ms": every_ms}
     window |= {"begin_offset": begin, "end_offset": end}
     counts = array("q", bytes(8 * intervals))
     (messages, untimed, first_ms, last_ms), runs = form.time_map_counts(
@@ -137,11 +137,11 @@ def test_both_forms_say_the_same_of_any_bytes(data: bytes, bounds: tuple[int, in
     from_ms, until_ms = sorted(bounds)
     asked: tuple[tuple[str, dict[str, int]], ...] = (
         ("time_map_extent", {}),
-        ("time_map_runs", {"base_offset": 5, "from_ms": from_ms, "until_ms": until_ms}),
+        ("time_map_runs", {"base_offset": 5, "from_ms": from_ms, "last_ms": until_ms - 1}),
     )
     for call, named in asked:
         assert answers(kernel, call, data, **named) == answers(reference, call, data, **named)
-    window = {"from_ms": from_ms, "until_ms": until_ms, "every_ms": max(until_ms - from_ms, 1)}
+    window = {"from_ms": from_ms, "last_ms": until_ms - 1, "every_ms": max(until_ms - from_ms, 1)}
     window |= {"base_offset": 5, "begin_offset": 9, "end_offset": 90}
     told = [
         answers(form, "time_map_counts", data, array("q", [0]), **window)
@@ -153,9 +153,9 @@ def test_both_forms_say_the_same_of_any_bytes(data: bytes, bounds: tuple[int, in
 @FORMS
 def test_intervals_without_a_count_are_refused(form: Any) -> None:
     window = {"begin_offset": 0, "end_offset": 9, "from_ms": 0, "every_ms": 10}
-    for until_ms, fits in ((10, True), (11, False)):
+    for last_ms, fits in ((9, True), (10, False)):
         counts = array("q", [0])
-        found = answers(form, "count_times", b"", b"", counts, until_ms=until_ms, **window)
+        found = answers(form, "count_times", b"", b"", counts, last_ms=last_ms, **window)
         assert (found is ValueError) != fits
     with pytest.raises(TypeError):
-        form.count_times(b"", b"", bytes(8), until_ms=10, **window)
+        form.count_times(b"", b"", bytes(8), last_ms=9, **window)

@@ -86,7 +86,10 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
             count += 1
     if log_bytes < 0 or offsets < 0 or untimed < 0:
         raise ValueError("a block of fewer than no bytes, offsets or messages")
-    qsort(found, count, sizeof(TimeSpan), &by_low)
+    for number in range(1, count):
+        if found[number].low < found[number - 1].low:
+            qsort(found, count, sizeof(TimeSpan), &by_low)
+            break
     for number in range(WIDTHS):
         count = join_spans(found, count, JOINED_MS[number])
         if count <= MOST_SPANS:
@@ -158,7 +161,7 @@ cdef int next_span(MapPlace *place, long long *before_ms, TimeSpan *span) except
     return 0
 
 
-def time_map_runs(time_map, *, long long base_offset, long long from_ms, long long until_ms):
+def time_map_runs(time_map, *, long long base_offset, long long from_ms, long long last_ms):
     cdef object view = memoryview(time_map)
     cdef MapPlace place
     cdef MapBlock block
@@ -173,7 +176,7 @@ def time_map_runs(time_map, *, long long base_offset, long long from_ms, long lo
         hit, before_ms = False, 0
         for number in range(block.spans):
             next_span(&place, &before_ms, &span)
-            if span.low < until_ms and span.high >= from_ms:
+            if span.low <= last_ms and span.high >= from_ms:
                 hit = True
         if hit and not in_run:
             run_position, run_offset = block.position, block.offset
@@ -205,21 +208,21 @@ cdef object count_of(Counted *counted):
 
 
 cdef long long intervals_of(
-    object counts, long long from_ms, long long until_ms, long long every_ms
+    object counts, long long from_ms, long long last_ms, long long every_ms
 ) except -1:
     cdef long long intervals = counts.nbytes // 8
     if counts.readonly and counts.nbytes:
         raise TypeError("nothing can be counted in a buffer that is read-only")
-    if from_ms < 0 or until_ms < from_ms or every_ms <= 0:
+    if from_ms < 0 or last_ms < from_ms - 1 or every_ms <= 0:
         raise ValueError("a window that begins before all times, or ends before it begins")
-    if until_ms > from_ms and (until_ms - from_ms - 1) // every_ms >= intervals:
+    if last_ms >= from_ms and (last_ms - from_ms) // every_ms >= intervals:
         raise ValueError("there are more intervals than counts")
     return intervals
 
 
 def time_map_counts(
     time_map, counts, *, long long base_offset, long long begin_offset, long long end_offset,
-    long long from_ms, long long until_ms, long long every_ms,
+    long long from_ms, long long last_ms, long long every_ms,
 ):
     cdef object view = memoryview(time_map), counts_view = single_bytes(counts)
     cdef long long *into = <long long *>bytes_of(counts_view)
@@ -231,7 +234,7 @@ def time_map_counts(
     cdef Py_ssize_t spans_at
     cdef bint whole, reads
     cdef list runs = []
-    intervals_of(counts_view, from_ms, until_ms, every_ms)
+    intervals_of(counts_view, from_ms, last_ms, every_ms)
     begin_count(&counted)
     place.data, place.at, place.end = bytes_of(view), 0, view.nbytes
     block.position = block.log_bytes = block.offsets = 0
@@ -244,9 +247,9 @@ def time_map_counts(
         )
         for number in range(block.spans):
             next_span(&place, &before_ms, &span)
-            if whole and span.low < until_ms and span.high >= from_ms and not (
+            if whole and span.low <= last_ms and span.high >= from_ms and not (
                 from_ms <= span.low
-                and span.high < until_ms
+                and span.high <= last_ms
                 and (span.low - from_ms) // every_ms == (span.high - from_ms) // every_ms
             ):
                 reads = True
@@ -260,7 +263,7 @@ def time_map_counts(
             place.at, before_ms = spans_at, 0
             for number in range(block.spans):
                 next_span(&place, &before_ms, &span)
-                if from_ms <= span.low and span.high < until_ms:
+                if from_ms <= span.low and span.high <= last_ms:
                     into[(span.low - from_ms) // every_ms] += span.count
                     counted.messages += span.count
                     counted.first_ms = min(counted.first_ms, span.low)
@@ -270,7 +273,7 @@ def time_map_counts(
 
 def count_times(
     offsets, timestamps, counts, *, long long begin_offset, long long end_offset,
-    long long from_ms, long long until_ms, long long every_ms,
+    long long from_ms, long long last_ms, long long every_ms,
 ):
     cdef object offsets_view = single_bytes(offsets), times_view = single_bytes(timestamps)
     cdef object counts_view = single_bytes(counts)
@@ -280,7 +283,7 @@ def count_times(
     cdef long long offset, timestamp
     cdef Py_ssize_t number, messages = times_view.nbytes // 8
     cdef Counted counted
-    intervals_of(counts_view, from_ms, until_ms, every_ms)
+    intervals_of(counts_view, from_ms, last_ms, every_ms)
     if offsets_view.nbytes != times_view.nbytes:
         raise ValueError("there are not as many offsets as times")
     begin_count(&counted)
@@ -291,7 +294,7 @@ def count_times(
         timestamp = own_int64_at(times, number * 8)
         if timestamp < 0:
             counted.untimed += 1
-        elif from_ms <= timestamp < until_ms:
+        elif from_ms <= timestamp <= last_ms:
             into[(timestamp - from_ms) // every_ms] += 1
             counted.messages += 1
             counted.first_ms = min(counted.first_ms, timestamp)

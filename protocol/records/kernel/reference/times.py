@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
     low: int
     high: int
-    count: int
+    messages: int
 
 
 class Extent(NamedTuple):
@@ -74,7 +74,7 @@ def time_block(
     `untimed` more have none. Raises `ValueError` for spans that are none."""
     threes = _int64s(spans)
     found = [Span(*threes[at : at + 3]) for at in range(0, len(threes), 3)]
-    if any(not (0 <= span.low <= span.high and span.count > 0) for span in found):
+    if any(not (0 <= span.low <= span.high and span.messages > 0) for span in found):
         raise ValueError("a span of no time or of no messages")
     for timestamp in _int64s(timestamps):
         if timestamp < 0:
@@ -91,7 +91,7 @@ def time_block(
     numbers = [log_bytes, offsets, untimed, len(found)]
     before_ms = 0
     for span in found:
-        numbers += (span.low - before_ms, span.high - span.low, span.count)
+        numbers += (span.low - before_ms, span.high - span.low, span.messages)
         before_ms = span.high
     return b"".join(map(_varint, numbers))
 
@@ -109,7 +109,7 @@ def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
         if into is not None and (
             span.low <= into.high or span.high // width_ms == into.low // width_ms
         ):
-            joined[-1] = Span(into.low, max(into.high, span.high), into.count + span.count)
+            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
         else:
             joined.append(span)
     return joined
@@ -163,13 +163,13 @@ def _blocks(time_map: bytes, base_offset: int) -> Iterator[_Block]:
         position, offset = end, next_offset
 
 
-def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, until_ms: int) -> list[Run]:
-    """Where messages with times from `from_ms` on, before `until_ms`, may be: runs of blocks, as
-    long as can be. Raises `ValueError` for bytes that are no map."""
+def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: int) -> list[Run]:
+    """Where messages with times from `from_ms` to `last_ms` may be: runs of blocks, as long as can
+    be. Raises `ValueError` for bytes that are no map."""
     runs: list[Run] = []
     joins = False
     for block in _blocks(time_map, base_offset):
-        hit = any(span.low < until_ms and span.high >= from_ms for span in block.spans)
+        hit = any(span.low <= last_ms and span.high >= from_ms for span in block.spans)
         if hit and joins:
             position, _, offset, _ = runs.pop()
             runs.append((position, block.end, offset, block.next_offset))
@@ -187,22 +187,24 @@ def time_map_counts(
     begin_offset: int,
     end_offset: int,
     from_ms: int,
-    until_ms: int,
+    last_ms: int,
     every_ms: int,
 ) -> tuple[Counted, list[Run]]:
     """Add to `counts` (int64) how many messages from one offset to another, without that, have
     times in each interval of a window: what the map can say. What it gives with that are the blocks
     of which it cannot, and which are not in it. Raises `ValueError` for bytes that are no map."""
-    _check_window(counts, from_ms, until_ms, every_ms)
-    messages, untimed, times, runs = 0, 0, [], []
+    _check_window(counts, from_ms, last_ms, every_ms)
+    messages = untimed = 0
+    times: list[int] = []
+    runs: list[Run] = []
     for block in _blocks(time_map, base_offset):
         whole = begin_offset <= block.offset and block.next_offset <= end_offset
         if not whole and not (block.offset < end_offset and block.next_offset > begin_offset):
             continue
-        some = [span for span in block.spans if span.low < until_ms and span.high >= from_ms]
+        some = [span for span in block.spans if span.low <= last_ms and span.high >= from_ms]
         if not whole or any(
             span.low < from_ms
-            or span.high >= until_ms
+            or span.high > last_ms
             or (span.low - from_ms) // every_ms != (span.high - from_ms) // every_ms
             for span in some
         ):
@@ -210,8 +212,8 @@ def time_map_counts(
             continue
         untimed += block.untimed
         for span in some:
-            counts[(span.low - from_ms) // every_ms] += span.count
-            messages += span.count
+            counts[(span.low - from_ms) // every_ms] += span.messages
+            messages += span.messages
             times += (span.low, span.high)
     return (messages, untimed, min(times, default=-1), max(times, default=-1)), runs
 
@@ -224,12 +226,12 @@ def count_times(
     begin_offset: int,
     end_offset: int,
     from_ms: int,
-    until_ms: int,
+    last_ms: int,
     every_ms: int,
 ) -> Counted:
     """As `time_map_counts`, of messages with these offsets and times (int64), whatever their
     number."""
-    _check_window(counts, from_ms, until_ms, every_ms)
+    _check_window(counts, from_ms, last_ms, every_ms)
     if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
         raise ValueError("there are not as many offsets as times")
     untimed, times = 0, []
@@ -238,18 +240,18 @@ def count_times(
             continue
         if timestamp < 0:
             untimed += 1
-        elif from_ms <= timestamp < until_ms:
+        elif from_ms <= timestamp <= last_ms:
             counts[(timestamp - from_ms) // every_ms] += 1
             times.append(timestamp)
     return len(times), untimed, min(times, default=-1), max(times, default=-1)
 
 
-def _check_window(counts: "array[int]", from_ms: int, until_ms: int, every_ms: int) -> None:
+def _check_window(counts: "array[int]", from_ms: int, last_ms: int, every_ms: int) -> None:
     if memoryview(counts).readonly and len(counts):
         raise TypeError("nothing can be counted in a buffer that is read-only")
-    if from_ms < 0 or until_ms < from_ms or every_ms <= 0:
+    if from_ms < 0 or last_ms < from_ms - 1 or every_ms <= 0:
         raise ValueError("a window that begins before all times, or ends before it begins")
-    if until_ms > from_ms and (until_ms - from_ms - 1) // every_ms >= len(counts):
+    if last_ms >= from_ms and (last_ms - from_ms) // every_ms >= len(counts):
         raise ValueError("there are more intervals than counts")
 
 

@@ -1,0 +1,266 @@
+"""The time map of a segment (`.timemap`): which message times occur in which blocks of its log.
+
+The file is a row of blocks, as `protocol/records/kernel/reference/times.py` writes them. A block is
+whole entries of the log, of `BLOCK_BYTES` or a little more, or of what was appended at once; blocks
+follow each other from the begin of the log. Each says in which spans of time its messages are, and
+how many in each, so that a few early or late messages make no block look like one of days.
+
+The map is derived data and may end before the log does: what is behind it is read where it matters.
+It is made along with appends as long as these are of times close together, which cost nothing to
+note; where they are not, and for logs that were written without it, it is made from the log when
+somebody asks (`time_mapping`). A map is believed when it is as long as its segment's line in
+`index-checksums` says and has its CRC-32, and where this process has made it.
+"""
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from ...protocol.records.kernel import time_block, time_map_extent
+from ...protocol.records.layout import NO_TIMESTAMP
+from ..seams import Seams
+from .index_checksums import TimeMapChecksum
+
+BLOCK_BYTES: Final = 64 << 10
+"""A window reads a block too much at either end, at most; one takes 20 to 250 bytes of a map."""
+
+CLOSE_MS: Final = 1_000
+"""Times of one append that are as close together as this are noted as one span."""
+
+SetTimes = tuple[int, int, int]
+"""The smallest and the largest time of messages, all of which have one, or -1 twice where none has;
+and how many they are."""
+
+_WRITTEN_BYTES: Final = 4 << 10
+"""Blocks are written when there are so many bytes of them."""
+
+
+class TimeMap:
+    """The map of one segment's log, up to, without, byte `log_bytes` and `next_offset`."""
+
+    __slots__ = (
+        "_begun_bytes",
+        "_begun_offset",
+        "_begun_spans",
+        "_begun_untimed",
+        "_checked",
+        "_crc",
+        "_name",
+        "_seams",
+        "_size_bytes",
+        "_surplus",
+        "_unwritten",
+        "base_offset",
+        "first_ms",
+        "last_ms",
+        "log_bytes",
+        "makes",
+        "next_offset",
+        "path",
+        "told_bytes",
+        "untimed",
+    )
+
+    def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
+        self.path = path
+        self._name = str(path)
+        self.base_offset = base_offset
+        self._seams = seams
+        self.makes = False
+        """Whether appends are noted as they come."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing, and believe nothing of the file."""
+        self.makes = False
+        self.log_bytes = 0
+        self.told_bytes = 0
+        """`first_ms`, `last_ms` and `untimed` are of so many bytes of the log."""
+        self.next_offset = self.base_offset
+        self.first_ms = self.last_ms = NO_TIMESTAMP
+        self.untimed = 0
+        self._size_bytes = self._crc = 0
+        self._unwritten = bytearray()
+        self._checked = True
+        self._surplus = True
+        self._begin_block()
+
+    def _begin_block(self) -> None:
+        self._begun_spans = array("q")
+        self._begun_bytes = self._begun_untimed = 0
+        self._begun_offset = self.next_offset
+
+    def begin(self) -> None:
+        """Note appends from the begin of an empty log on."""
+        self.forget()
+        self.makes = True
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the map."""
+        return self._size_bytes + len(self._unwritten)
+
+    def add(self, position: int, size_bytes: int, next_offset: int, times: SetTimes | None) -> None:
+        """Take in what was appended at `position`, if its times are known and close together; else
+        the map ends here."""
+        if times is None or position != self.log_bytes + self._begun_bytes:
+            self.makes = False
+            return
+        first_ms, last_ms, messages = times
+        if last_ms < 0:
+            self._begun_untimed += messages
+        elif last_ms - first_ms <= CLOSE_MS:
+            self._begun_spans.extend(times)
+        else:
+            self.makes = False
+            return
+        self._begun_bytes += size_bytes
+        self._begun_offset = next_offset
+        if self._begun_bytes >= BLOCK_BYTES:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        spans, untimed = self._begun_spans, self._begun_untimed
+        lows, highs = spans[0::3], spans[1::3]
+        block = time_block(
+            spans,
+            b"",
+            log_bytes=self._begun_bytes,
+            offsets=self._begun_offset - self.next_offset,
+            untimed=untimed,
+        )
+        self._take(
+            block,
+            self.log_bytes + self._begun_bytes,
+            self._begun_offset,
+            untimed,
+            (min(lows), max(highs)) if lows else None,
+        )
+        self._begin_block()
+        if len(self._unwritten) >= _WRITTEN_BYTES:
+            self._write()
+
+    def _take(
+        self,
+        blocks: bytes,
+        log_bytes: int,
+        next_offset: int,
+        untimed: int,
+        times_ms: Sequence[int] | None,
+    ) -> None:
+        self._unwritten += blocks
+        self._crc = crc32(blocks, self._crc)
+        self.log_bytes, self.next_offset = log_bytes, next_offset
+        self.told_bytes = log_bytes
+        self.untimed += untimed
+        if times_ms is not None:
+            known = self.last_ms >= 0
+            self.first_ms = min(self.first_ms, times_ms[0]) if known else times_ms[0]
+            self.last_ms = max(self.last_ms, times_ms[1])
+
+    def _write(self) -> None:
+        """Bring what is not in the file there; where that fails it stays in memory."""
+        open_files, files = self._seams.open_files, self._seams.files
+        try:
+            if not files.exists(self.path):
+                files.open(self.path, create=True).close()
+            file = open_files.use(self._name)
+            if self._surplus:
+                file.truncate(self._size_bytes)
+                self._surplus = False
+            self._surplus = True
+            file.pwrite(self._unwritten, self._size_bytes)
+            self._surplus = False
+        except OSError:
+            return
+        self._size_bytes += len(self._unwritten)
+        self._unwritten.clear()
+
+    def end(self, log_bytes: int) -> None:
+        """The log ends, at `log_bytes`: note its last block, and write what is not written.
+
+        A log that is shorter than a block has no file.
+        """
+        if self.makes and self._begun_bytes and self.log_bytes + self._begun_bytes == log_bytes:
+            self._end_block()
+        self.makes = False
+        if self._unwritten and self.log_bytes >= BLOCK_BYTES:
+            self._write()
+
+    def checksum(self, log_bytes: int) -> TimeMapChecksum | None:
+        """What makes the map believable later, if it is of the whole log."""
+        if self.log_bytes != log_bytes or not self._checked:
+            return None
+        if self._unwritten:
+            if log_bytes >= BLOCK_BYTES:
+                return None
+            return TimeMapChecksum(0, 0, self.first_ms, self.last_ms, self.untimed)
+        return TimeMapChecksum(
+            self._size_bytes, self._crc, self.first_ms, self.last_ms, self.untimed
+        )
+
+    def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int, next_offset: int) -> None:
+        """Take the map that a line in `index-checksums` is of; the file is read when it is asked
+        for."""
+        self.forget()
+        if checksum is None:
+            return
+        self.first_ms, self.last_ms = checksum.first_ms, checksum.last_ms
+        self.untimed, self.told_bytes = checksum.untimed, log_bytes
+        if checksum.size_bytes:
+            self.log_bytes, self.next_offset = log_bytes, next_offset
+            self._size_bytes, self._crc = checksum.size_bytes, checksum.crc
+            self._checked = self._surplus = False
+            self._begin_block()
+
+    def data(self) -> bytes:
+        """The whole map. It is forgotten, and empty then, where the file is not what it was."""
+        if not self._size_bytes:
+            return bytes(self._unwritten)
+        cache, key = self._seams.index_cache, (self._name, self._size_bytes)
+        written = cache.get(key)
+        if written is None:
+            written = self._read()
+            if written is None:
+                self.forget()
+                return b""
+            cache.put(key, written)
+        return written + self._unwritten if self._unwritten else written
+
+    def _read(self) -> bytes | None:
+        try:
+            data = self._seams.open_files.use(self._name).pread(self._size_bytes, 0)
+            self._check(data)
+        except (OSError, ValueError) as error:
+            self._seams.observe("time_map_dropped", path=self._name, reason=str(error))
+            return None
+        return data
+
+    def _check(self, data: bytes) -> None:
+        """Raise `ValueError` unless `data` is the map; its content is looked at once."""
+        if len(data) != self._size_bytes:
+            raise ValueError("shorter than it was")
+        if self._checked:
+            return
+        if crc32(data) != self._crc:
+            raise ValueError("checksum does not fit")
+        log_bytes, offsets = time_map_extent(data)[1:3]
+        if (log_bytes, self.base_offset + offsets) != (self.log_bytes, self.next_offset):
+            raise ValueError("it is of another log")
+        self._checked = True
+
+    def take(self, from_bytes: int, blocks: bytes, log_bytes: int, next_offset: int) -> None:
+        """Take blocks that were made from the log, of what is behind `from_bytes`."""
+        if from_bytes != self.log_bytes or log_bytes <= from_bytes or self.makes:
+            return
+        _, _, _, untimed, first_ms, last_ms = time_map_extent(blocks)
+        if not from_bytes:
+            # What a line said of the whole log, without a map, is found again.
+            self.forget()
+        times_ms = (first_ms, last_ms) if last_ms >= 0 else None
+        self._take(blocks, log_bytes, next_offset, untimed, times_ms)
+        self._begin_block()
+        if self.log_bytes >= BLOCK_BYTES:
+            self._write()

@@ -1,0 +1,291 @@
+"""Windows of time: where the messages of one may be, and how many fall into each interval."""
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
+from ...times import INT64_MAX
+from ...values import value_class
+from ..index.time_mapping import StoredTimes, TimeMapping
+from ..log.segment import Segment
+from ..log.state import LogState
+
+UNMAPPED_BYTES: Final = 1 << 20
+"""So much of a log behind the end of its time map is read rather than mapped."""
+
+_SEGMENTS_PASSED: Final = 1_000
+"""Segments that one look passes over; the next look goes on behind them."""
+
+_ANSWERS_KEPT: Final = 64
+"""Of time maps: a window that takes many fetches is looked up once in each segment."""
+
+_READ_BYTES: Final = 64 << 20
+"""Stored bytes that one count reads, or the blocks of one map entry."""
+
+Runs = list[tuple[int, int, int, int]]
+
+
+class TimeWindow(NamedTuple):
+    """Times from `first_ms` to `last_ms`, both in it; none if the one is behind the other."""
+
+    first_ms: int
+    last_ms: int
+
+    @classmethod
+    def between(cls, from_ms: int, until_ms: int) -> "TimeWindow":
+        """From one time on, before another; a negative one is no bound."""
+        return cls(max(from_ms, 0), INT64_MAX if until_ms < 0 else until_ms - 1)
+
+
+@value_class
+class Place:
+    """Where to go on in a log that is looked through for a window."""
+
+    offset: int
+    """No message of the window is between where the look began and here."""
+    end_offset: int
+    """What is from `offset` on, below this, may be of the window; equal where nothing is."""
+    skipped_bytes: int
+    """Stored bytes that were passed over."""
+    unmapped: Segment | None = None
+    """A segment whose time map has to be made before the look can go on at `offset`."""
+
+
+class Windows:
+    """What can be asked of one log about windows of time."""
+
+    __slots__ = ("_answers", "_log")
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+        self._answers: OrderedDict[tuple[int, int, TimeWindow], Runs] = OrderedDict()
+
+    def place(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
+        """Where from `offset` on, below `end_offset`, messages of a window may be.
+
+        The log has to be prepared. Raises `OSError`, and what damage raises that is met.
+        """
+        listed = self._log.segment_list
+        skipped_bytes = 0
+        segment: Segment | None = listed.holding(offset) if offset < end_offset else None
+        for _ in range(_SEGMENTS_PASSED):
+            if segment is None or segment.base_offset >= end_offset:
+                return Place(end_offset, end_offset, skipped_bytes)
+            offset = max(offset, segment.base_offset)
+            if not self._may_hold(segment, window):
+                skipped_bytes += segment.size_bytes - segment.locate(offset)
+            elif self.is_unmapped(segment):
+                return Place(offset, offset, skipped_bytes, segment)
+            else:
+                begin, end = self._next_run(segment, offset, window)
+                if begin < min(end, end_offset):
+                    if begin > offset:
+                        skipped_bytes += segment.locate(begin) - segment.locate(offset)
+                    return Place(begin, min(end, end_offset), skipped_bytes)
+                skipped_bytes += segment.readable_bytes - segment.locate(offset)
+            offset = min(segment.next_offset, end_offset)
+            segment.check_readable(offset)
+            segment = listed.after(segment)
+        return Place(offset, offset, skipped_bytes)
+
+    def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
+        """As `place`, for a window of append times. What is known are the largest ones."""
+        listed = self._log.segment_list
+        skipped_bytes = 0
+        while offset < end_offset:
+            segment = listed.holding(offset)
+            times = segment.append_times
+            if not times.settled or times.largest_ms >= window.first_ms:
+                break
+            offset = max(offset, segment.base_offset)
+            skipped_bytes += segment.readable_bytes - segment.locate(offset)
+            offset = min(segment.next_offset, end_offset)
+            segment.check_readable(offset)
+        return Place(offset, end_offset, skipped_bytes)
+
+    def _may_hold(self, segment: Segment, window: TimeWindow) -> bool:
+        """Whether messages of a window may be in a segment, as far as its whole is known."""
+        if segment.largest_possible_ms < window.first_ms:
+            return False
+        time_map = segment.time_map
+        if segment.damaged is not None or time_map.told_bytes < segment.size_bytes:
+            return True
+        return time_map.first_ms <= window.last_ms and time_map.last_ms >= window.first_ms
+
+    def is_unmapped(self, segment: Segment) -> bool:
+        """Whether a segment's time map ends so far before the log that it is to be made first."""
+        time_map = segment.time_map
+        if not time_map.makes:
+            time_map.data()  # It may turn out that there is none.
+        return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
+
+    def _next_run(self, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
+        """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
+        mapped_offset = segment.time_map.next_offset
+        for _, _, begin, end in self._runs(segment, window):
+            if end > offset:
+                if end == mapped_offset:
+                    end = segment.next_offset  # What is not mapped may be of any time.
+                return max(begin, offset), end
+        return max(mapped_offset, offset), segment.next_offset
+
+    def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
+        time_map = segment.time_map
+        key = segment.base_offset, time_map.size_bytes, window
+        runs = self._answers.get(key)
+        if runs is None:
+            runs = time_map_runs(
+                time_map.data(),
+                base_offset=segment.base_offset,
+                from_ms=window.first_ms,
+                last_ms=max(window.last_ms, window.first_ms - 1),
+            )
+            self._answers[key] = runs
+            if len(self._answers) > _ANSWERS_KEPT:
+                self._answers.popitem(last=False)
+        else:
+            self._answers.move_to_end(key)
+        return runs
+
+    def mapping(self, segment: Segment) -> TimeMapping:
+        """What is missing of a segment's time map; `take` takes it when it has run."""
+        time_map = segment.time_map
+        return TimeMapping(
+            self._stored(segment),
+            time_map.log_bytes,
+            segment.readable_bytes,
+            time_map.next_offset,
+            closed=segment is not self._log.segment_list.active,
+        )
+
+    def _stored(self, segment: Segment) -> StoredTimes:
+        settings, files = self._log.settings, self._log.seams.files
+        return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
+
+    def take(self, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
+        """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
+
+        Raises what damage raises that was met, or what kept the map from being made.
+        """
+        if segment.dropped or segment.cuts != cuts:
+            return
+        segment.time_map.take(
+            mapping.start, bytes(mapping.blocks), mapping.log_bytes, mapping.next_offset
+        )
+        self._log.segment_list.time_map_made(segment)
+        if mapping.unreadable_at is not None:
+            raise segment.damage(mapping.unreadable_at)
+        if mapping.error is not None:
+            raise mapping.error
+
+    def counting(
+        self,
+        begin_offset: int,
+        end_offset: int,
+        window: TimeWindow,
+        every_ms: int,
+        counts: "array[int]",
+    ) -> "SegmentCount":
+        """Counting from one offset to another, or to the end of a segment, whose time map is made
+        as far as it is going to be. Raises what damage raises that is in front of that."""
+        segment = self._log.segment_list.holding(begin_offset)
+        end_offset = min(end_offset, segment.next_offset)
+        segment.check_readable(end_offset)
+        return SegmentCount(
+            self._stored(segment),
+            segment,
+            segment.time_map.data(),
+            (begin_offset, end_offset),
+            window,
+            every_ms,
+            counts,
+        )
+
+
+class SegmentCount:
+    """Counts messages of one segment; `run` may be in any thread."""
+
+    def __init__(
+        self,
+        stored: StoredTimes,
+        segment: Segment,
+        time_map: bytes,
+        offsets: tuple[int, int],
+        window: TimeWindow,
+        every_ms: int,
+        counts: "array[int]",
+    ) -> None:
+        self._stored = stored
+        self._base_offset = segment.base_offset
+        self._map = time_map
+        self._mapped = segment.time_map.log_bytes, segment.time_map.next_offset
+        self._readable_bytes = segment.readable_bytes
+        self._offsets = offsets
+        self._window = {
+            "from_ms": window.first_ms,
+            "last_ms": max(window.last_ms, window.first_ms - 1),
+            "every_ms": every_ms,
+        }
+        self.segment = segment
+        self.counts = counts
+        self.untimed = 0
+        self.first_ms = self.last_ms = -1
+        self.log_bytes = segment.visible_end(offsets[1]) - segment.locate(offsets[0])
+        """Stored bytes from the first offset to the last."""
+        self.read_bytes = 0
+        self.next_offset = offsets[1]
+        """How far it was counted: to the end unless there is too much to read."""
+
+    def run(self) -> None:
+        """Count. Raises `OSError` and `Unreadable`; the counts are of no use then."""
+        begin_offset, end_offset = self._offsets
+        if self._window["last_ms"] < self._window["from_ms"] and not self.counts:
+            self.counts = array("q", [0])
+        _, runs = self._ask_map(array("q", bytes(8 * len(self.counts))), end_offset)
+        mapped_bytes, mapped_offset = self._mapped
+        if end_offset > mapped_offset:
+            runs.append((mapped_bytes, self._readable_bytes, mapped_offset, end_offset))
+        total = 0
+        for number, (position, end, first_offset, _) in enumerate(runs):
+            total += end - position
+            if number and total > _READ_BYTES:
+                self.next_offset = end_offset = max(first_offset, begin_offset)
+                del runs[number:]
+                break
+        counted, _ = self._ask_map(self.counts, end_offset)
+        self._add(counted)
+        for position, end, _, _ in runs:
+            self._read(position, end, end_offset)
+
+    def _ask_map(self, counts: "array[int]", end_offset: int) -> tuple[Sequence[int], Runs]:
+        return time_map_counts(
+            self._map,
+            counts,
+            base_offset=self._base_offset,
+            begin_offset=self._offsets[0],
+            end_offset=end_offset,
+            **self._window,
+        )
+
+    def _read(self, start: int, end: int, end_offset: int) -> None:
+        self.read_bytes += end - start
+        for position, data in self._stored.pieces(start, end):
+            for columns in self._stored.columns(data, position):
+                counted = count_times(
+                    columns.offsets,
+                    columns.timestamps,
+                    self.counts,
+                    begin_offset=self._offsets[0],
+                    end_offset=end_offset,
+                    **self._window,
+                )
+                self._add(counted)
+
+    def _add(self, counted: Sequence[int]) -> None:
+        messages, untimed, first_ms, last_ms = counted
+        self.untimed += untimed
+        if messages:
+            self.first_ms = first_ms if self.first_ms < 0 else min(self.first_ms, first_ms)
+            self.last_ms = max(self.last_ms, last_ms)
