@@ -136,14 +136,14 @@ class TimeWindow:
         self._messages += 1
         return self._ready.popleft()
 
-    async def fill(self) -> bool:
-        """Fetch the next messages for `take`, unless there are some; none may come. False: the
-        window has been read."""
+    async def fill(self, *, max_wait_ms: int | None = None) -> bool:
+        """Fetch the next messages for `take`, unless there are some; none may come in time. False:
+        the window has been read."""
         self._choose(AsRecords)
         async with self._filling:
             if self._ready:
                 return True
-            found = await self._next(AsRecords(self._options, self._bounds))
+            found = await self._next(AsRecords(self._options, self._bounds), max_wait_ms)
             self._ready.extend(found or ())
             return found is not None
 
@@ -162,7 +162,7 @@ class TimeWindow:
         check_content(columns)
         self._choose(AsColumns)
         async with self._filling:
-            found = await self._next(AsColumns(self._options, self._bounds, columns))
+            found = await self._next(AsColumns(self._options, self._bounds, columns), None)
             self._messages += sum(batch.count for batch in found or ())
             return found
 
@@ -179,8 +179,9 @@ class TimeWindow:
             raise ValueError("a window is read as records or in columns: this one is not both")
         self._form = form
 
-    async def _next(self, form: Form[T]) -> list[T] | None:
+    async def _next(self, form: Form[T], max_wait_ms: int | None) -> list[T] | None:
         """What one fetch brings; None when everything was read."""
+        wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         if self._ended:
             return None
         if self._places is None:
@@ -188,7 +189,7 @@ class TimeWindow:
         assert self._places is not None
         for place in self._places:
             if not place.is_done:
-                return await self._read_on(place, form)
+                return await self._read_on(place, form, wait_ms)
         if self._deadline_ms is None:
             await self.close()
             return None
@@ -197,7 +198,7 @@ class TimeWindow:
             # The broker fills a response in order: each time another partition is the first.
             self._turn = (self._turn + 1) % len(self._places)
             places = self._places[self._turn :] + self._places[: self._turn]
-            return await self._fetch(places, form, min(left_ms, self._max_wait_ms))
+            return await self._fetch(places, form, min(left_ms, wait_ms))
         await self._questions.find_ends(self._places)
         self._deadline_ms = None
         return []
@@ -215,7 +216,7 @@ class TimeWindow:
             self._deadline_ms = later(base_ms, self._follow_ms)
         self._places = places
 
-    async def _read_on(self, place: Place, form: Form[T]) -> list[T]:
+    async def _read_on(self, place: Place, form: Form[T], wait_ms: int) -> list[T]:
         """The next messages of a partition that was not read to its end."""
         attempts_left = _BEGINNINGS_MAX
         while True:
@@ -226,7 +227,7 @@ class TimeWindow:
                 return []
             attempts_left -= 1
             try:
-                found = await self._fetch([place], form, self._max_wait_ms if place.waits else 0)
+                found = await self._fetch([place], form, wait_ms if place.waits else 0)
             except OffsetOutOfRange:
                 if place.was_read or not attempts_left:
                     raise
