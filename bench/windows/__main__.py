@@ -1,0 +1,3 @@
+from .shapes import main
+
+main()
