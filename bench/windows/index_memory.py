@@ -1,10 +1,11 @@
 """What a process keeps in memory of the indexes of a terabyte.
 
-`python -m horolog.bench.windows.index_memory` prints the resident memory, in bytes, of a process that has
-opened a log of 1,000 closed segments of 1 GiB, planned its retention, and searched 1,000 times in
-it. The log files are sparse: of each, the entries around one place are there, and searches are for
-their times. The offset index has an entry for each 4 KiB, as by default, and the time index one for
-each 64 KiB; the offset index, which is the same for all segments, is one file with many names.
+`python -m horolog.bench.windows.index_memory` prints the resident memory, in bytes, of a process
+that has opened a log of 1,000 closed segments of 1 GiB, planned its retention, and searched 1,000
+times in it. The log files are sparse: of each, the entries around one place are there, and searches
+are for their times. The offset index has an entry for each 4 KiB, as by default, and the time index
+one for each 64 KiB; the offset index, which is the same for all segments, is one file with many
+names.
 """
 
 import random
