@@ -426,11 +426,13 @@ class Appender:
 
 
 def _times(admitted: Admitted) -> SetTimes | None:
-    """The times of its messages, which the broker's own wins over."""
+    """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
     times, stamp_ms = admitted.times, admitted.append_time_ms
-    if times is None or stamp_ms < 0:
-        return times
-    return stamp_ms, stamp_ms, times[2]
+    if times is None:
+        return None
+    if admitted.walk.magics & 1:
+        return (NO_TIMESTAMP, NO_TIMESTAMP, times[2]) if admitted.walk.magics == 1 else None
+    return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
 
 
 def _repeated(batch: SentBatch) -> Appended:

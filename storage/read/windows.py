@@ -60,7 +60,7 @@ class Windows:
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self._answers: OrderedDict[tuple[int, int, TimeWindow], Runs] = OrderedDict()
+        self._answers: OrderedDict[tuple[tuple[int, int], TimeWindow], Runs] = OrderedDict()
 
     def place(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
         """Where from `offset` on, below `end_offset`, messages of a window may be.
@@ -80,11 +80,13 @@ class Windows:
                 return Place(offset, offset, skipped_bytes, segment)
             else:
                 begin, end = self._next_run(segment, offset, window)
-                if begin < min(end, end_offset):
-                    if begin > offset:
-                        skipped_bytes += segment.locate(begin) - segment.locate(offset)
-                    return Place(begin, min(end, end_offset), skipped_bytes)
-                skipped_bytes += segment.readable_bytes - segment.locate(offset)
+                position = segment.locate(offset)
+                at = segment.locate(begin) if begin > offset else position
+                end = min(end, end_offset)
+                # Where a batch was cut off whole, there are offsets without a message.
+                if begin < end and at < segment.visible_end(end):
+                    return Place(begin, end, skipped_bytes + at - position)
+                skipped_bytes += segment.readable_bytes - position
             offset = min(segment.next_offset, end_offset)
             segment.check_readable(offset)
             segment = listed.after(segment)
@@ -123,8 +125,9 @@ class Windows:
 
     def _next_run(self, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
         """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
-        mapped_offset = segment.time_map.next_offset
-        for _, _, begin, end in self._runs(segment, window):
+        runs = self._runs(segment, window)
+        mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+        for _, _, begin, end in runs:
             if end > offset:
                 if end == mapped_offset:
                     end = segment.next_offset  # What is not mapped may be of any time.
@@ -133,7 +136,7 @@ class Windows:
 
     def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
         time_map = segment.time_map
-        key = segment.base_offset, time_map.size_bytes, window
+        key = time_map.version, window
         runs = self._answers.get(key)
         if runs is None:
             runs = time_map_runs(

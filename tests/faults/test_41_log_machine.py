@@ -17,7 +17,9 @@ from hypothesis.stateful import (
 )
 
 from horolog.protocol.records.messages.message import entries
+from horolog.storage.index import index_file, stored_column, time_map, time_mapping
 from horolog.storage.log.flush import FlushWork
+from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder
 from horolog.tests.properties.filling import (
     append_stored,
@@ -42,6 +44,11 @@ from horolog.tests.properties.strategies import (
     stored_entries,
     times,
     topic_settings_texts,
+)
+from horolog.tests.properties.window_reading import (
+    assert_time_map_true,
+    count_window,
+    read_window,
 )
 
 shares = st.floats(0, 1)
@@ -302,6 +309,32 @@ class LogMachine(RuleBasedStateMachine):
             assert search(self.folder.log, target_ms) == self.model.find_time(target_ms)
         assert search_largest(self.folder.log) == self.model.find_largest()
 
+    @rule(bounds=st.tuples(times, times).map(sorted), max_bytes=st.sampled_from([1, 300, 100_000]))
+    def read_window(self, bounds: list[int], max_bytes: int) -> None:
+        self.prepare()
+        from_ms, until_ms = (max(bound, 0) for bound in bounds)
+        found = read_window(self.folder.log, from_ms, until_ms, max_bytes=max_bytes)
+        assert found == [
+            m.offset for m in self.model.visible if from_ms <= m.timestamp_ms < until_ms
+        ]
+
+    @rule(bounds=st.tuples(times, times).map(sorted), intervals=st.integers(1, 5))
+    def count_by_time(self, bounds: list[int], intervals: int) -> None:
+        self.prepare()
+        from_ms, until_ms = (max(bound, 0) for bound in bounds)
+        every_ms = max(-(-(until_ms - from_ms) // intervals), 1)
+        counts, untimed, *ends = count_window(
+            self.folder.log, from_ms, until_ms, every_ms, intervals
+        )
+        visible = [m.timestamp_ms for m in self.model.visible]
+        inside = [ms for ms in visible if from_ms <= ms < until_ms]
+        expected = [0] * intervals
+        for ms in inside:
+            expected[(ms - from_ms) // every_ms] += 1
+        assert counts == expected
+        assert untimed == sum(ms < 0 for ms in visible)
+        assert ends == [min(inside, default=-1), max(inside, default=-1)]
+
     @rule()
     def describe(self) -> None:
         self.prepare()
@@ -362,6 +395,12 @@ class LogMachine(RuleBasedStateMachine):
                 assert_known_of_log(segment, log)
 
     @invariant()
+    def time_maps_are_true(self) -> None:
+        for segment in self.folder.log.segments:
+            if segment.indexed:
+                assert_time_map_true(segment)
+
+    @invariant()
     def times_are_found(self) -> None:
         log = self.folder.log
         if log.prepared:  # Else a log would never be appended to before it is prepared.
@@ -389,6 +428,18 @@ EVERY_MACHINE = pytest.mark.parametrize(
     ],
 )
 PHASES = [phase for phase in Phase if phase is not Phase.explain]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few messages, so that short logs have some in their time maps, and indexes of
+    closed segments that are not kept in memory."""
+    for module in (time_map, time_mapping):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(time_map, "_WRITTEN_BYTES", 40)
+    monkeypatch.setattr(windows, "UNMAPPED_BYTES", 250)
+    monkeypatch.setattr(index_file, "_KEPT_BYTES", 16)
+    monkeypatch.setattr(stored_column, "CHUNK_ENTRIES", 2)
 
 
 @EVERY_MACHINE
