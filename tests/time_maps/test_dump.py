@@ -19,7 +19,7 @@ def path(folder: LogFolder) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Program:
-    return Program(tmp_path)
+    return Program(cwd=tmp_path)
 
 
 def test_every_block_is_shown(run: Program, folder: LogFolder, path: Path) -> None:
