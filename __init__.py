@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from . import blocking
     from .client.administer.admin import Admin
     from .client.consume.consumer import Consumer
+    from .client.consume.time_window import TimeWindow
     from .client.errors import ClientClosed, ConnectionFailed, PartlySent
     from .client.produce.producer import Producer
     from .client.results import (
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
         SentBatch,
         SentRange,
         SentRecord,
+        TimeCount,
+        TimeCounts,
         TopicDescription,
         TopicSetting,
         TopicSummary,
@@ -173,7 +176,10 @@ __all__ = [
     "SentRecord",
     "StorageError",
     "ThrottlingQuotaExceeded",
+    "TimeCount",
+    "TimeCounts",
     "TimeError",
+    "TimeWindow",
     "TimestampType",
     "TopicAlreadyExists",
     "TopicAuthorizationFailed",
@@ -194,6 +200,7 @@ __all__ = [
 _HOMES = {
     ".client.administer.admin": ("Admin",),
     ".client.consume.consumer": ("Consumer",),
+    ".client.consume.time_window": ("TimeWindow",),
     ".client.errors": ("ClientClosed", "ConnectionFailed", "PartlySent"),
     ".client.produce.producer": ("Producer",),
     ".client.results": (
@@ -210,6 +217,8 @@ _HOMES = {
         "SentBatch",
         "SentRange",
         "SentRecord",
+        "TimeCount",
+        "TimeCounts",
         "TopicDescription",
         "TopicSetting",
         "TopicSummary",

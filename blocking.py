@@ -8,7 +8,7 @@ blocking clients. Ctrl-C ends a wait, and leaves the client usable.
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from datetime import datetime
 from functools import partial, wraps
 from types import TracebackType
@@ -18,12 +18,14 @@ from .client.administer.admin import Admin as _Admin
 from .client.background import BackgroundLoop
 from .client.consume.consumer import Consumer as _Consumer
 from .client.consume.fetching import TopicPartition
+from .client.consume.time_window import TimeWindow as _TimeWindow
 from .client.errors import ClientClosed
 from .client.produce.encoding import Headers
 from .client.produce.producer import Producer as _Producer
-from .client.results import ConsumerRecord, SentRecord
+from .client.results import ColumnBatch, ConsumerRecord, SentRecord
+from .protocol.records.columns import CONTENT, Content
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer", "TimeWindow"]
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -179,6 +181,19 @@ def _tell(
         told.set_result(waiter.result())
 
 
+def _windows(
+    method: Callable[Concatenate[C, P], _TimeWindow],
+) -> "Callable[Concatenate[Consumer, P], TimeWindow]":
+    """The method of a consumer that makes a window, which is waited for."""
+    make = _calls(method)
+
+    @wraps(method)
+    def call(self: "Consumer", /, *args: P.args, **options: P.kwargs) -> "TimeWindow":
+        return TimeWindow(self, make(self, *args, **options))
+
+    return call
+
+
 class Consumer(_Blocking):
     """`horolog.Consumer`, waited for. One thread at a time reads; others may ask and move it."""
 
@@ -203,6 +218,7 @@ class Consumer(_Blocking):
     fetch_columns = _waits(_Consumer.fetch_columns)
     fill = _waits(_Consumer.fill)
     take = _calls(_Consumer.take)
+    window = _windows(_Consumer.window)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -226,6 +242,59 @@ class Consumer(_Blocking):
             self._run(client.fill)
 
 
+class TimeWindow:
+    """`horolog.TimeWindow`, waited for; `Consumer.window` makes it."""
+
+    def __init__(self, consumer: Consumer, window: _TimeWindow) -> None:
+        self._consumer = consumer
+        self._window = window
+
+    @property
+    def messages(self) -> int:
+        """How many messages of the window were given out so far."""
+        return self._window.messages
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the log that were read for it so far."""
+        return self._window.read_bytes
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Bytes of the log that were passed over so far."""
+        return self._window.skipped_bytes
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log that it is about."""
+        return self._window.log_bytes
+
+    @property
+    def untimed(self) -> int:
+        """Messages without a time among those that were read."""
+        return self._window.untimed
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next message of the window."""
+        while (record := self._window.take()) is None:
+            if not self._consumer._run(self._window.fill):
+                raise StopIteration
+        return record
+
+    def columns(self, columns: Collection[Content] = CONTENT) -> Iterator[ColumnBatch]:
+        """The messages of the window in columns."""
+        read_on = partial(self._window.next_columns, columns)
+        while (batches := self._consumer._run(read_on)) is not None:
+            yield from batches
+
+    def close(self) -> None:
+        """Read no further. Needed only for one that is not read to its end."""
+        self._consumer._run(self._window.close)
+
+
 class Admin(_Blocking):
     """`horolog.Admin`, waited for."""
 
@@ -244,6 +313,7 @@ class Admin(_Blocking):
     describe_log_dirs = _waits(_Admin.describe_log_dirs)
     delete_topic = _waits(_Admin.delete_topic)
     find_offset = _waits(_Admin.find_offset)
+    count_by_time = _waits(_Admin.count_by_time)
     list_offsets = _waits(_Admin.list_offsets)
     describe_log = _waits(_Admin.describe_log)
     describe_broker = _waits(_Admin.describe_broker)

@@ -11,6 +11,7 @@ from .consume import consume
 from .demo.options import HISTORY
 from .doctor import doctor
 from .explain import explain
+from .histogram import histogram
 from .lag import lag
 from .offsets import offsets
 from .output import emit
@@ -84,6 +85,7 @@ app.add_typer(explain, name="explain")
 app.add_typer(pipeline, name="pipeline")
 app.command()(produce)
 app.command()(consume)
+app.command()(histogram)
 app.command()(offsets)
 app.command()(lag)
 app.command()(dump)

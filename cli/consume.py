@@ -1,45 +1,32 @@
-"""`horolog consume`: read messages, from and until an offset or a time."""
+"""`horolog consume`: read the messages of a window of time, or of a range of offsets."""
 
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from ..client.administer.admin import Admin
-from ..client.cluster.retry import UNREACHABLE, retry
 from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .errors import CommandFailed
+from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
-from .output import (
-    emit,
-    json_bytes,
-    json_headers,
-    json_line,
-    json_time,
-    shown_bytes,
-    shown_headers,
-    shown_time,
-)
+from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
+from .record_lines import record_line
+from .replay import Replay, WindowedBy, window_of
+from .retrying import FOLLOW_WAIT_MS, Connected
 from .streams import is_terminal, note
-
-_FOLLOW_WAIT_MS: Final = 10_000
-"""How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
-
-_RETRY_TIMEOUT_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class OffsetRange:
     """What is to be read of one partition: the offsets from `start` up to, without, `end`."""
 
     partition: int
@@ -63,8 +50,22 @@ def consume(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="POS", help="Where to stop, before that message: a POS too."),
+        typer.Option(metavar="POS", help="Where to stop, before that time or offset: a POS too."),
     ] = None,
+    offsets_between: Annotated[
+        bool,
+        typer.Option(
+            "--offsets-between",
+            help="Read a range of offsets: a time stands for the first message of that time or "
+            "later.",
+        ),
+    ] = False,
+    by: Annotated[
+        WindowedBy,
+        typer.Option(
+            help="A window goes by the messages' own times, or by when the broker appended them."
+        ),
+    ] = WindowedBy.CREATE,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new messages, until Ctrl-C.")
     ] = False,
@@ -85,30 +86,59 @@ def consume(
             "are any.",
         ),
     ] = False,
+    stats: Annotated[
+        bool,
+        typer.Option(
+            "--stats",
+            help="Say what a window took as a JSON object, the last line of standard error.",
+        ),
+    ] = False,
     server: Server = DEFAULT_ADDRESS,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
-    """Read messages from and until a time or an offset.
+    """Read the messages of a window of time, or of a range of offsets.
 
-    They come in the order of their offsets; partitions one after the other, or together with
-    --follow. Without --follow it stops at the end as it was when it began.
+    With times, one or two, it is the window: every message whose time is --from or later and
+    before --until, however the messages are out of order, and no other. Those without a time are
+    in none. The last line on standard error says how many there were, and how much of the log
+    was read and passed over for them. With --follow it goes on with what comes and is in the
+    window, late or not, until Ctrl-C.
 
-    A time stands for an offset: that of the first message whose time is that or later. So
-    --until stops before the first message that is as late as that. Where messages came out of
+    With offset:N on a side, or --offsets-between, it is a range of offsets. A time stands for an
+    offset then: that of the first message whose time is that or later. Where messages came out of
     order, older and newer ones may lie between the two offsets, and messages of the times asked
-    for outside them; if --until finds a lower offset than --from, there is nothing to read,
-    and a note on standard error says so.
+    for outside them; if --until finds a lower offset than --from, there is nothing to read, and a
+    note on standard error says so. With --follow it ends where --until is reached.
 
-    With --json a message that has headers has them as "headers", a list of {"name", "value"}.
+    Messages come in the order of their offsets; partitions one after the other, or together with
+    --follow. Without --follow it stops at the end as it was when it began. With --json a message
+    that has headers has them as "headers", a list of {"name", "value"}.
     """
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
-    reading = _Reading(server, topic, as_json, follow, append_time, read_committed)
+    window = None if offsets_between else window_of(bounds, by)
+    if window is None:
+        _check_no_window(by, stats)
+        reading = _Reading(server, topic, as_json, follow, append_time, read_committed)
+        run = reading.run(partition, bounds)
+    else:
+        replay = Replay(server, topic, window, as_json, follow, append_time, read_committed, stats)
+        run = replay.run(partition)
     try:
-        asyncio.run(reading.run(partition, bounds))
+        asyncio.run(run)
     except KeyboardInterrupt:
         if not follow:
             raise
+
+
+def _check_no_window(by: WindowedBy, stats: bool) -> None:
+    """Wrong usage when something is asked for that only windows have."""
+    asked = "--stats" if stats else "--by append" if by is WindowedBy.APPEND else None
+    if asked is not None:
+        raise WrongUsage(
+            f"{asked} is about a window of time: give --from or --until a time, neither of them "
+            "an offset, and no --offsets-between"
+        )
 
 
 class _Reading:
@@ -123,13 +153,12 @@ class _Reading:
     ) -> None:
         self._server = server
         self._topic = topic
-        self._line = _as_json if as_json else _as_text
+        self._as_json = as_json
         self._follow = follow
         self._append_time = append_time
         self._read_committed = read_committed
         self._advance: Advance = lambda amount: None
-        self._lost = False
-        """Whether it was reported that the connection is, and not yet that it is back."""
+        self._connected = Connected()
 
     async def run(
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
@@ -139,7 +168,7 @@ class _Reading:
             consumer = await stack.enter_async_context(
                 Consumer(
                     self._server,
-                    max_wait_ms=_FOLLOW_WAIT_MS,
+                    max_wait_ms=FOLLOW_WAIT_MS,
                     append_times=self._append_time,
                     read_committed=self._read_committed,
                     retry_timeout_ms=0,
@@ -149,19 +178,19 @@ class _Reading:
                 partitions = range((await admin.describe_topic(self._topic)).partitions)
             else:
                 partitions = range(partition, partition + 1)
-            windows = [await self._window(admin, number, *bounds) for number in partitions]
+            ranges = [await self._range(admin, number, *bounds) for number in partitions]
             if self._follow:
-                await self._read(consumer, windows)
+                await self._read(consumer, ranges)
                 return
-            total = sum(max((window.end or 0) - window.start, 0) for window in windows)
+            total = sum(max((span.end or 0) - span.start, 0) for span in ranges)
             # On a terminal the messages themselves show how far it is.
             with progress("reading", 0 if is_terminal(sys.stdout) else total) as self._advance:
-                for window in windows:
-                    await self._read(consumer, [window])
+                for span in ranges:
+                    await self._read(consumer, [span])
 
-    async def _window(
+    async def _range(
         self, admin: Admin, partition: int, start: Position | None, until: Position | None
-    ) -> Window:
+    ) -> OffsetRange:
         """Turn positions into offsets, once, before reading."""
         first, last = await admin.list_offsets(self._topic, partition, [EARLIEST, LATEST])
         low, high = first.offset or 0, last.offset or 0
@@ -183,7 +212,7 @@ class _Reading:
             end = high if end is None else min(end, high)
         unknown = end is None and isinstance(until, AtTime)
         until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
-        return Window(partition, begin, end, until_ms)
+        return OffsetRange(partition, begin, end, until_ms)
 
     async def _offset(self, admin: Admin, partition: int, position: Position) -> int | None:
         """The offset that a position means; None when it is at or behind the end."""
@@ -198,90 +227,51 @@ class _Reading:
         note(f"partition {partition} has no message with a time")
         return None
 
-    async def _read(self, consumer: Consumer, windows: Sequence[Window]) -> None:
-        """Print the windows' messages until each window's end is reached."""
-        left: dict[int, Window] = {}
-        for window in windows:
-            if window.end is None or window.start < window.end:
-                left[window.partition] = window
-                consumer.assign(self._topic, window.partition, offset=window.start)
+    async def _read(self, consumer: Consumer, ranges: Sequence[OffsetRange]) -> None:
+        """Print the ranges' messages until each span's end is reached."""
+        left: dict[int, OffsetRange] = {}
+        for span in ranges:
+            if span.end is None or span.start < span.end:
+                left[span.partition] = span
+                consumer.assign(self._topic, span.partition, offset=span.start)
         while left:
             batch = await self._fetch(consumer)
             self._advance(len(batch))
             emit(self._inside(batch, left, consumer))
-            for partition, window in list(left.items()):
+            for partition, span in list(left.items()):
                 position = consumer.position(self._topic, partition)
-                if window.end is not None and position is not None and position >= window.end:
+                if span.end is not None and position is not None and position >= span.end:
                     self._finish(partition, left, consumer)
 
     async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
         """The next messages. A broker that is gone is waited for; who follows a topic is told."""
-        return await retry(
-            partial(self._try_to_fetch, consumer),
-            timeout_ms=_RETRY_TIMEOUT_MS,
-            setting="retry_timeout_ms",
+        # After a failure the first answer is not to wait for messages: it shows that there is a
+        # broker.
+        return await self._connected.ask(
+            lambda lost: consumer.fetch(max_wait_ms=0 if lost else None)
         )
 
-    async def _try_to_fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
-        try:
-            # The first answer is not to wait for messages: it shows that there is a broker.
-            batch = await consumer.fetch(max_wait_ms=0 if self._lost else None)
-        except UNREACHABLE as error:
-            if not self._lost:
-                note(f"{error}. Trying again for up to {_RETRY_TIMEOUT_MS // 1000} s")
-            self._lost = True
-            raise
-        if self._lost:
-            note("connected again")
-        self._lost = False
-        return batch
-
     def _inside(
-        self, batch: Iterable[ConsumerRecord], left: dict[int, Window], consumer: Consumer
+        self, batch: Iterable[ConsumerRecord], left: dict[int, OffsetRange], consumer: Consumer
     ) -> Iterable[str]:
-        """The lines of the messages that are in their windows."""
+        """The lines of the messages that are in their ranges."""
         for record in batch:
-            window = left.get(record.partition)
-            if window is None:
+            span = left.get(record.partition)
+            if span is None:
                 continue
-            if _is_behind(record, window):
+            if _is_behind(record, span):
                 self._finish(record.partition, left, consumer)
             else:
-                yield self._line(record, self._append_time)
+                yield record_line(record, as_json=self._as_json, append_time=self._append_time)
 
-    def _finish(self, partition: int, left: dict[int, Window], consumer: Consumer) -> None:
+    def _finish(self, partition: int, left: dict[int, OffsetRange], consumer: Consumer) -> None:
         del left[partition]
         consumer.unassign(self._topic, partition)
 
 
-def _is_behind(record: ConsumerRecord, window: Window) -> bool:
-    if window.end is not None:
-        return record.offset >= window.end
-    if window.until_ms is None or record.timestamp_ms is None:
+def _is_behind(record: ConsumerRecord, span: OffsetRange) -> bool:
+    if span.end is not None:
+        return record.offset >= span.end
+    if span.until_ms is None or record.timestamp_ms is None:
         return False
-    return record.timestamp_ms >= window.until_ms
-
-
-def _as_json(record: ConsumerRecord, append_time: bool) -> str:
-    fields: dict[str, object] = {
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": json_time(record.timestamp_ms),
-        "timestamp_type": record.timestamp_type,
-        "key": json_bytes(record.key),
-        "value": json_bytes(record.value),
-    }
-    if append_time:
-        fields["append_time_ms"] = json_time(record.append_time_ms)
-    if record.headers:
-        fields["headers"] = json_headers(record.headers)
-    return json_line(fields)
-
-
-def _as_text(record: ConsumerRecord, append_time: bool) -> str:
-    times = f"{shown_time(record.timestamp_ms):24}"
-    if append_time:
-        times += f"  {shown_time(record.append_time_ms):24}"
-    place = f"{record.partition}:{record.offset}"
-    key, value = shown_bytes(record.key), shown_bytes(record.value)
-    return f"{times}  {place:>8}  {key}  {value}{shown_headers(record.headers)}"
+    return record.timestamp_ms >= span.until_ms

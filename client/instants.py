@@ -21,6 +21,19 @@ def epoch_ms(when: datetime | None, timestamp_ms: int | None, *, check_units: bo
     return None
 
 
+def moment_ms(moment: datetime | int | None, name: str, *, check_units: bool) -> int | None:
+    """The same for the argument `name`, which takes a datetime or milliseconds."""
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        return _of_datetime(moment)
+    if not isinstance(moment, int) or isinstance(moment, bool):
+        raise TypeError(
+            f"{name} is a datetime or epoch milliseconds as an int, not {type(moment).__name__}"
+        )
+    return _of_number(moment, check_units, name)
+
+
 def _of_datetime(when: datetime) -> int:
     if not isinstance(when, datetime):
         raise TypeError(
@@ -37,11 +50,11 @@ def _of_datetime(when: datetime) -> int:
     return milliseconds
 
 
-def _of_number(timestamp_ms: int, check_units: bool) -> int:
+def _of_number(timestamp_ms: int, check_units: bool, name: str = "timestamp_ms") -> int:
     if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
-        raise TypeError(f"timestamp_ms is an int, not {type(timestamp_ms).__name__}")
+        raise TypeError(f"{name} is an int, not {type(timestamp_ms).__name__}")
     if not 0 <= timestamp_ms <= INT64_MAX:
-        raise TimeError(f"timestamp_ms is from 0 to {INT64_MAX}, not {timestamp_ms}")
+        raise TimeError(f"{name} is from 0 to {INT64_MAX}, not {timestamp_ms}")
     if not check_units or timestamp_ms == 0:
         return timestamp_ms
     if EPOCH_MS_MINIMUM <= timestamp_ms <= EPOCH_MS_MAXIMUM:
@@ -53,6 +66,6 @@ def _of_number(timestamp_ms: int, check_units: bool) -> int:
     else:
         guess = f"nanoseconds; in milliseconds it is {timestamp_ms // 1_000_000}"
     raise TimeError(
-        f"timestamp_ms={timestamp_ms} looks like {guess}. Allowed are 0 and {EPOCH_MS_MINIMUM} "
+        f"{name}={timestamp_ms} looks like {guess}. Allowed are 0 and {EPOCH_MS_MINIMUM} "
         f"to {EPOCH_MS_MAXIMUM}; check_units=False takes any number"
     )

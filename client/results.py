@@ -134,6 +134,38 @@ class OffsetAt:
     timestamp_ms: int | None
 
 
+class TimeCount(NamedTuple):
+    """How many messages there are in an interval. A tuple, as `SentRecord` is."""
+
+    from_ms: int
+    until_ms: int
+    """The end, which is not in it."""
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCounts:
+    """How many messages of a topic there are in each interval of a window, and what it took."""
+
+    intervals: tuple[TimeCount, ...]
+    """All of them, in order; also those without a message."""
+    first_ms: int | None
+    """The smallest time that was counted; None when there is none."""
+    last_ms: int | None
+    """The largest time that was counted."""
+    untimed: int
+    """Messages without a time, which are in no interval; at a Kafka cluster of those read."""
+    read_bytes: int
+    """Bytes of the log that were read for it."""
+    log_bytes: int
+    """Bytes of the log that it is about."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages are in the window."""
+        return sum(interval.count for interval in self.intervals)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
     """A setting in force on a topic."""

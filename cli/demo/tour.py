@@ -202,7 +202,8 @@ class Tour:
         paper.command(client("offsets", topic, "--at", moment), "which offset was it?")
         if window is not None:
             span = f"@{shown_time(window.start_ms)}:{shown_time(window.end_ms)}"
-            paper.command(client("consume", topic, "--from", span), "the window above")
+            replay = client("consume", topic, "--offsets-between", "--from", span)
+            paper.command(replay, "the messages above")
         last_minute = client("consume", LOAD_TOPIC, "--from", "@-1m", "--follow")
         paper.command(last_minute, "the last minute of the host's load, and what comes")
         paper.command(f"date | {client('produce', 'my-topic')}", "a message of your own")

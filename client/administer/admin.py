@@ -1,7 +1,7 @@
 """Looking after topics, offsets and named positions."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ...clock import SystemClock
 from ...protocol.api.broker.describe_broker import (
@@ -69,6 +69,7 @@ from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.targets import Leader, Node, Some, Target
 from ..cluster.topic_metadata import topic_metadata
+from ..consume.time_bounds import CREATE, WindowBy
 from ..instants import epoch_ms
 from ..responses import check, partition_result, topic_result
 from ..results import (
@@ -78,10 +79,12 @@ from ..results import (
     LogDir,
     OffsetAt,
     PartitionSize,
+    TimeCounts,
     TopicDescription,
     TopicSetting,
     TopicSummary,
 )
+from .counting import count_by_time, intervals_of
 from .kafka_admin import merged, settle, sourced
 from .lagging import PositionLag, lags_of, position_names
 from .positions import Position, commit, committed
@@ -307,6 +310,27 @@ class Admin(Client):
             if target >= 0:
                 epoch_ms(None, target, check_units=self._check_units)
         return await offsets_at(self._cluster, topic, partition, targets)
+
+    async def count_by_time(
+        self,
+        topic: str,
+        start: datetime | int,
+        end: datetime | int,
+        every: timedelta | None = None,
+        *,
+        partitions: Sequence[int] | None = None,
+        by: WindowBy = CREATE,
+    ) -> TimeCounts:
+        """How many messages there are in each interval of a window of time, in all partitions or
+        in these together.
+
+        The first interval begins at `start` and the last ends at `end`, which is not in it; without
+        `every` there is one. `by="append"` goes by the times at which the broker appended the
+        messages. From a Kafka cluster the messages are read for it. Raises ValueError for a start
+        after the end and for more than 100,000 intervals.
+        """
+        intervals = intervals_of(start, end, every, by, check_units=self._check_units)
+        return await count_by_time(self._cluster, topic, intervals, partitions)
 
     async def describe_log(
         self, topic: str, partition: int = 0, *, at_ms: int | None = None

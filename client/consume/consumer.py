@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -28,6 +28,8 @@ from .assignment import Assignment
 from .fetch_sources import fetches_of
 from .fetches import Results
 from .fetching import FetchOptions, TopicPartition, next_offset
+from .time_bounds import CREATE, WindowBy, time_bounds
+from .time_window import TimeWindow
 
 _MIB: Final = 1024 * 1024
 
@@ -93,6 +95,8 @@ class Consumer(Client):
         )
         self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
         self._clock = clock or SystemClock()
+        self._windows: set[TimeWindow] = set()
+        """Those that were not read to their ends yet."""
         self._assigned = Assignment()
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
@@ -102,6 +106,8 @@ class Consumer(Client):
     async def close(self) -> None:
         """Close the connections."""
         self._fetches.stop()
+        for window in list(self._windows):
+            await window.close()
         await self._questions.close()
         await super().close()
 
@@ -244,6 +250,40 @@ class Consumer(Client):
         times = [lag.catch_up_seconds for lag in (await self.lag()).values()]
         known = [time_s for time_s in times if time_s is not None]
         return max(known, default=0.0) if len(known) == len(times) else None
+
+    def window(
+        self,
+        topic: str,
+        start: datetime | int | None,
+        end: datetime | int | None,
+        *,
+        partitions: Sequence[int] | None = None,
+        by: WindowBy = CREATE,
+        follow: timedelta | None = None,
+    ) -> TimeWindow:
+        """The messages of a topic whose time is `start` or later and before `end`, each once.
+
+        Times are datetimes or epoch milliseconds; None is no bound. Messages without a time are in
+        no window. It is read up to where each partition ends when reading begins, and with
+        `follow` for that long after `end`, by the client's clock, for what comes late; without
+        `end`, for that long after reading begins. `by="append"` goes by the times at which the
+        broker appended the messages. What is assigned to the consumer, and its positions, stay as
+        they are.
+        """
+        window = TimeWindow(
+            self._cluster,
+            topic,
+            time_bounds(start, end, by, check_units=self._check_units),
+            partitions,
+            self._options,
+            max_wait_ms=self._max_wait_ms,
+            retry_timeout_ms=self._retry_timeout_ms,
+            follow=follow,
+            clock=self._clock,
+            closed=self._windows.discard,
+        )
+        self._windows.add(window)
+        return window
 
     async def fetch(self, *, max_wait_ms: int | None = None) -> list[ConsumerRecord]:
         """The next messages there are, of any partition; empty when none came in time.

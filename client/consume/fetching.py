@@ -31,6 +31,7 @@ from ...protocol.records.layout import (
     TimestampType,
 )
 from ..results import ColumnBatch, ConsumerRecord
+from .time_bounds import TimeBounds
 
 _BATCH_MAGIC: Final = 2
 _SIZE_BYTES: Final = 4
@@ -86,9 +87,12 @@ class FetchOptions:
     max_decompressed_bytes: int
     append_times: bool
     read_committed: bool = False
+    window: TimeBounds | None = None
+    """Brokers may pass over what is not of these times."""
 
     def request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
         """Asks for the messages from these offsets on."""
+        from_ms, until_ms, by = (self.window or TimeBounds(None, None)).request_fields
         return FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=self.min_bytes,
@@ -103,6 +107,9 @@ class FetchOptions:
                             partition=partition,
                             fetch_offset=offset,
                             partition_max_bytes=self.partition_max_bytes,
+                            window_from_ms=from_ms,
+                            window_until_ms=until_ms,
+                            window_by=by,
                         )
                     ],
                 )

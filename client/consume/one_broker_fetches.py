@@ -68,10 +68,18 @@ class OneBrokerFetches:
     def _is_enough(self, response: FetchResponse) -> bool:
         """Whether a fetch that waits would have ended with this too. Errors may be over by now."""
         results = [result for topic in response.topics for result in topic.partitions]
+        if any(result.error_code != NO_ERROR for result in results):
+            return False
+        if self._options.window is not None:
+            passed = (
+                result.next_offset > self._asked.get((topic.name, result.partition), 0)
+                for topic in response.topics
+                for result in topic.partitions
+            )
+            if any(passed):
+                return True  # what holds nothing of the window was passed over
         size_bytes = sum(len(result.records or b"") for result in results)
-        return size_bytes >= max(self._options.min_bytes, 1) and all(
-            result.error_code == NO_ERROR for result in results
-        )
+        return size_bytes >= max(self._options.min_bytes, 1)
 
 
 def _results(response: FetchResponse) -> Results:

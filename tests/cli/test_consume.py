@@ -17,6 +17,8 @@ BASE_MS = 1479144272000
 TIMES = [100, 300, 200, None, 300, 500, 400]
 """Of the messages of `clicks`, after BASE_MS; out of order, and one without."""
 
+BETWEEN = ["--offsets-between"]
+
 
 def at(after_ms: int) -> str:
     return str(BASE_MS + after_ms)
@@ -49,22 +51,23 @@ def clicks(server: ServerProcess) -> str:
         pytest.param(["--from", "offset:7"], [], id="offset-of-the-end"),
         pytest.param(["--until", "offset:2"], range(2), id="until-is-exclusive"),
         pytest.param(["--until", "offset:99"], range(7), id="until-behind-the-end"),
-        pytest.param(["--from", at(0)], range(7), id="time-before-all"),
-        pytest.param(["--from", at(300)], range(1, 7), id="time-of-a-message"),
-        pytest.param(["--from", at(301)], range(5, 7), id="time-between"),
-        pytest.param(["--from", at(501)], [], id="time-after-all"),
-        pytest.param(["--until", at(500)], range(5), id="until-time-is-exclusive"),
-        pytest.param(["--until", at(501)], range(7), id="until-time-after-all"),
-        pytest.param(["--from", f"@{at(200)}:{at(400)}"], range(1, 5), id="range"),
-        pytest.param(["--from", f"@:{at(300)}"], range(1), id="range-without-beginning"),
-        pytest.param(["--from", f"@{at(300)}:"], range(1, 7), id="range-without-end"),
-        pytest.param(["--from", f"@{at(300)}:200ms"], range(1, 5), id="range-with-length"),
+        pytest.param([*BETWEEN, "--from", at(0)], range(7), id="time-before-all"),
+        pytest.param([*BETWEEN, "--from", at(300)], range(1, 7), id="time-of-a-message"),
+        pytest.param([*BETWEEN, "--from", at(301)], range(5, 7), id="time-between"),
+        pytest.param([*BETWEEN, "--from", at(501)], [], id="time-after-all"),
+        pytest.param([*BETWEEN, "--until", at(500)], range(5), id="until-time-is-exclusive"),
+        pytest.param([*BETWEEN, "--until", at(501)], range(7), id="until-time-after-all"),
+        pytest.param([*BETWEEN, "--from", f"@{at(200)}:{at(400)}"], range(1, 5), id="range"),
+        pytest.param([*BETWEEN, "--from", f"@:{at(300)}"], range(1), id="range-no-beginning"),
+        pytest.param([*BETWEEN, "--from", f"@{at(300)}:"], range(1, 7), id="range-no-end"),
+        pytest.param([*BETWEEN, "--from", f"@{at(300)}:200ms"], range(1, 5), id="range-length"),
         pytest.param(["--from", at(500), "--until", "offset:6"], range(5, 6), id="time-and-offset"),
-        pytest.param(["--from", "now"], [], id="now"),
+        pytest.param(["--from", "offset:2", "--until", at(500)], range(2, 5), id="offset-and-time"),
+        pytest.param([*BETWEEN, "--from", "now"], [], id="now"),
         pytest.param(["--read-committed"], range(7), id="read-committed"),
     ],
 )
-def test_where_it_begins_and_ends(
+def test_where_a_range_of_offsets_begins_and_ends(
     ask: Run, clicks: str, options: list[str], offsets: range
 ) -> None:
     result = ask("consume", clicks, "--partition", "0", "--json", *options)
@@ -88,7 +91,7 @@ def test_a_message_has_these_fields(ask: Run, clicks: str) -> None:
 
 
 def test_partitions_come_one_after_the_other(ask: Run, clicks: str) -> None:
-    read = ask("consume", clicks, "--from", at(300), "--json").objects
+    read = ask("consume", clicks, *BETWEEN, "--from", at(300), "--json").objects
     expected = [(0, offset) for offset in range(1, 7)] + [(1, 1)]
     assert [(one["partition"], one["offset"]) for one in read] == expected
 
@@ -107,11 +110,11 @@ def test_people_get_a_line_with_time_place_key_and_value(
     [(at(400), at(200)), (at(400), at(300))],
     ids=["end-before-start", "start-found-behind-end"],
 )
-def test_a_window_whose_end_is_found_first_is_empty_and_says_why(
+def test_a_range_whose_end_is_found_first_is_empty_and_says_why(
     ask: Run, clicks: str, positions: tuple[str, str]
 ) -> None:
     start, until = positions
-    options = ("--partition", "0", "--from", start, "--until", until)
+    options = ("--partition", "0", *BETWEEN, "--from", start, "--until", until)
     result = ask("consume", clicks, *options)
     assert result.out == ""
     assert "--from is offset 5 and --until offset 1" in result.err
@@ -173,7 +176,7 @@ def test_follow_says_when_the_broker_is_gone_and_when_it_is_back(
         assert receive(process)["value"] == "after"
 
 
-def test_follow_until_a_time_ends_before_the_first_message_that_is_as_late(
+def test_a_followed_range_ends_before_the_first_message_that_is_as_late(
     horolog: Program, topic: str
 ) -> None:
     def send(*after_ms: int) -> None:
@@ -181,7 +184,7 @@ def test_follow_until_a_time_ends_before_the_first_message_that_is_as_late(
         horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
 
     send(100)
-    options = ("--follow", "--until", at(300), "--json")
+    options = ("--follow", *BETWEEN, "--until", at(300), "--json")
     with horolog.running("consume", topic, *options) as process:
         assert receive(process)["offset"] == 0
         send(200, 299, 300, 250)
@@ -272,7 +275,7 @@ def test_offsets_tells_people_why_there_is_none(
     horolog.ok("produce", topic, "--json", stdin='{"value":"a","timestamp_ms":null}\n')
     without = ask("offsets", topic, "--at", at(0), "--at", "largest").out
     assert without.count("no message has a time") == 2
-    result = ask("consume", topic, "--from", at(0))
+    result = ask("consume", topic, *BETWEEN, "--from", at(0))
     assert result.out == ""
     assert "no message with a time" in result.err
 

@@ -100,10 +100,14 @@ def test_what_it_says_to_type_works_and_answers_the_same(
     assert found["offset"] == int(shown)
     for name in ("produce", "topic", "dump"):
         Program().ok(*commands[name], stdin="a\n" if name == "produce" else "")
-    (span,) = re.findall(r"consume demo-files --from (\S+)", tour)
+    (span,) = re.findall(r"consume demo-files --offsets-between --from (\S+)", tour)
     (size,) = re.findall(r"the (\d+) messages from offset", unwrapped(tour))
     address = commands["offsets"][-1]
-    window = Program(address).ok("consume", "demo-files", "--from", span, "--json").objects
+    window = (
+        Program(address)
+        .ok("consume", "demo-files", "--offsets-between", "--from", span, "--json")
+        .objects
+    )
     assert len(window) == int(size) > 0
 
 

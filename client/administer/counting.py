@@ -1,0 +1,220 @@
+"""How many messages there are in each interval of a window of time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import add
+from typing import Final
+
+from ...clock import SystemClock
+from ...protocol.api.framing import ProtocolError
+from ...protocol.api.log.count_by_time import (
+    COUNT_BY_TIME,
+    CountByTimeRequest,
+    CountByTimeResponse,
+)
+from ...protocol.errors import UnsupportedVersion
+from ...protocol.limits import MAX_INTERVALS
+from ...times import format_time
+from ..cluster.cluster import Cluster
+from ..cluster.targets import Leader
+from ..cluster.topic_metadata import partition_counts
+from ..consume.fetching import FetchOptions
+from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
+from ..consume.time_window import TimeWindow, partition_numbers
+from ..responses import check
+from ..results import TimeCount, TimeCounts
+
+_MIB: Final = 1024 * 1024
+
+_OPTIONS: Final = FetchOptions(
+    min_bytes=1,
+    partition_max_bytes=_MIB,
+    max_bytes=16 * _MIB,
+    max_decompressed_bytes=64 * _MIB,
+    append_times=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The stretches of a window: they begin at its start, and the last ends at its end."""
+
+    from_ms: int
+    until_ms: int
+    every_ms: int
+    by: str
+
+    def __len__(self) -> int:
+        return -(-(self.until_ms - self.from_ms) // self.every_ms)
+
+    def begin_ms(self, number: int) -> int:
+        """Where an interval begins; that of the one behind the last is the end."""
+        return min(self.from_ms + number * self.every_ms, self.until_ms)
+
+
+def intervals_of(
+    start: datetime | int,
+    end: datetime | int,
+    every: timedelta | None,
+    by: str,
+    *,
+    check_units: bool,
+) -> Intervals:
+    """The intervals that a program asks for. Raises TypeError and ValueError for what is none, and
+    for more than a broker counts at once."""
+    bounds = time_bounds(start, end, by, check_units=check_units)
+    if bounds.from_ms is None or bounds.until_ms is None:
+        raise TypeError("count_by_time needs a start and an end")
+    every_ms = _every_ms(every, bounds.until_ms - bounds.from_ms)
+    found = Intervals(bounds.from_ms, bounds.until_ms, every_ms, bounds.by)
+    number = -(-(found.until_ms - found.from_ms) // every_ms)
+    if number > MAX_INTERVALS:
+        shortest_ms = -(-(found.until_ms - found.from_ms) // MAX_INTERVALS)
+        raise ValueError(
+            f"from {format_time(found.from_ms)} until {format_time(found.until_ms)} there are "
+            f"{number:,} intervals of {every_ms} ms, and at most {MAX_INTERVALS:,} are counted at "
+            f"once: every has to be {shortest_ms} ms or more"
+        )
+    return found
+
+
+def _every_ms(every: timedelta | None, window_ms: int) -> int:
+    if every is None:
+        return max(window_ms, 1)
+    if not isinstance(every, timedelta):
+        raise TypeError(f"every is a timedelta, not {type(every).__name__}")
+    every_ms, rest = divmod(every, timedelta(milliseconds=1))
+    if every_ms < 1 or rest:
+        raise ValueError(f"every is a whole number of milliseconds from 1 on, not {every}")
+    return every_ms
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What was counted so far."""
+
+    counts: list[int]
+    first_ms: int | None = None
+    last_ms: int | None = None
+    untimed: int = 0
+    read_bytes: int = 0
+    log_bytes: int = 0
+
+    def add(self, answer: CountByTimeResponse) -> None:
+        """Add what one answer is about."""
+        if len(answer.counts) != len(self.counts):
+            raise ProtocolError(
+                f"a response with {len(answer.counts)} counts, and {len(self.counts)} were asked "
+                "for"
+            )
+        self.counts = list(map(add, self.counts, answer.counts))
+        if answer.first_ms >= 0:
+            self.see(answer.first_ms, answer.last_ms)
+        self.untimed += answer.untimed
+        self.read_bytes += answer.read_bytes
+        self.log_bytes += answer.log_bytes
+
+    def see(self, first_ms: int, last_ms: int) -> None:
+        """These times were counted, and those between them may have been."""
+        self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+        self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+
+
+async def count_by_time(
+    cluster: Cluster, topic: str, intervals: Intervals, partitions: Sequence[int] | None
+) -> TimeCounts:
+    """Count the messages of these partitions, or of all, by time.
+
+    A broker that cannot count, as those of a Kafka cluster, is read from instead.
+    """
+    if partitions is None:
+        numbers = list(range((await partition_counts(cluster, [topic]))[topic]))
+    else:
+        numbers = partition_numbers(partitions)
+    total = _Sum([0] * len(intervals))
+    try:
+        for partition in numbers:
+            await _ask(cluster, topic, partition, intervals, total)
+    except UnsupportedVersion:
+        total = _Sum([0] * len(intervals))
+        await _read(cluster, topic, numbers, intervals, total)
+    return TimeCounts(
+        tuple(
+            TimeCount(intervals.begin_ms(number), intervals.begin_ms(number + 1), count)
+            for number, count in enumerate(total.counts)
+        ),
+        total.first_ms,
+        total.last_ms,
+        total.untimed,
+        total.read_bytes,
+        total.log_bytes,
+    )
+
+
+async def _ask(
+    cluster: Cluster, topic: str, partition: int, intervals: Intervals, total: _Sum
+) -> None:
+    """Have the broker count a partition. The work for one answer is bounded, so there are several
+    for a large one."""
+    from_offset = end_offset = -1
+    while True:
+        answer: CountByTimeResponse = await cluster.request(
+            COUNT_BY_TIME,
+            CountByTimeRequest(
+                topic=topic,
+                partition=partition,
+                from_ms=intervals.from_ms,
+                until_ms=intervals.until_ms,
+                every_ms=intervals.every_ms,
+                by=APPEND if intervals.by == APPEND else "",
+                from_offset=from_offset,
+                end_offset=end_offset,
+            ),
+            to=Leader(topic, partition),
+        )
+        check(answer)
+        total.add(answer)
+        if answer.next_offset < 0:
+            return
+        if answer.next_offset <= from_offset:
+            raise ProtocolError(
+                f"a response that goes on at offset {answer.next_offset} of {topic}-{partition}, "
+                f"and {from_offset} was asked for"
+            )
+        from_offset, end_offset = answer.next_offset, answer.end_offset
+
+
+async def _read(
+    cluster: Cluster, topic: str, partitions: Sequence[int], intervals: Intervals, total: _Sum
+) -> None:
+    """Count by reading what can be in the window."""
+    by_append = intervals.by == APPEND
+    window = TimeWindow(
+        cluster,
+        topic,
+        TimeBounds(intervals.from_ms, intervals.until_ms, "append" if by_append else "create"),
+        partitions,
+        _OPTIONS,
+        max_wait_ms=500,
+        retry_timeout_ms=0,
+        follow=None,
+        clock=SystemClock(),
+        closed=lambda window: None,
+    )
+    counts: Counter[int] = Counter()
+    try:
+        async for batch in window.columns(columns=()):
+            column = batch.append_times_ms if by_append else batch.timestamps_ms
+            assert column is not None, "they are asked for with such a window"
+            times = column.tolist()
+            total.see(min(times), max(times))
+            counts.update((time - intervals.from_ms) // intervals.every_ms for time in times)
+    finally:
+        await window.close()
+    for number, count in counts.items():
+        total.counts[number] = count
+    total.untimed = window.untimed
+    total.read_bytes = window.read_bytes
+    total.log_bytes = window.log_bytes

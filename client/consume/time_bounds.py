@@ -1,0 +1,71 @@
+"""A window of time: which times are in it, and by which time of a message it goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, get_args
+
+from ...protocol.records.layout import NO_TIMESTAMP
+from ...times import INT64_MAX, format_time
+from ..instants import moment_ms
+
+WindowBy = Literal["create", "append"]
+"""Which time of a message counts: its timestamp as stored, or when the broker appended it."""
+
+CREATE: Final = "create"
+APPEND: Final = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBounds:
+    """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
+
+    from_ms: int | None
+    until_ms: int | None
+    by: WindowBy = CREATE
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no time is in it."""
+        return self.until_ms is not None and self.until_ms <= (self.from_ms or 0)
+
+    def holds(self, time_ms: int | None) -> bool:
+        """Whether a message of this time is in it. One without a time never is."""
+        if time_ms is None or time_ms < (self.from_ms or 0):
+            return False
+        return self.until_ms is None or time_ms < self.until_ms
+
+    def rows(self, times_ms: Sequence[int]) -> list[int]:
+        """The numbers of the times that are in it; -1 is no time."""
+        first_ms = self.from_ms or 0
+        last_ms = INT64_MAX if self.until_ms is None else self.until_ms - 1
+        return [row for row, time_ms in enumerate(times_ms) if first_ms <= time_ms <= last_ms]
+
+    @property
+    def request_fields(self) -> tuple[int, int, str]:
+        """`window_from_ms`, `window_until_ms` and `window_by` of a fetch."""
+        return (
+            NO_TIMESTAMP if self.from_ms is None else self.from_ms,
+            NO_TIMESTAMP if self.until_ms is None else self.until_ms,
+            APPEND if self.by == APPEND else "",
+        )
+
+
+def time_bounds(
+    start: datetime | int | None, end: datetime | int | None, by: str, *, check_units: bool
+) -> TimeBounds:
+    """The window that a program asks for.
+
+    Raises TypeError and `TimeError` for what is no time, ValueError for a start after the end and
+    for an unknown `by`.
+    """
+    if by not in get_args(WindowBy):
+        raise ValueError(f"a window goes by {CREATE!r} or {APPEND!r}, not {by!r}")
+    from_ms = moment_ms(start, "start", check_units=check_units)
+    until_ms = moment_ms(end, "end", check_units=check_units)
+    if from_ms is not None and until_ms is not None and until_ms < from_ms:
+        raise ValueError(
+            f"the window ends at {format_time(until_ms)} ({until_ms}), before it starts at "
+            f"{format_time(from_ms)} ({from_ms}): end has to be start or later"
+        )
+    return TimeBounds(from_ms, until_ms, APPEND if by == APPEND else CREATE)

@@ -1,0 +1,326 @@
+"""The messages of a window of time: each that is in it, once, and no other."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final, TypeVar
+
+from ...clock import Clock
+from ...protocol.api.log.fetch import FetchPartitionResult
+from ...protocol.errors import OffsetOutOfRange, UnsupportedVersion
+from ...protocol.records.columns import CONTENT, Content, check_content
+from ...times import later
+from ..cluster.cluster import Cluster
+from ..results import ColumnBatch, ConsumerRecord
+from .fetch_sources import fetches_of
+from .fetches import Results
+from .fetching import FetchOptions, next_offset
+from .time_bounds import APPEND, TimeBounds
+from .window_forms import AsColumns, AsRecords, Form, Taken
+from .window_places import Place, Questions
+
+_BEGINNINGS_MAX: Final = 5
+"""So often is a partition begun anew whose first messages are deleted at that moment."""
+
+T = TypeVar("T")
+
+
+class TimeWindow:
+    """The messages of a topic whose time is in a window; `Consumer.window` makes it.
+
+    Iterate over it for records, or over `columns()`: one of the two, and once. Messages come by
+    partition, in the order of their offsets; of what comes while it follows, as it comes. What the
+    broker reports (OffsetOutOfRange where messages were deleted that had not been read yet,
+    CorruptMessage, ...) is raised, and who asks again goes on behind what was given out.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        bounds: TimeBounds,
+        partitions: Sequence[int] | None,
+        options: FetchOptions,
+        *,
+        max_wait_ms: int,
+        retry_timeout_ms: int,
+        follow: timedelta | None,
+        clock: Clock,
+        closed: "Callable[[TimeWindow], None]",
+    ) -> None:
+        if cluster.kafka and bounds.by == APPEND:
+            raise UnsupportedVersion(
+                "Kafka's protocol does not tell when a message was appended, so there is no window "
+                "by append time; on a topic with message.timestamp.type=LogAppendTime the "
+                "messages' own times are append times"
+            )
+        # A broker answers in order, so a fetch must not stand behind one of others that waits.
+        self._cluster = cluster.beside()
+        self._owns_cluster = self._cluster is not cluster
+        self._closed = closed
+        self._topic = topic
+        self._bounds = bounds
+        # Where the mark of a transaction may be passed over, nobody knows what was aborted.
+        tell = not cluster.kafka and not options.read_committed
+        self._options = options = replace(
+            options,
+            append_times=options.append_times or bounds.by == APPEND,
+            window=bounds if tell else None,
+        )
+        self._partitions = None if partitions is None else partition_numbers(partitions)
+        self._max_wait_ms = max_wait_ms
+        self._retry_timeout_ms = retry_timeout_ms
+        self._follow_ms = None if follow is None else _length_ms(follow)
+        self._clock = clock
+        self._questions = Questions(self._cluster, retry_timeout_ms)
+        self._fetches = fetches_of(self._cluster, options, _ignore)
+        self._places: list[Place] | None = None
+        self._deadline_ms: int | None = None
+        """Until when, by the client's clock, it follows; None when it does not any more."""
+        self._filling = asyncio.Lock()
+        self._ready: deque[ConsumerRecord] = deque()
+        self._form: type[AsRecords] | type[AsColumns] | None = None
+        self._messages = self._read_bytes = self._skipped_bytes = self._untimed = 0
+        self._stored_bytes: int | None = None
+        """What the partitions take at a Kafka cluster."""
+        self._turn = 0
+        self._ended = False
+
+    @property
+    def messages(self) -> int:
+        """How many messages of the window were given out so far."""
+        return self._messages
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the log that were read for it so far."""
+        return self._read_bytes
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Bytes of the log that were passed over so far, because nothing of the window is there.
+
+        At a Kafka cluster those before the first message as late as `start`, and behind the end.
+        """
+        if self._stored_bytes is None:
+            return self._skipped_bytes
+        return max(self._stored_bytes - self._read_bytes, 0)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log that it is about: those read and those passed over."""
+        return self.read_bytes + self.skipped_bytes
+
+    @property
+    def untimed(self) -> int:
+        """Messages without a time among those that were read; they are in no window."""
+        return self._untimed
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next message of the window."""
+        while (record := self.take()) is None:
+            if not await self.fill():
+                raise StopAsyncIteration
+        return record
+
+    def take(self) -> ConsumerRecord | None:
+        """The next message, if one has been fetched already. Never waits."""
+        if not self._ready:
+            return None
+        self._messages += 1
+        return self._ready.popleft()
+
+    async def fill(self, *, max_wait_ms: int | None = None) -> bool:
+        """Fetch the next messages for `take`, unless there are some; none may come in time. False:
+        the window has been read."""
+        self._choose(AsRecords)
+        async with self._filling:
+            if self._ready:
+                return True
+            found = await self._next(AsRecords(self._options, self._bounds), max_wait_ms)
+            self._ready.extend(found or ())
+            return found is not None
+
+    async def columns(self, columns: Collection[Content] = CONTENT) -> AsyncIterator[ColumnBatch]:
+        """The messages of the window in columns, as those of `Consumer.fetch_columns`. Keys, values
+        and headers that are not among `columns` come as nulls, uncopied."""
+        check_content(columns)
+        while (batches := await self.next_columns(columns)) is not None:
+            for batch in batches:
+                yield batch
+
+    async def next_columns(
+        self, columns: Collection[Content] = CONTENT
+    ) -> list[ColumnBatch] | None:
+        """The batches of the next fetch; there may be none. None: the window has been read."""
+        check_content(columns)
+        self._choose(AsColumns)
+        async with self._filling:
+            found = await self._next(AsColumns(self._options, self._bounds, columns), None)
+            self._messages += sum(batch.count for batch in found or ())
+            return found
+
+    async def close(self) -> None:
+        """Read no further. Needed only for one that is not read to its end."""
+        self._ended = True
+        self._fetches.stop()
+        if self._owns_cluster:
+            await self._cluster.close()
+        self._closed(self)
+
+    def _choose(self, form: type[AsRecords] | type[AsColumns]) -> None:
+        if self._form not in (None, form):
+            raise ValueError("a window is read as records or in columns: this one is not both")
+        self._form = form
+
+    async def _next(self, form: Form[T], max_wait_ms: int | None) -> list[T] | None:
+        """What one fetch brings; None when everything was read."""
+        wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
+        if self._ended:
+            return None
+        if self._places is None:
+            await self._begin()
+        assert self._places is not None
+        for place in self._places:
+            if not place.is_done:
+                return await self._read_on(place, form, wait_ms)
+        if self._deadline_ms is None:
+            await self.close()
+            return None
+        left_ms = self._deadline_ms - self._clock.now_ms()
+        if left_ms > 0:
+            # The broker fills a response in order: each time another partition is the first.
+            self._turn = (self._turn + 1) % len(self._places)
+            places = self._places[self._turn :] + self._places[: self._turn]
+            return await self._fetch(places, form, min(left_ms, wait_ms))
+        await self._questions.find_ends(self._places)
+        self._deadline_ms = None
+        return []
+
+    async def _begin(self) -> None:
+        places = await self._questions.places(self._topic, self._partitions)
+        if self._bounds.is_empty:
+            places = []
+        elif self._cluster.kafka:
+            sizes = [await self._questions.log_bytes(place) for place in places]
+            self._stored_bytes = sum(sizes)
+        if self._follow_ms is not None and places:
+            until_ms = self._bounds.until_ms
+            base_ms = self._clock.now_ms() if until_ms is None else until_ms
+            self._deadline_ms = later(base_ms, self._follow_ms)
+        self._places = places
+
+    async def _read_on(self, place: Place, form: Form[T], wait_ms: int) -> list[T]:
+        """The next messages of a partition that was not read to its end."""
+        attempts_left = _BEGINNINGS_MAX
+        while True:
+            if place.position is None:
+                await self._questions.find_beginning(place, self._searched_ms)
+            if place.is_done:
+                self._end(place)
+                return []
+            attempts_left -= 1
+            try:
+                found = await self._fetch([place], form, wait_ms if place.waits else 0)
+            except OffsetOutOfRange:
+                if place.was_read or not attempts_left:
+                    raise
+                place.position = None  # the first messages were deleted since it was asked
+                continue
+            if place.is_done:
+                self._end(place)
+            else:
+                self._fetches.ahead({place.key: place.position or 0})
+            return found
+
+    def _end(self, place: Place) -> None:
+        """It was read up to its end. What is behind that is for later, when it follows."""
+        if self._deadline_ms is not None:
+            if place.was_read:
+                place.position = place.end
+            place.end = None
+
+    @property
+    def _searched_ms(self) -> int | None:
+        """The time of the first message to read, where the broker is not told of the window."""
+        if self._options.window is not None or self._bounds.by == APPEND:
+            return None
+        return self._bounds.from_ms
+
+    async def _fetch(self, places: Sequence[Place], form: Form[T], wait_ms: int) -> list[T]:
+        asked = {place.key: place.position or 0 for place in places}
+        results = await self._questions.ask(partial(self._fetches.fetch, asked, wait_ms))
+        # What cannot be read is raised before anything is taken: so the others' messages come
+        # again.
+        taken = []
+        for place in places:
+            if place.key in results:
+                result = results[place.key]
+                part = form.take(self._topic, result, asked[place.key], place.end)
+                taken.append((place, result, part))
+        found: list[T] = []
+        for place, result, part in taken:
+            self._count(result, part)
+            self._move(place, result, part)
+            found += part.items
+        return found
+
+    def _count(self, result: FetchPartitionResult, part: "Taken[object]") -> None:
+        self._read_bytes += len(result.records or b"")
+        self._skipped_bytes += result.skipped_bytes
+        self._untimed += part.untimed
+
+    def _move(self, place: Place, result: FetchPartitionResult, part: "Taken[object]") -> None:
+        """Go on behind what came, and behind what the broker passed over."""
+        assert place.position is not None
+        behind = next_offset(result, place.position)
+        if part.next_offset is not None and part.next_offset != behind:
+            # A part that cannot be read, or marks of transactions, are looked at next.
+            behind = part.next_offset
+        else:
+            behind = max(behind, result.next_offset)
+        place.waits = behind == place.position
+        place.position, place.was_read = behind, True
+        self._check_end(place, result.high_watermark)
+
+    def _check_end(self, place: Place, high_watermark: int) -> None:
+        """Raise what it means that a partition stays shorter than it was. In a cluster it is for a
+        moment, when another broker leads it."""
+        if not place.waits or place.end is None or high_watermark >= place.end:
+            place.stalled_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        if place.stalled_since is None:
+            place.stalled_since = now
+        if now - place.stalled_since >= self._retry_timeout_ms / 1000:
+            raise OffsetOutOfRange(
+                f"{place.topic}-{place.partition} ended at offset {place.end} when the window was "
+                f"asked for, and ends at {high_watermark} now: messages at its end were lost"
+            )
+
+
+def partition_numbers(partitions: Sequence[int]) -> list[int]:
+    """The partitions that a program names, in order and each once. Raises TypeError, ValueError."""
+    if isinstance(partitions, str | bytes) or not all(type(one) is int for one in partitions):
+        raise TypeError(f"partitions is a sequence of numbers, not {partitions!r}")
+    if any(one < 0 for one in partitions):
+        raise ValueError(f"partitions have numbers from 0 on, not {min(partitions)}")
+    return sorted(set(partitions))
+
+
+def _length_ms(follow: timedelta) -> int:
+    if not isinstance(follow, timedelta):
+        raise TypeError(f"follow is a timedelta, not {type(follow).__name__}")
+    if follow < timedelta(0):
+        raise ValueError(f"follow is a length of time from 0 on, not {follow}")
+    return follow // timedelta(milliseconds=1)
+
+
+def _ignore(results: Results) -> None:
+    """Nobody wants to know when it came."""

@@ -1,0 +1,108 @@
+"""The partitions of a window: where each is read from, and up to where."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from ...protocol.api.log.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.errors import CodedError
+from ..administer.searching import offsets_at
+from ..cluster.cluster import Cluster
+from ..cluster.retry import retry
+from ..cluster.targets import Leader
+from ..cluster.topic_metadata import partition_counts
+from .fetching import TopicPartition
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Place:
+    """A partition of a window."""
+
+    topic: str
+    partition: int
+    end: int | None
+    """Offset to stop at; None where it goes on without one."""
+    position: int | None = None
+    """Next offset to look at; None until it is known where the partition begins."""
+    was_read: bool = False
+    waits: bool = False
+    """Nothing came last time: the next fetch waits at the broker."""
+    stalled_since: float | None = None
+    """When, on the loop's clock, it was found to end before `end`, and nothing came since."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was read to its end."""
+        return self.end is None or (self.position is not None and self.position >= self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked of a cluster about the partitions of a window; again while it is away."""
+
+    cluster: Cluster
+    retry_timeout_ms: int
+
+    async def places(self, topic: str, partitions: Sequence[int] | None) -> list[Place]:
+        """The partitions of a topic, all or these, up to where they can be read now."""
+        if partitions is None:
+            counts = await self.ask(partial(partition_counts, self.cluster, [topic]))
+            partitions = range(counts[topic])
+        places = [Place(topic, number, None) for number in partitions]
+        await self.find_ends(places)
+        return places
+
+    async def find_ends(self, places: Sequence[Place]) -> None:
+        """Have the places end where they can be read up to now."""
+        ends = await asyncio.gather(*(self._offset(place, LATEST) for place in places))
+        for place, end in zip(places, ends, strict=True):
+            place.end = end
+
+    async def find_beginning(self, place: Place, from_ms: int | None) -> None:
+        """Where reading begins: at the first message stored, or with `from_ms` at the first of that
+        time or later, before which nothing can be in the window."""
+        offset = await self._offset(place, EARLIEST if from_ms is None else from_ms)
+        place.position = (place.end or 0) if offset is None else offset
+
+    async def log_bytes(self, place: Place) -> int:
+        """What the partition takes on the disk of its leader; 0 where that is not told."""
+        asked = DescribableLogDirTopic(name=place.topic, partitions=[place.partition])
+        ask = partial(
+            self.cluster.request,
+            DESCRIBE_LOG_DIRS,
+            DescribeLogDirsRequest(topics=[asked]),
+            to=Leader(*place.key),
+        )
+        try:
+            response: DescribeLogDirsResponse = await self.ask(ask)
+        except CodedError:  # it takes a right of its own
+            return 0
+        return sum(
+            one.size_bytes
+            for result in response.results
+            for topic in result.topics
+            for one in topic.partitions
+            if (topic.name, one.partition) == place.key
+        )
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question."""
+        return await retry(question, timeout_ms=self.retry_timeout_ms, setting="retry_timeout_ms")
+
+    async def _offset(self, place: Place, target: int) -> int | None:
+        (found,) = await self.ask(partial(offsets_at, self.cluster, *place.key, [target]))
+        return found.offset

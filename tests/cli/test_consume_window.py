@@ -1,0 +1,157 @@
+"""`horolog consume` with times: the messages of a window, and what it took."""
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from horolog.testing.program import Process, Program, Result, ServerProcess
+
+Run = Callable[..., Result]
+
+DAY = "2016-11-14"
+CLICKS = ["14:05:00", "14:06:30", "14:04:10", None, "14:05:59.999", "14:06:00", "14:05:30"]
+"""Times of seven clicks of partition 0, out of order, and one without."""
+
+FIVE_MS = 1479132300000
+"""14:05:00 of that day."""
+
+
+def at(time: str) -> str:
+    return f"{DAY}T{time}Z"
+
+
+def receive(process: Process) -> dict[str, object]:
+    assert process.stdout is not None
+    found: dict[str, object] = json.loads(process.stdout.readline())
+    return found
+
+
+def line(time: str | None, partition: int, value: str) -> str:
+    after_ms = None
+    if time is not None:
+        hours, minutes, seconds = time.split(":")
+        after_ms = round((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * 1000)
+        after_ms += FIVE_MS - 14 * 3_600_000 - 5 * 60_000
+    return json.dumps({"value": value, "timestamp_ms": after_ms, "partition": partition})
+
+
+@pytest.fixture(scope="module")
+def clicks(server: ServerProcess) -> str:
+    """A topic with the messages 0 to 6 in partition 0, and two in partition 1."""
+    lines = [line(time, 0, str(number)) for number, time in enumerate(CLICKS)]
+    lines += [line(time, 1, f"p{time}") for time in ("14:05:10", "14:07:00")]
+    server.program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
+    server.program.ok("produce", "clicks", "--json", stdin="\n".join(lines))
+    return "clicks"
+
+
+def places(result: Result) -> list[tuple[int, int]]:
+    return [(one["partition"], one["offset"]) for one in result.objects]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(
+            ["--from", at("14:05:00"), "--until", at("14:06:00")],
+            [(0, 0), (0, 4), (0, 6), (1, 0)],
+            id="minute",
+        ),
+        pytest.param(
+            ["--from", f"@{at('14:05:00')}:1m"],
+            [(0, 0), (0, 4), (0, 6), (1, 0)],
+            id="range",
+        ),
+        pytest.param(["--from", at("14:06:00")], [(0, 1), (0, 5), (1, 1)], id="from-alone"),
+        pytest.param(["--until", at("14:05:00")], [(0, 2)], id="until-alone"),
+        pytest.param(["--from", f"@:{at('14:05:00')}"], [(0, 2)], id="range-without-beginning"),
+        pytest.param(
+            ["--partition", "1", "--from", at("14:00:00")], [(1, 0), (1, 1)], id="partition"
+        ),
+        pytest.param(["--from", at("14:05:00"), "--until", at("14:05:00")], [], id="empty"),
+        pytest.param(["--from", "now"], [], id="nothing"),
+    ],
+)
+def test_a_window_has_every_message_of_its_times_and_no_other(
+    ask: Run, clicks: str, options: list[str], expected: list[tuple[int, int]]
+) -> None:
+    result = ask("consume", clicks, "--json", *options)
+    assert places(result) == expected
+    plural = "" if len(expected) == 1 else "s"
+    last = result.err.splitlines()[-1]
+    assert last.startswith(f"horolog: {len(expected)} message{plural} in the window; ")
+    assert "of the log read" in last
+    assert "passed over" in last
+    assert len(result.err.splitlines()) == 1
+
+
+def test_the_old_range_of_offsets_has_its_own_name(ask: Run, clicks: str) -> None:
+    options = ("--partition", "0", "--from", at("14:05:00"), "--until", at("14:06:00"), "--json")
+    assert places(ask("consume", clicks, "--offsets-between", *options)) == [(0, 0)]
+
+
+def test_append_times_make_a_window_of_their_own(ask: Run, clicks: str) -> None:
+    appended = ask("consume", clicks, "--append-time", "--json").objects
+    first_ms = min(one["append_time_ms"] for one in appended)
+    options = ("--by", "append", "--json", "--from", str(first_ms))
+    whole = ask("consume", clicks, *options)
+    assert places(whole) == [(one["partition"], one["offset"]) for one in appended]
+    assert "append_time_ms" not in whole.objects[0]
+    assert places(ask("consume", clicks, *options, "--until", str(first_ms))) == []
+    by_create = ask("consume", clicks, "--by", "create", "--json", "--from", str(first_ms))
+    assert places(by_create) == []
+
+
+def test_stats_are_the_last_line_of_standard_error(ask: Run, clicks: str) -> None:
+    times = ("--from", at("14:05:00"), "--until", at("14:06:00"))
+    result = ask("consume", clicks, *times, "--stats", "--json")
+    (stats,) = map(json.loads, result.err.splitlines())
+    assert list(stats) == ["messages", "read_bytes", "skipped_bytes", "log_bytes"]
+    assert stats["messages"] == len(result.objects) == 4
+    assert stats["read_bytes"] + stats["skipped_bytes"] == stats["log_bytes"] > 0
+    far = ask("consume", clicks, "--from", "@-1h", "--stats")
+    assert far.out == ""
+    passed = json.loads(far.err)
+    assert passed["read_bytes"] == 0
+    assert passed["skipped_bytes"] == passed["log_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--from", at("14:06:00"), "--until", at("14:05:00")], "--until: 2016-11-14T14:05:00"),
+        (["--stats"], "--stats is about a window"),
+        (["--stats", "--offsets-between", "--from", "now"], "--stats is about a window"),
+        (["--by", "append", "--from", "offset:0"], "--by append is about a window"),
+        (["--by", "time", "--from", "now"], "append"),
+    ],
+)
+def test_what_is_no_window_is_wrong_usage(run: Run, options: list[str], text: str) -> None:
+    result = run("consume", "clicks", *options, "--server", "127.0.0.1:1", code=2)
+    assert result.out == ""
+    assert text in result.err
+
+
+def test_following_keeps_to_the_window_until_ctrl_c(horolog: Program, ask: Run, topic: str) -> None:
+    def send(*times: str) -> None:
+        horolog.ok("produce", topic, "--json", stdin="\n".join(line(t, 0, t) for t in times))
+
+    ask("topic", "create", topic, "--set", "retention.ms=-1")
+    send("14:07:00", "14:05:01")
+    times = ("--from", at("14:05:00"), "--until", at("14:06:00"))
+    with horolog.running("consume", topic, "--follow", *times, "--json", "--stats") as process:
+        assert receive(process)["value"] == "14:05:01"
+        send("14:06:00", "14:04:00", "14:05:02")
+        assert receive(process)["value"] == "14:05:02"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 0
+    assert out == ""
+    assert json.loads(err)["messages"] == 2
+
+
+def test_a_topic_that_is_not_there_is_refused(ask: Run) -> None:
+    result = ask("consume", "nowhere", "--from", "@-1h", code=1)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in result.err

@@ -1,0 +1,125 @@
+"""`horolog histogram`: messages by time."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from horolog.clock import SystemClock
+from horolog.testing.program import Program, Result, ServerProcess
+
+Run = Callable[..., Result]
+
+BASE_MS = 1479132000000
+"""2016-11-14T14:00:00Z."""
+
+AFTER_S = [0, 125, 60, None, 59.999, 130, 240]
+"""Times of the messages of partition 0 after that, in seconds; one has none."""
+
+
+@pytest.fixture(scope="module")
+def clicks(server: ServerProcess) -> str:
+    """Seven messages in partition 0, and one in partition 1."""
+    objects = [
+        {
+            "value": "",
+            "partition": 0,
+            "timestamp_ms": None if after_s is None else BASE_MS + round(after_s * 1000),
+        }
+        for after_s in AFTER_S
+    ]
+    objects.append({"value": "", "partition": 1, "timestamp_ms": BASE_MS + 61_000})
+    server.program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
+    server.program.ok("produce", "clicks", "--json", stdin="\n".join(map(json.dumps, objects)))
+    return "clicks"
+
+
+def minutes(result: Result) -> list[tuple[float, float, int]]:
+    """The lines, with times in minutes after the first."""
+    return [
+        ((one["from_ms"] - BASE_MS) / 60_000, (one["until_ms"] - BASE_MS) / 60_000, one["count"])
+        for one in result.objects
+    ]
+
+
+def test_each_interval_has_a_line(ask: Run, clicks: str) -> None:
+    times = ("--from", "2016-11-14T14:00:00Z", "--until", "2016-11-14T14:04:30Z", "--every", "1m")
+    result = ask("histogram", clicks, *times, "--json")
+    assert minutes(result) == [(0, 1, 2), (1, 2, 2), (2, 3, 2), (3, 4, 0), (4, 4.5, 1)]
+    assert list(result.objects[0]) == ["from_ms", "until_ms", "count"]
+    assert result.err == ""
+    one = ask("histogram", clicks, "--partition", "1", *times, "--json")
+    assert [count for _, _, count in minutes(one)] == [0, 1, 0, 0, 0]
+
+
+def test_intervals_begin_where_from_says(ask: Run, clicks: str) -> None:
+    span = "@2016-11-14T14:00:30Z:2016-11-14T14:02:30Z"
+    result = ask("histogram", clicks, "--from", span, "--every", "1m", "--json")
+    assert minutes(result) == [(0.5, 1.5, 3), (1.5, 2.5, 2)]
+    cut = "@2016-11-14T14:00:30Z:2016-11-14T14:02:05Z"
+    result = ask("histogram", clicks, "--from", cut, "--every", "1h", "--json")
+    assert [count for _, _, count in minutes(result)] == [3]
+
+
+def test_without_until_it_ends_now(ask: Run, horolog: Program, topic: str) -> None:
+    before_ms = SystemClock().now_ms()
+    horolog.ok("produce", topic, stdin="a\nb\n")
+    found = ask("histogram", topic, "--from", "@-1d", "--every", "1h", "--json").objects
+    assert [one["count"] for one in found] == [0] * 23 + [2]
+    assert found[-1]["until_ms"] >= before_ms
+    appended = ask(
+        "histogram", topic, "--from", "@-1d", "--every", "1h", "--by", "append", "--json"
+    ).objects
+    assert sum(one["count"] for one in appended) == 2
+
+
+def test_people_get_bars_and_a_summary(ask: Run, clicks: str) -> None:
+    times = ("--from", "2016-11-14T14:00:00Z", "--until", "2016-11-14T14:05:00Z", "--every", "2m")
+    result = ask("histogram", clicks, *times)
+    header, *rows = result.out.splitlines()
+    assert header.split() == ["from", "messages"]
+    assert [row.split()[:2] for row in rows] == [
+        ["2016-11-14T14:00:00.000Z", "4"],
+        ["2016-11-14T14:02:00.000Z", "2"],
+        ["2016-11-14T14:04:00.000Z", "1"],
+    ]
+    assert [row.count("█") for row in rows] == [40, 20, 10]
+    assert "7 messages from 2016-11-14T14:00:00.000Z to 2016-11-14T14:04:00.000Z" in result.err
+    assert "1 more without a time" in result.err
+
+
+def test_nothing_to_count_has_no_bars(ask: Run, clicks: str) -> None:
+    result = ask("histogram", clicks, "--from", "@-2m", "--every", "1m")
+    assert "█" not in result.out
+    assert [row.split()[1] for row in result.out.splitlines()[1:]] == ["0", "0"]
+    assert "0 messages; " in result.err
+
+
+HOUR = ["--from", "2016-11-14T14:00:00Z", "--until", "2016-11-14T15:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([*HOUR], "--every"),
+        (["--every", "1m"], "--from"),
+        ([*HOUR, "--every", "0s"], "from 1 on"),
+        ([*HOUR, "--every", "5"], "not a length of time"),
+        ([*HOUR, "--every", "999999999999w"], "longer than all of time"),
+        ([*HOUR, "--every", "35ms"], "at most 100,000"),
+        (["--from", "offset:1", "--every", "1m"], "offset:1 is no time"),
+        (["--from", "@:now", "--every", "1m"], "has no beginning"),
+        (["--from", "now", "--until", "@-1h", "--every", "1m"], "before it starts"),
+        ([*HOUR, "--every", "1m", "--by", "size"], "append"),
+    ],
+)
+def test_what_cannot_be_counted_is_wrong_usage(run: Run, options: list[str], text: str) -> None:
+    result = run("histogram", "clicks", *options, "--server", "127.0.0.1:1", code=2)
+    assert result.out == ""
+    assert text in result.err
+
+
+def test_so_many_intervals_can_be_counted(ask: Run, clicks: str) -> None:
+    found = ask("histogram", clicks, *HOUR, "--every", "36ms", "--json").objects
+    assert len(found) == 100_000
+    assert sum(one["count"] for one in found) == 7
