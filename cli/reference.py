@@ -38,7 +38,7 @@ RANGES: Final = (
     ("@-1h:", "the last hour, to the end"),
     ("@:-1h", "from the beginning to an hour ago"),
 )
-"""Ranges, for `consume --from` alone."""
+"""Ranges, for `--from` of `consume` and `histogram` alone."""
 
 _INTRODUCTION: Final = """\
 # The command line
@@ -54,21 +54,22 @@ A time is written in one of these ways, wherever a command takes one:
 
 _POSITIONS: Final = """
 `consume --from` and `--until` also take `offset:N`, and `offsets --at` also `earliest`, `latest`
-and `largest`. A time stands for an offset: that of the first message, in offset order, whose time
-is that or later.
+and `largest`. In `offsets --at`, and in `consume` beside `offset:N` or with `--offsets-between`, a
+time stands for an offset: that of the first message, in offset order, whose time is that or later.
+Otherwise the times of `consume`, and those of `histogram`, are the ends of a window: it has every
+message of its times and no other, however they are out of order
+([concepts](concepts.md#times-are-not-in-order)).
 
 ## Ranges
 
-`consume --from @A:B` sets both ends. A and B are times without `@`; the end is exclusive, as that
-of `--until` is:
+`consume --from @A:B` and `histogram --from @A:B` set both ends. A and B are times without `@`; the
+end is exclusive, as that of `--until` is:
 
 """
 
 _RULES: Final = """
 The text is split at the one colon that has a time on both sides; where there is none, or more than
-one, it is refused. A second end in `--until` is refused too. Messages can be out of order: from and
-until are places in the log, so a few in between may be older or newer
-([concepts](concepts.md#times-are-not-in-order)).
+one, it is refused. A second end in `--until` is refused too.
 
 ## Exit codes
 

@@ -13,7 +13,7 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
-from ...protocol.errors import CodedError
+from ...protocol.errors import CodedError, UnsupportedForMessageFormat
 from ..administer.searching import offsets_at
 from ..cluster.cluster import Cluster
 from ..cluster.retry import retry
@@ -75,7 +75,11 @@ class Questions:
     async def find_beginning(self, place: Place, from_ms: int | None) -> None:
         """Where reading begins: at the first message stored, or with `from_ms` at the first of that
         time or later, before which nothing can be in the window."""
-        offset = await self._offset(place, EARLIEST if from_ms is None else from_ms)
+        try:
+            offset = await self._offset(place, EARLIEST if from_ms is None else from_ms)
+        except UnsupportedForMessageFormat:
+            # New messages of the topic get no times. Those stored before may have some.
+            offset = await self._offset(place, EARLIEST)
         place.position = (place.end or 0) if offset is None else offset
 
     async def log_bytes(self, place: Place) -> int:

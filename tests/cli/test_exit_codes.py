@@ -18,6 +18,7 @@ Run = Callable[..., Result]
 
 TIME, LATER = "2016-11-14T17:24:32Z", "2016-11-14T18:00:00Z"
 BIG = "9" * 20
+HISTOGRAM = ["--from", TIME, "--until", LATER, "--every", "5m"]
 OUT = ["--out", "out"]
 
 
@@ -47,6 +48,8 @@ WITH_A_BROKER = [
     ["produce", "here"],
     ["consume", "here"],
     ["consume", "here", "--follow"],
+    ["consume", "here", "--from", TIME],
+    ["histogram", "here", *HISTOGRAM],
     ["offsets", "here"],
     ["lag"],
     ["lag", "name"],
@@ -66,6 +69,8 @@ ABOUT_A_TOPIC = [
     ["topic", "delete"],
     ["topic", "trim", "--before", "latest"],
     ["consume"],
+    ["consume", "--from", TIME],
+    ["histogram", *HISTOGRAM],
     ["offsets"],
     ["explain", "offset", "--at", TIME],
     ["explain", "retention"],
@@ -77,6 +82,8 @@ ABOUT_A_TOPIC = [
 
 OF_A_PARTITION = [
     ["consume", "here"],
+    ["consume", "here", "--from", TIME],
+    ["histogram", "here", *HISTOGRAM],
     ["offsets", "here"],
     ["explain", "offset", "here", "--at", TIME],
     ["explain", "retention", "here"],
@@ -94,6 +101,8 @@ WRONG_SETTINGS = [
 TIME_OPTIONS = [
     ["consume", "here", "--from"],
     ["consume", "here", "--until"],
+    ["histogram", "here", "--every", "5m", "--from"],
+    ["histogram", "here", *HISTOGRAM, "--until"],
     ["offsets", "here", "--at"],
     ["explain", "offset", "here", "--at"],
     ["topic", "trim", "here", "--before"],
@@ -123,6 +132,7 @@ LENGTH_OPTIONS = [
     ["pipeline", "watch", "here", "--window"],
     ["pipeline", "watch", "here", "--late"],
     ["pipeline", "watch", "here", "--every"],
+    ["histogram", "here", "--from", TIME, "--every"],
 ]
 
 WRONG_USAGE = [
@@ -147,6 +157,10 @@ WRONG_USAGE = [
     ),
     *(["topic", "trim", "here", "--before", f"offset:{n}"] for n in ("", "x", "-1", BIG)),
     ["consume", "here", "--from", f"@{TIME}:{LATER}", "--until", LATER],
+    ["consume", "here", "--from", LATER, "--until", TIME],
+    ["consume", "here", "--by", "append"],
+    ["consume", "here", "--stats"],
+    ["histogram", "here", "--from", LATER, "--until", TIME, "--every", "5m"],
     ["offsets", "here", "--by", "x"],
     ["offsets", "here", "--by", "append", "--at", "largest"],
     ["produce", "here", "--compression", "zip"],
