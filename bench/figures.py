@@ -12,10 +12,12 @@ from .durable import durable_acks
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
+from .index_memory import index_memory
 from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
+from .window_hour import window_hour
 
 _KIB: Final = 1024
 
@@ -67,6 +69,8 @@ MEASUREMENTS: Final = (
     Measurement(("start_empty", "rss_idle"), empty),
     Measurement(("start_3500", "rss_3500"), of_3500),
     Measurement(("fast_beside_slow",), fast_beside_slow),
+    Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
+    Measurement(("index_memory",), index_memory),
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),

@@ -11,6 +11,7 @@ from ..storage.check.dump import (
     DumpedAppendTime,
     DumpedMessage,
     DumpedOffsetEntry,
+    DumpedTimeBlock,
     DumpedTimeEntry,
     Remark,
 )
@@ -39,6 +40,8 @@ _HEADINGS: Final = {
     "log": f"{'at byte':>10}  {'offset':>8}  {'time':24}  format   key  value",
     "index": f"{'at byte':>10}  {'offset':>8}  is found from",
     "timeindex": f"{'at byte':>10}  {'times later than':24}  are from offset",
+    "timemap": f"{'at byte':>10}  {'from':>8}  {'to offset':>9}  {'log byte':>10}  {'bytes':>8}  "
+    "messages of times",
     "appendtime": f"{'at byte':>10}  {'from offset':>11}  appended at",
 }
 """Of what is printed for people, by the kind of file."""
@@ -47,7 +50,9 @@ _HEADINGS: Final = {
 def dump(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A .log, .index, .timeindex or .appendtime file."),
+        typer.Argument(
+            metavar="FILE", help="A .log, .index, .timeindex, .timemap or .appendtime file."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
@@ -144,6 +149,19 @@ def _item_fields(item: Dumped) -> dict[str, object]:
                 "offset": item.offset,
                 "append_time_ms": json_time(item.append_time_ms),
             }
+        case DumpedTimeBlock():
+            return {
+                "position": item.position,
+                "log_position": item.log_position,
+                "size_bytes": item.size_bytes,
+                "offset": item.offset,
+                "next_offset": item.next_offset,
+                "untimed": item.untimed,
+                "spans": [
+                    {"first_ms": first_ms, "last_ms": last_ms, "messages": messages}
+                    for first_ms, last_ms, messages in item.spans
+                ],
+            }
         case Remark():
             return {"position": item.position, "remark": item.text, "error": item.error}
 
@@ -163,6 +181,14 @@ def _item_text(item: Dumped) -> str:
             return f"{where}  {shown_time(item.timestamp_ms):24}  {item.offset:>8}"
         case DumpedAppendTime():
             return f"{where}  {item.offset:>11}  {shown_time(item.append_time_ms)}"
+        case DumpedTimeBlock():
+            spans = [
+                f"{messages} from {shown_time(first_ms)} to {shown_time(last_ms)}"
+                for first_ms, last_ms, messages in item.spans
+            ]
+            spans += [f"{item.untimed} without a time"] if item.untimed else []
+            place = f"{item.offset:>8}  {item.next_offset - 1:>9}  {item.log_position:>10}"
+            return f"{where}  {place}  {item.size_bytes:>8}  {', '.join(spans)}"
         case Remark():
             return f"{where}  {'wrong' if item.error else 'note'}: {item.text}"
 

@@ -361,6 +361,15 @@ _LIMITS: Final = (
         minimum=2**20,
     ),
     _integer(
+        "index.cache.bytes",
+        32 * 2**20,
+        "",
+        "What is kept in memory of the indexes and time maps of closed segments, which are read "
+        "where they lie; the least recently used goes first. Indexes of up to 512 bytes, and those "
+        "of segments that take appends, stay in memory beside it.",
+        minimum=2**16,
+    ),
+    _integer(
         "max.open.files",
         1000,
         "",

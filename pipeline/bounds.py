@@ -19,8 +19,11 @@ from .planning import (
     capped,
     spans,
     split,
+    split_held,
 )
+from .probing import held
 from .questions import Questions, Topics
+from .span_readers import reads_windows
 
 _log = logging.getLogger(__name__)
 
@@ -146,9 +149,17 @@ def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
 
 
 def plan(asked: Questions, options: ReadOptions) -> list[Span]:
-    """As `resolve`, cut for Spark's tasks."""
-    return split(
-        resolve(asked, options),
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
+    """As `resolve`, cut for Spark's tasks, without what cannot be of the window where the broker
+    tells that."""
+    found = resolve(asked, options)
+    most = {
+        "min_partitions": options.min_partitions,
+        "max_records": options.max_records_per_partition,
+    }
+    window = options.window
+    if window is None or not found or not reads_windows(options.broker.address):
+        return split(found, **most)
+    if window.empty:
+        return []
+    finely = options.min_partitions > len(found) or options.max_records_per_partition > 0
+    return split_held(held(options.broker, found, window, finely=finely), **most)

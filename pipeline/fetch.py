@@ -8,88 +8,87 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..blocking import Consumer
 from ..protocol.errors import OffsetOutOfRange
 from .logs import UNKNOWN
 from .options import Broker, ReadOptions
 from .planning import DataLoss, Span
 from .questions import questions
-from .row_batches import content_of, in_range, joined, record_batch, times_of
-
-_MIB: Final = 1024 * 1024
-_FETCH_BYTES: Final = 4 * _MIB
-_WAIT_MS: Final = 500
+from .row_batches import content_of, in_window, joined, record_batch, times_of
+from .span_readers import ConsumerReader, SpanReader, WindowReader, reads_windows
+from .windows import Window
 
 _log = logging.getLogger(__name__)
 
-_IDLE: Final[dict[tuple[int, Broker, bool], list[Consumer]]] = {}
-"""Consumers that are not in use at the moment, by process: connecting costs more than a small
-batch."""
+_Kind = tuple[int, Broker, bool, bool]
+"""What a reader is for: process, broker, whether with append times, and whether of a window."""
+
+_IDLE: Final[dict[_Kind, list[SpanReader]]] = {}
+"""Readers that are not in use at the moment: connecting costs more than a small batch."""
 
 
 def batches(
     span: Span,
     schema: pa.Schema,
     options: ReadOptions,
-    time_filter: tuple[int, int] | None = None,
+    window: Window | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of `span` in the columns of `schema`; with `time_filter` those with a
-    timestamp in [start, end) ms.
+    """The messages of `span` in the columns of `schema`; with `window` those with a timestamp in
+    it.
 
     Raises DataLoss for messages that are not there any more, unless the options say otherwise.
     """
-    return joined(_fetched(span, schema, options, time_filter))
+    return joined(_fetched(span, schema, options, window))
 
 
 def _fetched(
-    span: Span, schema: pa.Schema, options: ReadOptions, time_filter: tuple[int, int] | None
+    span: Span, schema: pa.Schema, options: ReadOptions, window: Window | None
 ) -> Iterator[pa.RecordBatch]:
     if not _as_planned(span, options):
         return
-    append_times = "appendTime" in schema.names
-    consumer = _take(options.broker, append_times)
+    passes_over = window is not None and reads_windows(options.broker.address)
+    kind = (os.getpid(), options.broker, "appendTime" in schema.names, passes_over)
+    reader = _take(kind)
     done = False
     try:
-        consumer.assign(span.topic, span.partition, offset=span.start)
-        yield from _read(consumer, span, schema, options, time_filter)
+        reader.begin(span, content_of(schema), window)
+        yield from _read(reader, span, schema, options, window)
         done = True
         # Rows of a topic that was made again meanwhile have offsets of the span, too.
         _as_planned(span, options)
     finally:
         # One that has a request under way, or failed, is of no more use.
         if done:
-            consumer.unassign(span.topic, span.partition)
-            _IDLE.setdefault((os.getpid(), options.broker, append_times), []).append(consumer)
+            reader.end()
+            _IDLE.setdefault(kind, []).append(reader)
         else:
             with suppress(Exception):
-                consumer.close()
+                reader.close()
 
 
 def _read(
-    consumer: Consumer,
+    reader: SpanReader,
     span: Span,
     schema: pa.Schema,
     options: ReadOptions,
-    time_filter: tuple[int, int] | None,
+    window: Window | None,
 ) -> Iterator[pa.RecordBatch]:
-    content = content_of(schema)
     position = span.start
     while position < span.end:
         try:
-            found = consumer.fetch_columns(columns=content)
+            found = reader.fetch(position)
         except OffsetOutOfRange as error:
-            position = _go_on(consumer, span, position, options, error)
+            position = _go_on(span, position, options, error)
             continue
-        if not found:
-            position = _behind_nothing(span, options)
-        for batch in found:
+        for batch in found.batches:
             if batch.offsets[0] >= span.end:
                 return
             rows = record_batch(batch, schema, end=span.end)
-            if time_filter is not None:
-                rows = in_range(rows, times_of(batch).slice(0, rows.num_rows), *time_filter)
+            if window is not None:
+                rows = in_window(rows, times_of(batch).slice(0, rows.num_rows), window)
             yield rows
-            position = batch.next_offset
+        if found.position <= position:
+            found = found._replace(position=_behind_nothing(span, options))
+        position = found.position
 
 
 def _as_planned(span: Span, options: ReadOptions) -> bool:
@@ -109,9 +108,7 @@ def _as_planned(span: Span, options: ReadOptions) -> bool:
     return False
 
 
-def _go_on(
-    consumer: Consumer, span: Span, position: int, options: ReadOptions, error: OffsetOutOfRange
-) -> int:
+def _go_on(span: Span, position: int, options: ReadOptions, error: OffsetOutOfRange) -> int:
     """Where to read on after messages that are gone. Raises DataLoss."""
     if not _as_planned(span, options):
         return span.end
@@ -128,7 +125,6 @@ def _go_on(
     _log.warning("%s", text)
     if not position < first < span.end:
         return span.end
-    consumer.seek(*key, first)
     return first
 
 
@@ -152,23 +148,15 @@ def _behind_nothing(span: Span, options: ReadOptions) -> int:
 
 def close_idle() -> None:
     """Close the connections that this process keeps for the next read."""
-    for key in [key for key in _IDLE if key[0] == os.getpid()]:
-        for consumer in _IDLE.pop(key):
-            consumer.close()
+    for kind in [kind for kind in _IDLE if kind[0] == os.getpid()]:
+        for reader in _IDLE.pop(kind):
+            reader.close()
 
 
-def _take(broker: Broker, append_times: bool) -> Consumer:
-    idle = _IDLE.get((os.getpid(), broker, append_times))
+def _take(kind: _Kind) -> SpanReader:
+    idle = _IDLE.get(kind)
     if idle:
         return idle.pop()
-    return Consumer(
-        broker.address,
-        max_wait_ms=_WAIT_MS,
-        partition_max_bytes=_FETCH_BYTES,
-        max_bytes=_FETCH_BYTES,
-        client_id="horolog-spark",
-        request_timeout_ms=broker.request_timeout_ms,
-        retry_timeout_ms=broker.retry_budget_ms,
-        check_units=False,
-        append_times=append_times,
-    )
+    _, broker, append_times, passes_over = kind
+    made = WindowReader if passes_over else ConsumerReader
+    return made(broker, append_times=append_times)

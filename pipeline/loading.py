@@ -13,7 +13,7 @@ from .options import ReadOptions, read_options
 from .planning import Span
 from .questions import questions
 
-Pieces = tuple[Span | segments.ClosedSegment, ...]
+Pieces = tuple[Span | segments.Packed, ...]
 """One for each task."""
 
 
@@ -44,5 +44,5 @@ def load(given: Mapping[str, str], now_ms: int) -> Loaded:
 def plan(options: ReadOptions) -> Pieces:
     """What a batch reads that is planned now. Raises DataLoss, OptionError, HorologError."""
     if options.segments_path is not None:
-        return tuple(segments.plan(options.segments_path, options.start.time_ms))
+        return tuple(segments.plan(options.segments_path, options.window, options.min_partitions))
     return tuple(bounds.plan(questions(options.broker), options))

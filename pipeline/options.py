@@ -26,6 +26,7 @@ from .option_values import (
     whole,
     yes_or_no,
 )
+from .windows import Window
 
 SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.servers")
 """The address, and the other names it may be given by."""
@@ -119,7 +120,8 @@ class ReadOptions:
     fail_if_no_time: bool = False
     """Whether a partition without a message from the start time on is an error, not empty."""
     exact: bool = False
-    """Whether the rows are those with a timestamp in the range, wherever they are in the log."""
+    """Whether the rows are those with a timestamp between the bounds, wherever they are in the
+    log."""
     max_out_of_order_ms: int | None = None
     """In an exact range: how late messages may be; None reads to the end of the log."""
     fail_on_data_loss: bool = True
@@ -135,13 +137,11 @@ class ReadOptions:
     segments_path: str | None = None
 
     @property
-    def time_filter(self) -> tuple[int, int] | None:
-        """Timestamps that rows have in an exact range, [start, end) in ms; None for all rows."""
-        bounded = self.start.time_ms is not None or self.end.time_ms is not None
-        in_files = self.segments_path is not None and bounded
-        if not self.exact and not in_files:
+    def window(self) -> Window | None:
+        """The times that rows have in an exact range; None for all rows."""
+        if not self.exact or (self.start.time_ms is None and self.end.time_ms is None):
             return None
-        return self.start.time_ms or 0, 2**63 - 1 if self.end.time_ms is None else self.end.time_ms
+        return Window(self.start.time_ms or 0, self.end.time_ms)
 
 
 class Given:
@@ -219,17 +219,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     _check_bounds(start, end, streaming)
     for name in ("includeHeaders", "includeAppendTime"):
         given.flag(name, False)  # they choose the schema
-    exact = given.choice("timeRange", "offsets", ("offsets", "exact")) == "exact"
+    exact = _is_exact(given, start, end, streaming)
     slack = given.text("maxOutOfOrderness")
     if slack is not None and not exact:
         raise OptionError("maxOutOfOrderness needs timeRange=exact")
     if slack is not None and end.time_ms is None:
         raise OptionError(
             "maxOutOfOrderness says how far behind endingTimestamp to read: give that too"
-        )
-    if exact and (start.offsets or start.times_ms or end.offsets or end.times_ms):
-        raise OptionError(
-            "timeRange=exact goes with startingTimestamp and endingTimestamp, not with offsets"
         )
     return ReadOptions(
         broker,
@@ -354,6 +350,23 @@ def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
                 )
     if SENTINELS["earliest"] in _all(end.offsets):
         raise OptionError("endingOffsets with -2 (earliest) would read nothing")
+
+
+def _is_exact(given: Given, start: Bound, end: Bound, streaming: bool) -> bool:
+    """Whether rows are chosen by their own times. A batch does so where nothing but times of all
+    partitions bounds it; a stream, whose bounds are offsets in its checkpoint, where it is told."""
+    by_partition = any((start.offsets, start.times_ms, end.offsets, end.times_ms))
+    default = "offsets" if streaming or by_partition else "exact"
+    exact = given.choice("timeRange", default, ("exact", "offsets")) == "exact"
+    if exact and by_partition:
+        raise OptionError(
+            "timeRange=exact goes with startingTimestamp and endingTimestamp, not with offsets"
+        )
+    if not exact and given.text("segments.path") is not None:
+        raise OptionError(
+            "timeRange=offsets needs a broker; files of segments.path are read with timeRange=exact"
+        )
+    return exact
 
 
 def _all(numbers: ByPartition) -> set[int]:

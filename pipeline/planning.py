@@ -49,6 +49,23 @@ class Span:
         return self.end - self.start
 
 
+Stretch = tuple[int, int]
+"""Offsets of a partition, from the first up to the second, which is exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A span of which only some stretches, in order, can have something of what is wanted."""
+
+    span: Span
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def size(self) -> int:
+        """How many offsets the stretches have."""
+        return sum(end - start for start, end in self.stretches)
+
+
 def to_json(offsets: Offsets, logs: Logs = NO_LOGS) -> dict[str, Any]:
     """As Spark stores offsets, `{"topic": {"0": 12}}`, and beside them what they are of: topics and
     partitions in order, because Spark compares the text."""
@@ -102,26 +119,43 @@ def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> li
 
     There are no more than that takes, and those are cut again that have the largest pieces.
     """
-    counts = [-(-span.size // max_records) if max_records else 1 for span in found]
-    missing = min(min_partitions, sum(span.size for span in found)) - sum(counts)
+    whole = [Held(span, ((span.start, span.end),)) for span in found]
+    return split_held(whole, min_partitions=min_partitions, max_records=max_records)
+
+
+def split_held(found: Sequence[Held], *, min_partitions: int, max_records: int) -> list[Span]:
+    """As `split`, where only the stretches are work: a piece may have gaps between them that cost
+    nothing to read, and gaps between pieces are left out."""
+    counts = [-(-held.size // max_records) if max_records else 1 for held in found]
+    missing = min(min_partitions, sum(held.size for held in found)) - sum(counts)
     if missing > 0:
         # The largest pieces first, whose sizes are kept negative; of equal ones the first span's.
         largest = [
-            (-span.size / count, number)
-            for number, (span, count) in enumerate(zip(found, counts, strict=True))
+            (-held.size / count, number)
+            for number, (held, count) in enumerate(zip(found, counts, strict=True))
         ]
         heapify(largest)
         for _ in range(missing):
             _, number = largest[0]
             counts[number] += 1
             heapreplace(largest, (-found[number].size / counts[number], number))
-    return [piece for span, count in zip(found, counts, strict=True) for piece in _cut(span, count)]
+    return [piece for held, count in zip(found, counts, strict=True) for piece in _cut(held, count)]
 
 
-def _cut(span: Span, count: int) -> list[Span]:
-    """`count` spans whose sizes differ by one at most."""
-    ends = [span.start + span.size * number // count for number in range(count + 1)]
-    return [replace(span, start=start, end=end) for start, end in pairwise(ends)]
+def _cut(held: Held, count: int) -> list[Span]:
+    """`count` spans whose work differs by one message at most."""
+    ends = [held.size * number // count for number in range(count + 1)]
+    pieces = []
+    for work_start, work_end in pairwise(ends):
+        before, start, stop = 0, held.span.end, held.span.start
+        for first, end in held.stretches:
+            behind = before + end - first
+            if before < work_end and work_start < behind:
+                start = min(start, first + max(work_start - before, 0))
+                stop = first + min(work_end, behind) - before
+            before = behind
+        pieces.append(replace(held.span, start=start, end=stop))
+    return pieces
 
 
 def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:

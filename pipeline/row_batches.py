@@ -14,6 +14,7 @@ from ..client.results import ColumnBatch
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.columns import Content
 from .option_values import OptionError
+from .windows import Window
 
 SPARK_ROWS: Final = 32_768
 """Small batches are joined up to this: each costs Spark a millisecond or so."""
@@ -44,11 +45,13 @@ def content_of(schema: pa.Schema) -> frozenset[Content]:
     return frozenset(_CONTENT[name] for name in schema.names if name in _CONTENT)
 
 
-def in_range(batch: pa.RecordBatch, times_ms: pa.Array, start: int, end: int) -> pa.RecordBatch:
-    """The rows whose time, of `times_ms` (int64), is in [start, end)."""
+def in_window(batch: pa.RecordBatch, times_ms: pa.Array, window: Window) -> pa.RecordBatch:
+    """The rows whose time, of `times_ms` (int64), is in the window."""
     from pyarrow import compute as pc
 
-    wanted = pc.and_(pc.greater_equal(times_ms, start), pc.less(times_ms, end))
+    wanted = pc.greater_equal(times_ms, window.from_ms)
+    if window.until_ms is not None:
+        wanted = pc.and_(wanted, pc.less(times_ms, window.until_ms))
     kept = pc.sum(wanted).as_py() or 0
     return batch if kept == batch.num_rows else batch.filter(wanted)
 

@@ -11,49 +11,69 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import pyarrow as pa
 
 from ..client.results import ColumnBatch
 from ..protocol.records.columns import Columns, Content, read_columns
 from ..protocol.records.kernel import walk
-from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
-from ..storage.index.index_reader import TIME_ENTRY
 from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
-from .row_batches import content_of, in_range, joined, record_batch, times_of
+from .row_batches import content_of, in_window, joined, record_batch, times_of
+from .segment_files import Part, SegmentFiles, pack, read_checksums
+from .windows import Window
 
-_WINDOW_BYTES: Final = 4 * 1024 * 1024
+TASK_BYTES: Final = 128 * 1024 * 1024
+"""As `spark.sql.files.maxPartitionBytes`, when nobody has changed it."""
+
+_VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _FURTHEST_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedSegment:
-    """A segment that takes no appends any more."""
+class SegmentPart:
+    """Whole entries of a segment that takes no appends any more."""
 
     topic: str
     partition: int
     path: str
     """Of its log, the same on every machine that reads."""
+    start: int
+    """The first byte to read."""
+    end: int
+    """The byte behind the last one."""
 
 
-def plan(text: str, start_ms: int | None) -> list[ClosedSegment]:
-    """The closed segments of the partition folders in `text`, separated by commas, that may have
-    messages from `start_ms` on. Raises OptionError for what is no such folder."""
-    found: list[ClosedSegment] = []
-    for name in text.split(","):
-        folder = Path(name.strip()).absolute()
-        try:
-            found += _plan_folder(folder, start_ms)
-        except PermissionError as error:
-            raise _not_permitted(error.filename or folder) from None
-    return found
+Packed = tuple[SegmentPart, ...]
+"""What one task reads, in the order of the log."""
 
 
-def _plan_folder(folder: Path, start_ms: int | None) -> Iterator[ClosedSegment]:
+def plan(text: str, window: Window | None, min_partitions: int) -> list[Packed]:
+    """The closed segments of the partition folders in `text`, separated by commas, as far as they
+    may have messages of `window`, packed for tasks of about equal bytes: as many as there are
+    folders with any, or `min_partitions`, or more so that none is much larger than `TASK_BYTES`.
+    Raises OptionError for what is no such folder."""
+    try:
+        folders = [
+            list(_plan_folder(Path(name.strip()).absolute(), window)) for name in text.split(",")
+        ]
+        parts = [part for folder in folders for part in folder]
+        total = sum(part.size for part in parts)
+        tasks = max(sum(map(bool, folders)), min_partitions, -(-total // TASK_BYTES))
+        packed = pack(parts, tasks)
+    except PermissionError as error:
+        raise _not_permitted(error.filename or text) from None
+    return [tuple(_segment_part(part) for part in task) for task in packed]
+
+
+def _segment_part(part: Part) -> SegmentPart:
+    topic, partition = part.place
+    return SegmentPart(topic, partition, part.path, part.start, part.end)
+
+
+def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
     place = parse_folder_name(folder.name)
     if place is None or not folder.is_dir():
         raise OptionError(
@@ -62,11 +82,14 @@ def _plan_folder(folder: Path, start_ms: int | None) -> Iterator[ClosedSegment]:
         )
     names = [parse_segment_file(name) for name in sorted(os.listdir(folder))]
     bases = [name.base_offset for name in names if name and name.kind == "log" and not name.suffix]
-    checksums = {} if start_ms is None else _checksums(folder)
+    checksums = read_checksums(folder)
     for base_offset in bases[:-1]:
-        path = folder / f"{base_offset:020d}.log"
-        if start_ms is None or _may_reach(path, checksums.get(base_offset), start_ms):
-            yield ClosedSegment(*place, str(path))
+        try:
+            files = SegmentFiles(folder, base_offset, checksums.get(base_offset))
+        except FileNotFoundError:
+            continue  # retention was quicker
+        for start, end in files.stretches(window):
+            yield Part(place, str(files.log), start, end, files.cuts)
 
 
 def _not_permitted(path: object) -> OptionError:
@@ -77,64 +100,62 @@ def _not_permitted(path: object) -> OptionError:
     )
 
 
-def batches(
-    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
-) -> Iterator[pa.RecordBatch]:
-    """The messages of a segment in the columns of `schema`, those with a timestamp in
-    `time_filter`, [start, end) ms, if there is one.
+def batches(packed: Packed, schema: pa.Schema, window: Window | None) -> Iterator[pa.RecordBatch]:
+    """The messages of these parts in the columns of `schema`, those with a timestamp in
+    `window`, if there is one.
 
     Raises DataLoss when the file is gone, CorruptMessage when it is damaged.
     """
-    return joined(_batches(segment, schema, time_filter))
+    return joined(batch for part in packed for batch in _batches(part, schema, window))
 
 
 def _batches(
-    segment: ClosedSegment, schema: pa.Schema, time_filter: tuple[int, int] | None
+    part: SegmentPart, schema: pa.Schema, window: Window | None
 ) -> Iterator[pa.RecordBatch]:
     try:
-        file = Path(segment.path).open("rb")  # noqa: SIM115  closed below
+        file = Path(part.path).open("rb")  # noqa: SIM115  closed below
     except FileNotFoundError:
         raise DataLoss(
-            f"{segment.path} was there when the read was planned, and is not now: retention "
+            f"{part.path} was there when the read was planned, and is not now: retention "
             "removes segments, and other machines need the folder under the same path"
         ) from None
     except PermissionError:
-        raise _not_permitted(segment.path) from None
+        raise _not_permitted(part.path) from None
     with file:
         if not file.seek(0, 2):
             return
         with (
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as log,
+            memoryview(mapped)[part.start : part.end] as log,
         ):
             for columns in _columns(log, content_of(schema)):
-                batch = _column_batch(segment, columns)
+                batch = _column_batch(part, columns)
                 rows = record_batch(batch, schema, end=_FURTHEST_OFFSET)
-                yield rows if time_filter is None else in_range(rows, times_of(batch), *time_filter)
+                yield rows if window is None else in_window(rows, times_of(batch), window)
 
 
 def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:
     reading = partial(read_columns, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES, content=content)
-    position, size = 0, _WINDOW_BYTES
+    position, size = 0, _VIEW_BYTES
     while position < len(log):
-        with log[position : position + size] as window:
-            end = walk(window, 0, len(window), check_crc=False).end
-            if not end and position + len(window) < len(log):
+        with log[position : position + size] as view:
+            end = walk(view, 0, len(view), check_crc=False).end
+            if not end and position + len(view) < len(log):
                 size *= 2  # one entry is larger than all of it
                 continue
             if not end:
                 # What is left is no whole entry; the damage says why, if there is any.
-                yield from reading(window)
+                yield from reading(view)
                 return
-            with window[:end] as whole:
+            with view[:end] as whole:
                 yield from reading(whole)
-        position, size = position + end, _WINDOW_BYTES
+        position, size = position + end, _VIEW_BYTES
 
 
-def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:
+def _column_batch(part: SegmentPart, columns: Columns) -> ColumnBatch:
     return ColumnBatch(
-        segment.topic,
-        segment.partition,
+        part.topic,
+        part.partition,
         columns.count,
         memoryview(columns.offsets).cast("q"),
         memoryview(columns.timestamps).cast("q"),
@@ -144,26 +165,3 @@ def _column_batch(segment: ClosedSegment, columns: Columns) -> ColumnBatch:
         None,
         columns.headers,
     )
-
-
-def _may_reach(log: Path, checksums: SegmentChecksums | None, start_ms: int) -> bool:
-    """Whether the segment may have a message from `start_ms` on, by its time index: the last
-    entry has its largest timestamp. An index that does not fit the segment's line in
-    `index-checksums` tells nothing."""
-    try:
-        data = log.with_suffix(".timeindex").read_bytes()
-        known = (log.stat().st_size, (len(data), crc32(data)))
-    except FileNotFoundError:
-        return True
-    if checksums is None or known != (checksums.log_bytes, checksums.time_index):
-        return True
-    entries = data.rstrip(b"\0")
-    last = TIME_ENTRY.size * (-(-len(entries) // TIME_ENTRY.size) - 1)
-    return last < 0 or TIME_ENTRY.unpack_from(data, last)[0] >= start_ms
-
-
-def _checksums(folder: Path) -> dict[int, SegmentChecksums]:
-    try:
-        return parse_checksums((folder / FILE_NAME).read_bytes())
-    except FileNotFoundError:
-        return {}

@@ -60,11 +60,11 @@ class OffsetRange(InputPartition):
 
 
 class SegmentRange(InputPartition):
-    """A closed segment, to be read from its file by one task."""
+    """Parts of closed segments, to be read from their files by one task."""
 
-    def __init__(self, segment: segments.ClosedSegment) -> None:
-        super().__init__(segment)
-        self.segment = segment
+    def __init__(self, parts: segments.Packed) -> None:
+        super().__init__(parts)
+        self.parts = parts
 
 
 class HorologDataSource(DataSource):
@@ -134,12 +134,12 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        columns, times = arrow_schema(self._schema), self._options.time_filter
+        columns, window = arrow_schema(self._schema), self._options.window
         if isinstance(partition, SegmentRange):
-            yield from segments.batches(partition.segment, columns, times)
+            yield from segments.batches(partition.parts, columns, window)
         # Without partitions Spark asks once for none.
         elif isinstance(partition, OffsetRange):
-            yield from fetch.batches(partition.span, columns, self._options, times)
+            yield from fetch.batches(partition.span, columns, self._options, window)
         settle()
 
 

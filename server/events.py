@@ -74,6 +74,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "stray_file": "warning",
         "stray_ignored": "warning",
         "sync_not_started": "error",
+        "time_map_dropped": "warning",
         "topics_file_broken": "error",
         "torn_tail_cut": "warning",
         "variables_ignored": "warning",

@@ -11,6 +11,7 @@ from typing import Final
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import BatchHeader
+from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ...protocol.records.messages.message import Entry, Record, records
 from ...values import value_class
@@ -77,6 +78,23 @@ class DumpedAppendTime:
 
 
 @value_class
+class DumpedTimeBlock:
+    """What a time map says of one block of the log."""
+
+    position: int
+    log_position: int
+    size_bytes: int
+    """Of the block, in the log."""
+    offset: int
+    """The first one of the block."""
+    next_offset: int
+    untimed: int
+    """Messages without a time."""
+    spans: tuple[tuple[int, int, int], ...]
+    """The smallest and the largest time of messages, and how many they are."""
+
+
+@value_class
 class Remark:
     """Bytes that are no entry."""
 
@@ -86,7 +104,14 @@ class Remark:
     """Whether something is wrong, or only worth knowing."""
 
 
-Dumped = DumpedMessage | DumpedOffsetEntry | DumpedTimeEntry | DumpedAppendTime | Remark
+Dumped = (
+    DumpedMessage
+    | DumpedOffsetEntry
+    | DumpedTimeEntry
+    | DumpedAppendTime
+    | DumpedTimeBlock
+    | Remark
+)
 
 _ENTRIES: Final = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "appendtime": APPEND_TIME_ENTRY}
 
@@ -94,16 +119,16 @@ _ENTRIES: Final = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "appendtime":
 def dump(
     files: Files, path: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Dumped]:
-    """The content of a `.log`, `.index`, `.timeindex` or `.appendtime` file, deleted or set aside
-    ones too.
+    """The content of a `.log`, `.index`, `.timeindex`, `.timemap` or `.appendtime` file, deleted or
+    set aside ones too.
 
     Raises `ValueError` for another kind of file, `OSError` when it cannot be read.
     """
     name = parse_segment_file(path)
     kind = name.kind if name is not None else path.suffix.removeprefix(".")
     base_offset = name.base_offset if name is not None else 0
-    if kind not in ("log", *_ENTRIES):
-        raise ValueError(f"{path} is none of .log, .index, .timeindex and .appendtime")
+    if kind not in ("log", "timemap", *_ENTRIES):
+        raise ValueError(f"{path} is none of .log, .index, .timeindex, .timemap and .appendtime")
     return _dump(files, path, kind, base_offset, name is not None, max_decompressed_bytes)
 
 
@@ -116,6 +141,8 @@ def _dump(
     try:
         if kind == "log":
             yield from _dump_log(file, max_decompressed_bytes)
+        elif kind == "timemap":
+            yield from _dump_time_map(file.pread(file.size(), 0), base_offset)
         else:
             entry = _ENTRIES[kind]
             size_bytes = file.size()
@@ -149,6 +176,24 @@ def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
                 yield Remark(item.position, error.message, True)
         else:
             yield _as_stored(item)
+
+
+def _dump_time_map(time_map: bytes, base_offset: int) -> Iterator[Dumped]:
+    end = 0
+    try:
+        for block in time_map_blocks(time_map, base_offset):
+            end = block.map_end
+            yield DumpedTimeBlock(
+                block.map_position,
+                block.position,
+                block.end - block.position,
+                block.offset,
+                block.next_offset,
+                block.untimed,
+                tuple((span.low, span.high, span.messages) for span in block.spans),
+            )
+    except ValueError as error:
+        yield Remark(end, f"{error}; {len(time_map) - end} bytes are not shown", True)
 
 
 def _message(item: StoredEntry, record: Record) -> DumpedMessage:

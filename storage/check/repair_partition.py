@@ -151,7 +151,7 @@ class PartitionRepair:
         self._files.rename(path, self._log_path(segment.new_base_offset))
 
     def _drop_derived(self, log_path: Path) -> None:
-        for suffix in (".index", ".timeindex"):
+        for suffix in (".index", ".timeindex", ".timemap"):
             path = log_path.with_suffix(suffix)
             if self._files.exists(path):
                 self._files.unlink(path)

@@ -130,8 +130,13 @@ class _Planning:
                 log_errors.append(finding)
             elif name.kind == "appendtime":
                 self._take_aside(finding, "set it aside; the append times in it are unknown then")
+            elif name.kind == "timemap":
+                action = (
+                    "remove it; it is made anew from the log when a window of time is asked for"
+                )
+                self._rebuild(finding, name.base_offset, action)
             else:
-                self._rebuild(finding, name.base_offset)
+                self._rebuild(finding, name.base_offset, "make it anew from the log")
         self._plan_checksums([e for e in log_errors if e.path.name == INDEX_CHECKSUMS])
         log_errors = [e for e in log_errors if e.path.name != INDEX_CHECKSUMS]
         if log_errors:
@@ -148,10 +153,10 @@ class _Planning:
     def _size(self, path: Path) -> int:
         return 0 if self._files.is_directory(path) else self._files.size(path)
 
-    def _rebuild(self, finding: Finding, base_offset: int) -> None:
+    def _rebuild(self, finding: Finding, base_offset: int, action: str) -> None:
         if base_offset not in self._plan.rebuild:
             self._plan.rebuild.add(base_offset)
-            self._step(finding.path, finding.position, finding.rule, "make it anew from the log")
+            self._step(finding.path, finding.position, finding.rule, action)
 
     def _plan_checksums(self, errors: Sequence[Finding]) -> None:
         if errors:

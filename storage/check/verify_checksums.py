@@ -10,10 +10,12 @@ from ..index.index_checksums import (
     FILE_NAME,
     AppendTimesChecksum,
     SegmentChecksums,
+    TimeMapChecksum,
     parse_checksums,
 )
 from .findings import Finding
 from .log_reader import CHUNK_BYTES
+from .verify_time_map import MADE_ANEW
 
 _REBUILT: Final = "nothing: the broker rebuilds the segment's indexes from its log"
 
@@ -82,10 +84,23 @@ def check_checksums(
         )
         advice = "stop the broker and delete this file; all indexes are rebuilt then"
         yield Finding(log_path.with_name(FILE_NAME), None, rule, advice)
+    if checksums.time_map is not None and checksums.time_map.size_bytes:
+        yield from _check_time_map(files, log_path.with_suffix(".timemap"), checksums.time_map)
     if checksums.append_times is not None and checksums.append_times.size_bytes:
         yield from _check_append_times(
             files, log_path.with_suffix(".appendtime"), checksums.append_times
         )
+
+
+def _check_time_map(files: Files, path: Path, checksums: TimeMapChecksum) -> Iterator[Finding]:
+    difference: str | None = (
+        f"it is missing; it had {checksums.size_bytes} bytes when the segment was closed"
+    )
+    if files.exists(path):
+        # What is behind is cut off before the map goes on.
+        difference = _difference(files, path, checksums.size_bytes, checksums.crc, longer=True)
+    if difference is not None:
+        yield Finding(path, None, difference, MADE_ANEW, error=False)
 
 
 def _check_append_times(

@@ -26,6 +26,7 @@ from .salvage import Stretch, stretches
 from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
+from .verify_time_map import TimeMapCheck
 
 
 @value_class
@@ -59,6 +60,7 @@ class SegmentCheck:
         self._offset_path = directory / f"{stem}.index"
         self._time_path = directory / f"{stem}.timeindex"
         self._append_times_path = directory / f"{stem}.appendtime"
+        self._map_path = directory / f"{stem}.timemap"
         self._base_offset = base_offset
         self._around = surroundings
         self._magic_changes: list[tuple[int, int]] = []
@@ -80,6 +82,7 @@ class SegmentCheck:
         try:
             with ExitStack() as opened:
                 log = self._open(opened, self._log_path)
+                map_check = self._open_map(log)
                 offset_check = time_check = None
                 if self._files.exists(self._offset_path):
                     file = self._open(opened, self._offset_path)
@@ -88,7 +91,7 @@ class SegmentCheck:
                     file = self._open(opened, self._time_path)
                     time_check = TimeIndexCheck(self._time_path, file, self._base_offset)
                 yield from self._missing(offset_check, time_check)
-                yield from self._check(log, offset_check, time_check)
+                yield from self._check(log, offset_check, time_check, map_check)
             yield from self._check_derived()
         except OSError as error:
             self.complete = False
@@ -99,6 +102,22 @@ class SegmentCheck:
         file = self._files.open(path, read_only=True)
         opened.callback(file.close)
         return file
+
+    def _open_map(self, log: File) -> TimeMapCheck:
+        """The check of the time map, which is read before it is known where the log ends: what a
+        broker writes meanwhile comes to the log first."""
+        line, data = self._around.checksums, None
+        if self._files.exists(self._map_path):
+            data = self._files.read_bytes(self._map_path)
+        told = line is not None and line.log_bytes == log.size() and self._settled
+        checksum = line.time_map if line is not None and told else None
+        return TimeMapCheck(
+            self._log_path,
+            data,
+            self._base_offset,
+            checksum,
+            self._around.max_decompressed_bytes,
+        )
 
     def _missing(
         self, offset_check: OffsetIndexCheck | None, time_check: TimeIndexCheck | None
@@ -113,12 +132,14 @@ class SegmentCheck:
         log: File,
         offset_check: OffsetIndexCheck | None,
         time_check: TimeIndexCheck | None,
+        map_check: TimeMapCheck,
     ) -> Iterator[Finding]:
         log_bytes = log.size()
         if offset_check is not None:
             yield from offset_check.start()
         if time_check is not None:
             yield from time_check.start()
+        yield from map_check.start()
         self.complete = True
         damaged = False
         for stretch in self._stretches(log, log_bytes):
@@ -129,13 +150,14 @@ class SegmentCheck:
             if stretch.good and not damaged and not self._around.gaps and first > due:
                 yield self._in_log(stretch.start, jumps_rule(first, due))
             damaged = not stretch.good
-            yield from self._check_stretch(log, stretch, offset_check, time_check)
+            yield from self._check_stretch(log, stretch, offset_check, time_check, map_check)
         if not self.complete:
             return
         if offset_check is not None:
             yield from offset_check.finish(log_bytes)
         if time_check is not None:
             yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
+        yield from map_check.finish(log_bytes)
 
     def _check_stretch(
         self,
@@ -143,6 +165,7 @@ class SegmentCheck:
         stretch: Stretch,
         offset_check: OffsetIndexCheck | None,
         time_check: TimeIndexCheck | None,
+        map_check: TimeMapCheck,
     ) -> Iterator[Finding]:
         """Entry by entry; in a bad one as far as the lengths add up."""
         if stretch.good:
@@ -168,6 +191,7 @@ class SegmentCheck:
                 )
             if time_check is not None:
                 yield from time_check.passed(first, item.last_offset, item.timestamp_ms)
+            yield from map_check.passed(item, good=stretch.good)
             self._note_format(item)
             self.next_offset = item.last_offset + 1
 

@@ -17,6 +17,7 @@ from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ..events import Observer
 from ..files import RETRIABLE_ERRORS, Files, make_directory_safely
+from ..index.index_cache import IndexCache
 from ..log.log import Log
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
@@ -93,7 +94,16 @@ class LogDirectory:
         deletions = DeletionQueue(files, clock, observe)
         open_files = OpenFiles(files, settings.max_open_files)
         room = ProducerBudget(clock, settings.max_producer_states_bytes)
-        seams = Seams(clock, files, observe, deletions, open_files, random, room)
+        seams = Seams(
+            clock,
+            files,
+            observe,
+            deletions,
+            open_files,
+            random,
+            room,
+            index_cache=IndexCache(settings.index_cache_bytes),
+        )
         directory = cls(settings, lock, seams, deletions)
         with ExitStack() as opened:
             opened.callback(lock.release)

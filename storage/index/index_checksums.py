@@ -72,6 +72,11 @@ class SegmentChecksums:
     _text: str | None = field(default=None, init=False, compare=False, repr=False)
     """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
 
+    def with_time_map(self, time_map: TimeMapChecksum | None) -> "SegmentChecksums":
+        """The same with another time map."""
+        indexes = self.offset_index, self.time_index, self.magic_changes
+        return SegmentChecksums(self.log_bytes, *indexes, self.append_times, time_map)
+
     def text(self) -> str:
         """The line without the base offset."""
         if self._text is None:

@@ -2,7 +2,8 @@
 
 Neither has a header or a checksum; entries follow each other from byte 0, integers are
 big-endian. The entries are mirrored in memory as arrays of numbers, so that a lookup is a
-bisection that reads nothing. The file only grows by whole entries (it is never preallocated),
+bisection that reads nothing; those of a closed segment, unless they are few, are read where they
+lie. The file only grows by whole entries (it is never preallocated),
 so a length that is not a multiple of the entry size means a torn write.
 """
 
@@ -10,11 +11,16 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 from zlib import crc32
 
 from ..files import NO_HANDLES, Files
 from ..open_files import OpenFiles
+from .index_cache import IndexCache
+from .stored_column import StoredFile
+
+_KEPT_BYTES: Final = 512
+"""So many bytes of an index stay in memory: small segments are many."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Largest distance of an offset from its segment's base offset that an entry can hold."""
@@ -40,7 +46,14 @@ class IndexFile(ABC):
 
     ENTRY_BYTES: ClassVar[int]
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
+    def __init__(
+        self,
+        path: Path,
+        base_offset: int,
+        max_bytes: int,
+        open_files: OpenFiles,
+        cache: IndexCache | None = None,
+    ) -> None:
         self.path = path
         self._name = str(path)
         self.base_offset = base_offset
@@ -50,6 +63,9 @@ class IndexFile(ABC):
         """First entry that a write that failed may have left wrong in the file."""
         self._surplus = False
         """Whether the file may hold more than the entries."""
+        self._cache = cache
+        self._stored: StoredFile | None = None
+        """Where the entries are that are not in memory."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -66,6 +82,30 @@ class IndexFile(ABC):
     @abstractmethod
     def _shorten(self, count: int) -> None:
         """Keep the first `count` entries of the mirror."""
+
+    @abstractmethod
+    def _read_from(self, stored: StoredFile) -> None:
+        """Give up the mirror for columns of a file."""
+
+    def let_go(self) -> None:
+        """Keep the entries of a closed segment out of memory from now on, if they are many.
+
+        Whatever changes them takes them back. Those that the file lacks stay.
+        """
+        complete = self._failed_from is None and not self._surplus and self._stored is None
+        if complete and self._cache is not None and self.size_bytes > _KEPT_BYTES:
+            stored = StoredFile(
+                self._open_files, self._cache, self._name, self.ENTRY_BYTES, len(self)
+            )
+            self._read_from(stored)
+            self._stored = stored
+
+    def _take_back(self) -> None:
+        """Have the entries in memory, to change them. Raises `OSError`."""
+        if self._stored is not None:
+            data = self._stored.read(0)
+            self._stored = None
+            self.load(data)
 
     @property
     def size_bytes(self) -> int:
@@ -98,6 +138,7 @@ class IndexFile(ABC):
 
         Where there is no handle for the file, the next write takes them away.
         """
+        self._take_back()
         self._shorten(count)
         try:
             self._open_files.use(self._name).truncate(count * self.ENTRY_BYTES)

@@ -10,7 +10,9 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ..open_files import OpenFiles
+from .index_cache import IndexCache
 from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
+from .stored_column import StoredColumn, StoredFile
 
 
 class OffsetIndex(IndexFile):
@@ -18,8 +20,15 @@ class OffsetIndex(IndexFile):
 
     ENTRY_BYTES = 8
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
-        super().__init__(path, base_offset, max_bytes, open_files)
+    def __init__(
+        self,
+        path: Path,
+        base_offset: int,
+        max_bytes: int,
+        open_files: OpenFiles,
+        cache: IndexCache | None = None,
+    ) -> None:
+        super().__init__(path, base_offset, max_bytes, open_files, cache)
         self._offsets = array("i")
         self._positions = array("i")
 
@@ -33,6 +42,7 @@ class OffsetIndex(IndexFile):
 
     def add(self, offset: int, position: int) -> None:
         """Add an entry in memory; the offset must be above the last one's."""
+        self._take_back()
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
@@ -42,6 +52,8 @@ class OffsetIndex(IndexFile):
 
         There must be room for all of them.
         """
+        if self._stored is not None:
+            self._take_back()
         assert not self._offsets or not offsets or offsets[0] > self._offsets[-1]
         self._offsets.extend(offsets)
         self._positions.extend(positions)
@@ -73,12 +85,19 @@ class OffsetIndex(IndexFile):
         return bisect_left(self._positions, position)
 
     def encoded(self, first: int = 0) -> bytes:
+        if self._stored is not None:
+            return self._stored.read(first)
         pairs = array("i", bytes(8 * (len(self) - first)))
         pairs[0::2] = self._offsets[first:]
         pairs[1::2] = self._positions[first:]
         return bytes_of(pairs)
 
+    def _read_from(self, stored: StoredFile) -> None:
+        self._offsets = StoredColumn(stored, self.ENTRY_BYTES, "i", 0)  # type: ignore[assignment]
+        self._positions = StoredColumn(stored, self.ENTRY_BYTES, "i", 4)  # type: ignore[assignment]
+
     def load(self, data: bytes) -> None:
+        self._stored = None
         numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
         self._offsets = numbers[0::2]
         self._positions = numbers[1::2]

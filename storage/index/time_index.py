@@ -16,7 +16,9 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ..open_files import OpenFiles
+from .index_cache import IndexCache
 from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
+from .stored_column import StoredColumn, StoredFile
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 """Where the halves of an int64 lie in memory."""
@@ -27,8 +29,15 @@ class TimeIndex(IndexFile):
 
     ENTRY_BYTES = 12
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int, open_files: OpenFiles) -> None:
-        super().__init__(path, base_offset, max_bytes, open_files)
+    def __init__(
+        self,
+        path: Path,
+        base_offset: int,
+        max_bytes: int,
+        open_files: OpenFiles,
+        cache: IndexCache | None = None,
+    ) -> None:
+        super().__init__(path, base_offset, max_bytes, open_files, cache)
         self._timestamps = array("q")
         self._offsets = array("i")
 
@@ -47,6 +56,7 @@ class TimeIndex(IndexFile):
 
     def add(self, timestamp_ms: int, offset: int) -> bool:
         """Add an entry in memory when `timestamp_ms` is above the last one; say whether it was."""
+        self._take_back()
         if timestamp_ms <= self.last_timestamp_ms:
             return False
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
@@ -59,6 +69,8 @@ class TimeIndex(IndexFile):
 
         The timestamps (int64) rise. `offsets` (int32) are counted from the base offset.
         """
+        if self._stored is not None:
+            self._take_back()
         known = bisect_right(timestamps_ms, self.last_timestamp_ms)
         if known:
             timestamps_ms, offsets = timestamps_ms[known:], offsets[known:]
@@ -73,6 +85,7 @@ class TimeIndex(IndexFile):
         let grow too long, the entry is for the furthest offset that it can say, which is true as
         well. Returns the number of the first entry that changed (`len(self)` when none did).
         """
+        self._take_back()
         next_offset = min(next_offset, self.base_offset + RELATIVE_OFFSET_MAX)
         if self._offsets and self._offsets[-1] == RELATIVE_OFFSET_MAX:
             return self._raise_last(timestamp_ms)
@@ -116,6 +129,8 @@ class TimeIndex(IndexFile):
         return bisect_left(self._offsets, offset - self.base_offset)
 
     def encoded(self, first: int = 0) -> bytes:
+        if self._stored is not None:
+            return self._stored.read(first)
         halves = array("i", self._timestamps[first:].tobytes())
         numbers = array("i", bytes(self.ENTRY_BYTES * (len(self) - first)))
         numbers[0::3] = halves[_HIGH::2]
@@ -123,7 +138,13 @@ class TimeIndex(IndexFile):
         numbers[2::3] = self._offsets[first:]
         return bytes_of(numbers)
 
+    def _read_from(self, stored: StoredFile) -> None:
+        entry_bytes = self.ENTRY_BYTES
+        self._timestamps = StoredColumn(stored, entry_bytes, "q", 0)  # type: ignore[assignment]
+        self._offsets = StoredColumn(stored, entry_bytes, "i", 8)  # type: ignore[assignment]
+
     def load(self, data: bytes) -> None:
+        self._stored = None
         numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
         halves = array("i", bytes(8 * (len(numbers) // 3)))
         halves[_HIGH::2] = numbers[0::3]

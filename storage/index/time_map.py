@@ -14,6 +14,8 @@ somebody asks (`time_mapping`). A map is believed when it is as long as its segm
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count as counted
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -33,6 +35,8 @@ SetTimes = tuple[int, int, int]
 """The smallest and the largest time of messages, all of which have one, or -1 twice where none has;
 and how many they are."""
 
+_generations: Final = counted()
+
 _WRITTEN_BYTES: Final = 4 << 10
 """Blocks are written when there are so many bytes of them."""
 
@@ -47,6 +51,7 @@ class TimeMap:
         "_begun_untimed",
         "_checked",
         "_crc",
+        "_generation",
         "_name",
         "_seams",
         "_size_bytes",
@@ -82,10 +87,20 @@ class TimeMap:
         self.first_ms = self.last_ms = NO_TIMESTAMP
         self.untimed = 0
         self._size_bytes = self._crc = 0
+        self._generation = next(_generations)
         self._unwritten = bytearray()
         self._checked = True
         self._surplus = True
         self._begin_block()
+
+    def discard(self) -> None:
+        """`forget`, and let no file stay that would tell of another log. Its removal may fail: it
+        is not believed."""
+        self.forget()
+        self._seams.open_files.forget(self._name)
+        with suppress(OSError):
+            if self._seams.files.exists(self.path):
+                self._seams.files.unlink(self.path)
 
     def _begin_block(self) -> None:
         self._begun_spans = array("q")
@@ -94,13 +109,18 @@ class TimeMap:
 
     def begin(self) -> None:
         """Note appends from the begin of an empty log on."""
-        self.forget()
+        self.discard()
         self.makes = True
 
     @property
     def size_bytes(self) -> int:
         """Length of the map."""
         return self._size_bytes + len(self._unwritten)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Tells the content: no other map, and this one at no other time, has the same."""
+        return self._generation, self.size_bytes
 
     def add(self, position: int, size_bytes: int, next_offset: int, times: SetTimes | None) -> None:
         """Take in what was appended at `position`, if its times are known and close together; else
@@ -121,9 +141,16 @@ class TimeMap:
         if self._begun_bytes >= BLOCK_BYTES:
             self._end_block()
 
+    def take_back(self, log_bytes: int) -> None:
+        """The log was cut back to `log_bytes`, where an append began that may be noted in part."""
+        if self.log_bytes > log_bytes:
+            self.discard()
+        elif self.log_bytes + self._begun_bytes > log_bytes:
+            self.makes = False
+
     def _end_block(self) -> None:
         spans, untimed = self._begun_spans, self._begun_untimed
-        lows, highs = spans[0::3], spans[1::3]
+        times_ms = spans[:2] if len(spans) <= 3 else (min(spans[0::3]), max(spans[1::3]))
         block = time_block(
             spans,
             b"",
@@ -136,7 +163,7 @@ class TimeMap:
             self.log_bytes + self._begun_bytes,
             self._begun_offset,
             untimed,
-            (min(lows), max(highs)) if lows else None,
+            times_ms,
         )
         self._begin_block()
         if len(self._unwritten) >= _WRITTEN_BYTES:
@@ -148,17 +175,18 @@ class TimeMap:
         log_bytes: int,
         next_offset: int,
         untimed: int,
-        times_ms: Sequence[int] | None,
+        times_ms: Sequence[int],
     ) -> None:
         self._unwritten += blocks
-        self._crc = crc32(blocks, self._crc)
         self.log_bytes, self.next_offset = log_bytes, next_offset
         self.told_bytes = log_bytes
         self.untimed += untimed
-        if times_ms is not None:
-            known = self.last_ms >= 0
-            self.first_ms = min(self.first_ms, times_ms[0]) if known else times_ms[0]
-            self.last_ms = max(self.last_ms, times_ms[1])
+        if times_ms:
+            first_ms, last_ms = times_ms
+            if first_ms < self.first_ms or self.last_ms < 0:
+                self.first_ms = first_ms
+            if last_ms > self.last_ms:
+                self.last_ms = last_ms
 
     def _write(self) -> None:
         """Bring what is not in the file there; where that fails it stays in memory."""
@@ -176,6 +204,7 @@ class TimeMap:
         except OSError:
             return
         self._size_bytes += len(self._unwritten)
+        self._crc = crc32(self._unwritten, self._crc)
         self._unwritten.clear()
 
     def end(self, log_bytes: int) -> None:
@@ -191,35 +220,33 @@ class TimeMap:
 
     def checksum(self, log_bytes: int) -> TimeMapChecksum | None:
         """What makes the map believable later, if it is of the whole log."""
-        if self.log_bytes != log_bytes or not self._checked:
+        if self.told_bytes != log_bytes:
             return None
-        if self._unwritten:
+        size_bytes, crc = self._size_bytes, self._crc
+        if self._unwritten or self.log_bytes != log_bytes:
             if log_bytes >= BLOCK_BYTES:
                 return None
-            return TimeMapChecksum(0, 0, self.first_ms, self.last_ms, self.untimed)
-        return TimeMapChecksum(
-            self._size_bytes, self._crc, self.first_ms, self.last_ms, self.untimed
-        )
+            size_bytes = crc = 0
+        return TimeMapChecksum(size_bytes, crc, self.first_ms, self.last_ms, self.untimed)
 
-    def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int, next_offset: int) -> None:
-        """Take the map that a line in `index-checksums` is of; the file is read when it is asked
-        for."""
+    def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int) -> None:
+        """Take the map that a line in `index-checksums` is of; the file is read, and `next_offset`
+        known, when it is asked for."""
         self.forget()
         if checksum is None:
             return
         self.first_ms, self.last_ms = checksum.first_ms, checksum.last_ms
         self.untimed, self.told_bytes = checksum.untimed, log_bytes
         if checksum.size_bytes:
-            self.log_bytes, self.next_offset = log_bytes, next_offset
+            self.log_bytes = log_bytes
             self._size_bytes, self._crc = checksum.size_bytes, checksum.crc
-            self._checked = self._surplus = False
-            self._begin_block()
+            self._checked = False
 
     def data(self) -> bytes:
         """The whole map. It is forgotten, and empty then, where the file is not what it was."""
         if not self._size_bytes:
             return bytes(self._unwritten)
-        cache, key = self._seams.index_cache, (self._name, self._size_bytes)
+        cache, key = self._seams.index_cache, ("map", self._generation, self._size_bytes)
         written = cache.get(key)
         if written is None:
             written = self._read()
@@ -247,8 +274,11 @@ class TimeMap:
         if crc32(data) != self._crc:
             raise ValueError("checksum does not fit")
         log_bytes, offsets = time_map_extent(data)[1:3]
-        if (log_bytes, self.base_offset + offsets) != (self.log_bytes, self.next_offset):
+        if log_bytes != self.log_bytes:
             raise ValueError("it is of another log")
+        # Behind it there may be offsets without a message, up to the next segment.
+        self.next_offset = self.base_offset + offsets
+        self._begin_block()
         self._checked = True
 
     def take(self, from_bytes: int, blocks: bytes, log_bytes: int, next_offset: int) -> None:
@@ -259,7 +289,7 @@ class TimeMap:
         if not from_bytes:
             # What a line said of the whole log, without a map, is found again.
             self.forget()
-        times_ms = (first_ms, last_ms) if last_ms >= 0 else None
+        times_ms = (first_ms, last_ms) if last_ms >= 0 else ()
         self._take(blocks, log_bytes, next_offset, untimed, times_ms)
         self._begin_block()
         if self.log_bytes >= BLOCK_BYTES:

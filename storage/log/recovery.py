@@ -195,7 +195,7 @@ class Recovery:
         files = self._seams.files
         # The newest first: a crash in between leaves no hole.
         for segment in reversed(later):
-            for path in segment.paths[1:]:
+            for path in (segment.time_map.path, *segment.paths[1:]):
                 if files.exists(path):
                     files.unlink(path)
             kept = set_aside(files, segment.log_path)

@@ -250,6 +250,7 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = staged.tail_stamp_ms
         self._first_timestamp_ms = staged.first_timestamp_ms
         del self.magic_changes[staged.magic_changes :]
+        self.time_map.take_back(staged.size_bytes)
         self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
 
     @property
@@ -304,6 +305,11 @@ class Segment(ReadableSegment):
         self.offset_index.write_from(len(self.offset_index))
         self.time_map.end(self.size_bytes)
 
+    def let_go_indexes(self) -> None:
+        """Keep no more of the indexes in memory than is often needed: the segment is closed."""
+        self.offset_index.let_go()
+        self.time_index.let_go()
+
     def checksums(self) -> SegmentChecksums:
         """The checksums of the indexes, and of the append times, as they are now."""
         return SegmentChecksums(
@@ -325,7 +331,7 @@ class Segment(ReadableSegment):
         if not self.append_times.settled:
             self.append_times.adopt(None if checksums is None else checksums.append_times)
         mapped = None if checksums is None else checksums.time_map
-        self.time_map.adopt(mapped, self.size_bytes, self.next_offset)
+        self.time_map.adopt(mapped, self.size_bytes)
         if checksums is None:
             return False
         files = self._seams.files
@@ -382,7 +388,10 @@ class Segment(ReadableSegment):
         """
         self.offset_index.load(b"")
         self.time_index.load(b"")
-        self.time_map.forget()
+        if scan.later_format:
+            self.time_map.forget()
+        else:
+            self.time_map.discard()
         self._add_marks(scan.marks)
         if closed:
             # Behind a far jump the next segment's base offset is beyond what an entry can hold.
@@ -398,6 +407,8 @@ class Segment(ReadableSegment):
         self.magic_changes = scan.magic_changes
         self.since_bytes = scan.since_bytes
         self.indexed = True
+        if closed:
+            self.let_go_indexes()
 
     def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
         """Read the whole log and make both indexes fit it, in memory and on disk.
@@ -433,7 +444,7 @@ class Segment(ReadableSegment):
         """
         position = self.locate(offset)
         self.cuts += 1
-        self.time_map.forget()
+        self.time_map.discard()
         self.tail_stamp_ms = None
         if position < self.size_bytes:
             file = self.hold_open()

@@ -146,6 +146,8 @@ class SegmentList:
         for segment in self.segments:
             if not segment.indexed:
                 self._prepare_segment(segment)
+                if segment is not self.active:
+                    segment.let_go_indexes()
 
     def _prepare_segment(self, segment: Segment) -> None:
         checksums = self._checksums.get(segment.base_offset)
@@ -189,8 +191,14 @@ class SegmentList:
 
     def time_map_made(self, segment: Segment) -> None:
         """The time map of a segment was made from its log: let it be believed after a restart."""
-        if segment is not self.active and segment.damaged is None and segment.indexed:
-            self._note_checksums(segment)
+        known = self._checksums.get(segment.base_offset)
+        if segment is self.active or segment.damaged is not None or known is None:
+            return
+        time_map = segment.time_map.checksum(segment.size_bytes)
+        if known.time_map != time_map:
+            self._checksums[segment.base_offset] = known.with_time_map(time_map)
+            self.checksums_changed = True
+            self.unsynced_indexes.add(segment.base_offset)
 
     def _forget_checksums(self, segment: Segment) -> None:
         if self._checksums.pop(segment.base_offset, None) is not None:
@@ -309,6 +317,7 @@ class SegmentList:
         opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
         self.names_changed = True
         if closing.size_bytes:
+            closing.let_go_indexes()
             self._change((*self.segments, opened))
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP

@@ -82,5 +82,9 @@ def admit_usual(
         found.latency,
         runs=producer_runs(numbered, offsets, stamp_ms) if numbered else (),
         fits=True,
-        times=set_times_of(found),
+        times=(
+            set_times_of(found)
+            if found.untimed
+            else (found.min_timestamp_ms, found.max_timestamp_ms, found.count)
+        ),
     )

@@ -67,12 +67,9 @@ class ReadableSegment:
         self.log_path = directory / (stem + LOG_SUFFIX)
         self._log_name = str(self.log_path)
         index_bytes = settings.segment_index_bytes
-        self.offset_index = OffsetIndex(
-            directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
-        )
-        self.time_index = TimeIndex(
-            directory / (stem + TIME_INDEX_SUFFIX), base_offset, index_bytes, seams.open_files
-        )
+        shared = base_offset, index_bytes, seams.open_files, seams.index_cache
+        self.offset_index = OffsetIndex(directory / (stem + OFFSET_INDEX_SUFFIX), *shared)
+        self.time_index = TimeIndex(directory / (stem + TIME_INDEX_SUFFIX), *shared)
         self.time_map = TimeMap(directory / (stem + TIME_MAP_SUFFIX), base_offset, seams)
         self.append_times = AppendTimes(
             directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams

@@ -60,7 +60,7 @@ class Windows:
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self._answers: OrderedDict[tuple[int, int, TimeWindow], Runs] = OrderedDict()
+        self._answers: OrderedDict[tuple[tuple[int, int], TimeWindow], Runs] = OrderedDict()
 
     def place(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
         """Where from `offset` on, below `end_offset`, messages of a window may be.
@@ -125,8 +125,9 @@ class Windows:
 
     def _next_run(self, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
         """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
-        mapped_offset = segment.time_map.next_offset
-        for _, _, begin, end in self._runs(segment, window):
+        runs = self._runs(segment, window)
+        mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+        for _, _, begin, end in runs:
             if end > offset:
                 if end == mapped_offset:
                     end = segment.next_offset  # What is not mapped may be of any time.
@@ -135,7 +136,7 @@ class Windows:
 
     def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
         time_map = segment.time_map
-        key = segment.base_offset, time_map.size_bytes, window
+        key = time_map.version, window
         runs = self._answers.get(key)
         if runs is None:
             runs = time_map_runs(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,9 +15,12 @@ from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
+from horolog.bench.index_memory import index_memory
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
 from horolog.bench.socket_to_file import writing
+from horolog.bench.window_hour import window_hour
+from horolog.bench.windows import SHAPES, measured
 from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import create_topic, fetch, produce
 
@@ -27,7 +31,8 @@ FIXED_NAMES = set(
     produce_1KiB_growing socket_to_file file_write_new produce_one produce_one_pipelined
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
-    rss_idle rss_3500 fast_beside_slow client_send client_send_batch client_columns
+    rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
+    client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -52,6 +57,27 @@ def test_a_measurement_prints_a_row_and_writes_the_result(
 def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["echo_p51"]) == 2
     assert "echo_p51; there are echo_p50, " in capsys.readouterr().err
+
+
+def test_an_hour_is_read_and_counted_exactly() -> None:
+    hour, first, counted = window_hour(messages=20_000, rounds=1)
+    assert hour.ratio is not None
+    assert hour.value > 0
+    assert 1 <= hour.ratio < 1.5
+    assert first.value > 0
+    assert counted.value > 0
+
+
+def test_searches_in_sparse_segments_find_what_is_there() -> None:
+    (figure,) = index_memory(segments=3, segment_bytes=1 << 20)
+    assert figure.value > 1 << 20
+
+
+def test_maps_of_every_shape_name_all_blocks_that_hold_an_answer(tmp_path: Path) -> None:
+    for number, (shape, times) in enumerate(SHAPES):
+        row = measured(shape, list(times(5_000, Random(1))), tmp_path / f"t-{number}")
+        assert row.map_share < 0.02
+        assert row.shape in row.text
 
 
 def test_sets_that_were_refused_are_no_work_done() -> None:

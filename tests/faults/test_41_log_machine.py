@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from horolog.protocol.records.messages.message import entries
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import index_file, stored_column, time_map, time_mapping
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder
@@ -432,11 +432,14 @@ PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a few messages, so that short logs have some in their time maps."""
+    """Blocks of a few messages, so that short logs have some in their time maps, and indexes of
+    closed segments that are not kept in memory."""
     for module in (time_map, time_mapping):
         monkeypatch.setattr(module, "BLOCK_BYTES", 200)
     monkeypatch.setattr(time_map, "_WRITTEN_BYTES", 40)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 250)
+    monkeypatch.setattr(index_file, "_KEPT_BYTES", 16)
+    monkeypatch.setattr(stored_column, "CHUNK_ENTRIES", 2)
 
 
 @EVERY_MACHINE

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from horolog.pipeline.segments import SegmentPart
 from horolog.pipeline.source import HorologDataSource
 
 T0_MS = 1_700_000_000_000
@@ -41,6 +42,11 @@ def read(made: HorologDataSource, schema: StructType | None = None) -> list[dict
 def sizes(partitions: Iterable[Any]) -> list[int]:
     """Of each task."""
     return [partition.span.size for partition in partitions]
+
+
+def parts(partitions: Iterable[Any]) -> list[SegmentPart]:
+    """Of segments, of all tasks in their order."""
+    return [part for partition in partitions for part in partition.parts]
 
 
 def rows(

@@ -6,6 +6,7 @@ import pytest
 
 from horolog.pipeline.option_values import OptionError, duration_ms
 from horolog.pipeline.options import READ_NAMES, Bound, Broker, ReadOptions, read_options
+from horolog.pipeline.windows import Window
 from horolog.pipeline.write_options import WRITE_NAMES
 
 NOW_MS = 1_700_000_000_000
@@ -24,7 +25,7 @@ def test_the_defaults() -> None:
     assert stream.start == Bound("latest")
     assert batch.broker == Broker("127.0.0.1:7070")
     assert batch.fail_on_data_loss
-    assert batch.time_filter is None
+    assert batch.window is None
 
 
 def test_names_in_any_case_and_of_kafka() -> None:
@@ -42,12 +43,38 @@ def test_a_time_wins_over_offsets() -> None:
     assert found.start.times_ms == {"t": {1: 5}}
 
 
-def test_an_exact_range() -> None:
-    found = parse({"timeRange": "exact", "endingTimestamp": str(NOW_MS), "maxOutOfOrderness": "5m"})
-    assert found.time_filter == (0, NOW_MS)
+def test_times_bound_a_batch_exactly() -> None:
+    found = parse({"endingTimestamp": str(NOW_MS), "maxOutOfOrderness": "5m"})
+    assert found.window == Window(0, NOW_MS)
     assert found.max_out_of_order_ms == 300_000
-    found = parse({"timeRange": "exact", "startingTimestamp": str(NOW_MS)})
-    assert found.time_filter == (NOW_MS, 2**63 - 1)
+    assert parse({"startingTimestamp": str(NOW_MS)}).window == Window(NOW_MS, None)
+    assert parse({"startingTimestamp": "@-1h", "endingOffsets": "latest"}).window is not None
+    assert parse({"timeRange": "exact"}).window is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeRange": "offsets"},
+        {"endingOffsets": '{"t": {"0": 3}}'},
+        {"endingOffsetsByTimestamp": '{"t": {"0": 3}}'},
+    ],
+)
+def test_offsets_bound_a_batch_by_offsets(options: dict[str, str]) -> None:
+    found = parse({"startingTimestamp": str(NOW_MS), **options})
+    assert (found.exact, found.window) == (False, None)
+
+
+def test_a_stream_is_exact_where_it_is_told() -> None:
+    bounds = {"startingTimestamp": str(NOW_MS)}
+    assert parse(bounds, streaming=True).window is None
+    told = parse({**bounds, "timeRange": "exact"}, streaming=True)
+    assert told.window == Window(NOW_MS)
+
+
+def test_files_have_no_range_of_offsets() -> None:
+    with pytest.raises(OptionError, match="timeRange=offsets needs a broker"):
+        read_options({"segments.path": "t-0", "timeRange": "offsets"}, streaming=False, now_ms=1)
 
 
 def test_several_addresses_are_kafkas() -> None:
@@ -100,11 +127,11 @@ def test_no_lengths_of_time(text: str) -> None:
         ),
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': it is true or false"),
         ({"minPartitions": "0"}, "from 1 to"),
-        ({"maxOutOfOrderness": "1 h"}, "needs timeRange=exact"),
-        ({"maxOutOfOrderness": "1 h", "timeRange": "exact"}, "behind endingTimestamp"),
+        ({"maxOutOfOrderness": "1 h", "timeRange": "offsets"}, "needs timeRange=exact"),
+        ({"maxOutOfOrderness": "1 h"}, "behind endingTimestamp"),
         ({"fetchOffset.numRetries": "abc"}, "fetchOffset.numRetries='abc'"),
         ({"timeRange": "exact", "startingOffsets": '{"t": {"0": 3}}'}, "not with offsets"),
-        ({"timeRange": "exakt"}, "it is offsets or exact"),
+        ({"timeRange": "exakt"}, "it is exact or offsets"),
         ({"maxTimePerTrigger": "an hour"}, "10 minutes"),
         ({"idleWaitMs": "501"}, "from 0 to 500"),
         ({"groupId": "billing"}, "groupId is for streams"),

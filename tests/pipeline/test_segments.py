@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from horolog.client.produce.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage
+from horolog.storage.index.index_checksums import format_checksums, parse_checksums
 from horolog.storage.index.index_reader import TIME_ENTRY
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.crashing import in_child
 
-from .sources import T0_MS, read, rows, source
+from .sources import T0_MS, parts, read, rows, source
 
 SMALL = {"segment.bytes": 20_000, "retention.ms": -1, "segment.ms": 2**40}
 
@@ -43,6 +45,18 @@ def offsets(**options: object) -> list[int]:
     return [row["offset"] for row in read(made)]
 
 
+def without_time_maps(folder: Path) -> None:
+    """As a version leaves it that knows none."""
+    file = folder / "index-checksums"
+    lines = {
+        base_offset: replace(line, time_map=None)
+        for base_offset, line in parse_checksums(file.read_bytes()).items()
+    }
+    file.write_bytes(format_checksums(lines))
+    for time_map in folder.glob("*.timemap"):
+        time_map.unlink()
+
+
 def test_all_but_the_last_segment(folder: Path) -> None:
     logs = sorted(folder.glob("*.log"))
     last = int(logs[-1].stem)
@@ -54,12 +68,13 @@ def test_a_time_range_is_exact_and_leaves_out_files(folder: Path) -> None:
     bounds = {"startingTimestamp": T0_MS + 50, "endingTimestamp": T0_MS + 52}
     assert offsets(segments_path=folder, **bounds) == [100, 101, 102, 103]
     made = source(None, segments_path=folder, startingTimestamp=T0_MS + 50)
-    planned = made.reader(made.schema()).partitions()
+    planned = parts(made.reader(made.schema()).partitions())
     assert 0 < len(planned) < len(list(folder.glob("*.log"))) - 1
 
 
 @pytest.mark.parametrize("what", ["short", "other", "gone", "longer log", "no checksums"])
 def test_an_index_that_may_be_wrong_leaves_out_nothing(folder: Path, what: str) -> None:
+    without_time_maps(folder)
     bounds = {"startingTimestamp": T0_MS + 50, "endingTimestamp": T0_MS + 52}
     for index in folder.glob("*.timeindex"):
         log = index.with_suffix(".log")
@@ -74,10 +89,18 @@ def test_an_index_that_may_be_wrong_leaves_out_nothing(folder: Path, what: str) 
     if what == "no checksums":
         (folder / "index-checksums").unlink()
     made = source(None, segments_path=folder, **bounds)
-    planned = made.reader(made.schema()).partitions()
+    planned = parts(made.reader(made.schema()).partitions())
     assert len(planned) == len(list(folder.glob("*.log"))) - 1
     if what != "longer log":  # which ends in no entry
         assert offsets(segments_path=folder, **bounds) == [100, 101, 102, 103]
+
+
+def test_a_time_index_alone_leaves_out_files(folder: Path) -> None:
+    without_time_maps(folder)
+    made = source(None, segments_path=folder, startingTimestamp=T0_MS + 50)
+    planned = parts(made.reader(made.schema()).partitions())
+    assert 0 < len(planned) < len(list(folder.glob("*.log"))) - 1
+    assert offsets(segments_path=folder, startingTimestamp=T0_MS + 150) == [120]
 
 
 def test_a_file_that_is_gone_or_damaged(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from array import array
 
-from horolog.protocol.records.kernel.reference.times import _blocks
+from horolog.protocol.records.kernel.reference.times import time_map_blocks
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.log.log import Log
 from horolog.storage.log.segment import Segment
@@ -79,7 +79,7 @@ def assert_time_map_true(segment: Segment) -> None:
         for record in records(log, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
     ]
     position, offset = 0, segment.base_offset
-    for block in _blocks(data, segment.base_offset):
+    for block in time_map_blocks(data, segment.base_offset):
         assert {block.position, block.end} <= starts
         inside = [ms for at, ms in times if block.offset <= at < block.next_offset]
         timed = [ms for ms in inside if ms >= 0]

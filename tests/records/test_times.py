@@ -52,7 +52,7 @@ def test_both_forms_write_the_same(times: list[int]) -> None:
 @FORMS
 @given(times=st.lists(st.integers(0, 2**63 - 1), max_size=400))
 def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[int]) -> None:
-    found = list(reference.times._blocks(block_of(form, times), 0))
+    found = list(reference.times.time_map_blocks(block_of(form, times), 0))
     (block,) = found
     assert len(block.spans) <= MOST_SPANS
     for span in block.spans:

@@ -30,6 +30,52 @@ cdef int by_low(const void *this, const void *other) noexcept nogil:
     return (a > b) - (a < b)
 
 
+# Sorts numbers, byte by byte of those in which they differ; as much memory is at `other`.
+cdef void sort_numbers(
+    unsigned long long *numbers, unsigned long long *other, Py_ssize_t count
+) noexcept:
+    cdef unsigned long long lowest, differ = 0
+    cdef unsigned long long *source = numbers
+    cdef unsigned long long *target = other
+    cdef unsigned long long *swapped
+    cdef Py_ssize_t number, sum_before, of_digit
+    cdef Py_ssize_t[256] starts
+    cdef int shift, digit
+    cdef bint sorted_already = True
+    if count < 2:
+        return
+    lowest = numbers[0]
+    for number in range(1, count):
+        sorted_already = sorted_already and numbers[number - 1] <= numbers[number]
+        lowest = min(lowest, numbers[number])
+    if sorted_already:
+        return
+    for number in range(count):
+        numbers[number] -= lowest
+        differ |= numbers[number]
+    shift = 0
+    while shift < 64 and differ >> shift:
+        for digit in range(256):
+            starts[digit] = 0
+        for number in range(count):
+            starts[source[number] >> shift & 0xFF] += 1
+        sum_before = 0
+        for digit in range(256):
+            of_digit = starts[digit]
+            starts[digit] = sum_before
+            sum_before += of_digit
+        for number in range(count):
+            digit = source[number] >> shift & 0xFF
+            target[starts[digit]] = source[number]
+            starts[digit] += 1
+        swapped = source
+        source = target
+        target = swapped
+        shift += 8
+    for number in range(count):
+        numbers[number] = source[number] + lowest
+
+
 # Joins spans that are sorted: those that overlap, and those that are in one length of time.
 cdef Py_ssize_t join_spans(TimeSpan *spans, Py_ssize_t count, long long width_ms) noexcept:
     cdef Py_ssize_t number, last = 0
@@ -67,6 +113,9 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
     cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
     cdef unsigned char[(4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER] out
     cdef long long timestamp, before_ms = 0
+    cdef object keys_memory
+    cdef unsigned long long *keys
+    cdef Py_ssize_t timed = 0
     for number in range(span_count):
         found[count].low = own_int64_at(given, number * 24)
         found[count].high = own_int64_at(given, number * 24 + 8)
@@ -74,11 +123,19 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
         if not (0 <= found[count].low <= found[count].high and found[count].count > 0):
             raise ValueError("a span of no time or of no messages")
         count += 1
+    keys_memory = undefined(2 * (time_count + 1) * sizeof(long long))
+    keys = <unsigned long long *>PyByteArray_AS_STRING(keys_memory)
     for number in range(time_count):
         timestamp = own_int64_at(times, number * 8)
         if timestamp < 0:
             untimed += 1
-        elif count and found[count - 1].low <= timestamp <= found[count - 1].high:
+        else:
+            keys[timed] = <unsigned long long>timestamp
+            timed += 1
+    sort_numbers(keys, keys + time_count + 1, timed)
+    for number in range(timed):
+        timestamp = <long long>keys[number]
+        if count > span_count and found[count - 1].high == timestamp:
             found[count - 1].count += 1
         else:
             found[count].low = found[count].high = timestamp

@@ -52,13 +52,21 @@ class Extent(NamedTuple):
     last_ms: int
 
 
-class _Block(NamedTuple):
+class MapBlock(NamedTuple):
+    """What a map says of one block of the log."""
+
     position: int
+    """In the log."""
     end: int
     offset: int
+    """The first one of the block."""
     next_offset: int
     untimed: int
+    """Messages without a time."""
     spans: list[Span]
+    map_position: int
+    """Where the map says it."""
+    map_end: int
 
 
 def time_block(
@@ -124,15 +132,16 @@ def _varint(value: int) -> bytes:
     return bytes(data)
 
 
-def _numbers(time_map: bytes) -> Iterator[int]:
+def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
+    """Each number, and where it ends."""
     value = shift = 0
-    for byte in memoryview(time_map):
+    for end, byte in enumerate(memoryview(time_map), 1):
         if shift >= _BITS:
             break
         value |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            yield value
+            yield value, end
             value = shift = 0
     if shift:
         raise ValueError(
@@ -140,27 +149,29 @@ def _numbers(time_map: bytes) -> Iterator[int]:
         )
 
 
-def _blocks(time_map: bytes, base_offset: int) -> Iterator[_Block]:
+def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
+    """The blocks of a map, one after the other. Raises `ValueError` at bytes that are none."""
     numbers = _numbers(time_map)
-    position, offset = 0, base_offset
-    for log_bytes in numbers:
+    position, offset, map_position = 0, base_offset, 0
+    for log_bytes, _ in numbers:
         try:
-            offsets, untimed, count = (next(numbers) for _ in range(3))
+            (offsets, _), (untimed, _), (count, map_end) = (next(numbers) for _ in range(3))
             if max(position + log_bytes, offset + offsets) > _LARGEST:
                 raise ValueError("the blocks of the time map add up to more than 63 bits")
             spans, before_ms = [], 0
             for _ in range(count):
-                low = before_ms + next(numbers)
-                high = low + next(numbers)
+                low = before_ms + next(numbers)[0]
+                high = low + next(numbers)[0]
                 if high > _LARGEST:
                     raise ValueError("a time of the time map has more than 63 bits")
-                spans.append(Span(low, high, next(numbers)))
+                messages, map_end = next(numbers)
+                spans.append(Span(low, high, messages))
                 before_ms = high
         except (StopIteration, RuntimeError):
             raise ValueError("the time map ends in the middle of a block") from None
         end, next_offset = position + log_bytes, offset + offsets
-        yield _Block(position, end, offset, next_offset, untimed, spans)
-        position, offset = end, next_offset
+        yield MapBlock(position, end, offset, next_offset, untimed, spans, map_position, map_end)
+        position, offset, map_position = end, next_offset, map_end
 
 
 def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: int) -> list[Run]:
@@ -168,7 +179,7 @@ def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: i
     be. Raises `ValueError` for bytes that are no map."""
     runs: list[Run] = []
     joins = False
-    for block in _blocks(time_map, base_offset):
+    for block in time_map_blocks(time_map, base_offset):
         hit = any(span.low <= last_ms and span.high >= from_ms for span in block.spans)
         if hit and joins:
             position, _, offset, _ = runs.pop()
@@ -197,7 +208,7 @@ def time_map_counts(
     messages = untimed = 0
     times: list[int] = []
     runs: list[Run] = []
-    for block in _blocks(time_map, base_offset):
+    for block in time_map_blocks(time_map, base_offset):
         whole = begin_offset <= block.offset and block.next_offset <= end_offset
         if not whole and not (block.offset < end_offset and block.next_offset > begin_offset):
             continue
@@ -258,7 +269,7 @@ def _check_window(counts: "array[int]", from_ms: int, last_ms: int, every_ms: in
 def time_map_extent(time_map: bytes) -> Extent:
     """What a whole map says. Raises `ValueError` for bytes that are none."""
     blocks, log_bytes, offsets, untimed, times = 0, 0, 0, 0, []
-    for block in _blocks(time_map, 0):
+    for block in time_map_blocks(time_map, 0):
         blocks += 1
         log_bytes, offsets = block.end, block.next_offset
         untimed += block.untimed

@@ -1,0 +1,222 @@
+"""`python -m horolog.bench.windows`: what time maps cost and find, for data of eight shapes.
+
+Each shape is a log of 1,000,000 messages of 100 bytes, in one segment, appended in sets of 64 KiB.
+Windows of a fiftieth of the segment's span, at ten places, are looked up in its time map. The table
+has the size of the map as a share of the log; the bytes of the blocks that are read for a window,
+over those of the blocks that have a message of it; the time until its first message is found, and
+that of the full scan that would find it without a map; and how long the map takes to be made from
+the log. What a map names is compared with all times each time: a block too few ends the run.
+"""
+
+import random
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from ..protocol.records.columns import read_columns
+from ..protocol.records.kernel import time_map_runs
+from ..protocol.records.kernel.reference.times import time_map_blocks
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..storage.log.log import Log
+from ..storage.read.windows import TimeWindow
+from ..testing.logs import LogFolder
+
+MESSAGES: Final = 1_000_000
+_A_SET: Final = 490
+_WINDOWS: Final = 10
+_PART: Final = 50
+_NOON_MS: Final = 1_479_124_800_000
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
+_YEAR_MS: Final = 365 * _DAY_MS
+
+Times = Iterator[int]
+
+
+def in_order(count: int, rng: random.Random) -> Times:
+    """A day of messages, one behind the other."""
+    return (_NOON_MS + number * _DAY_MS // count for number in range(count))
+
+
+def jitter(count: int, rng: random.Random) -> Times:
+    """Each up to ten minutes early or late."""
+    around = 10 * _MINUTE_MS
+    return (at_ms + rng.randrange(-around, around) for at_ms in in_order(count, rng))
+
+
+def jitter_and_ahead(count: int, rng: random.Random) -> Times:
+    """The same, and one in 2,000 up to three days ahead."""
+    for at_ms in jitter(count, rng):
+        yield at_ms + rng.randrange(3 * _DAY_MS) if rng.random() < 0.0005 else at_ms
+
+
+def a_year_back(count: int, rng: random.Random) -> Times:
+    """In order, and one in a hundred up to a year back."""
+    for at_ms in in_order(count, rng):
+        yield at_ms - rng.randrange(_YEAR_MS) if rng.random() < 0.01 else at_ms
+
+
+def two_clocks(count: int, rng: random.Random) -> Times:
+    """Two producers in turns, one a day behind."""
+    return (at_ms - number % 2 * _DAY_MS for number, at_ms in enumerate(in_order(count, rng)))
+
+
+def uniform(count: int, rng: random.Random) -> Times:
+    """Any time of a day."""
+    return (_NOON_MS + rng.randrange(_DAY_MS) for _ in range(count))
+
+
+def one_time(count: int, rng: random.Random) -> Times:
+    """The same time for all."""
+    return (_NOON_MS for _ in range(count))
+
+
+def no_times(count: int, rng: random.Random) -> Times:
+    """Message format v0."""
+    return (-1 for _ in range(count))
+
+
+def backfill(count: int, rng: random.Random) -> Times:
+    """In order, with last year's in the middle third."""
+    for number, at_ms in enumerate(in_order(count, rng)):
+        back = count // 3 <= number < 2 * count // 3
+        yield at_ms - _YEAR_MS if back else at_ms
+
+
+SHAPES: Final[tuple[tuple[str, Callable[[int, random.Random], Times]], ...]] = (
+    ("in order", in_order),
+    ("jitter ±10 min", jitter),
+    ("that, 0.05 % up to 3 days ahead", jitter_and_ahead),
+    ("1 % up to a year back", a_year_back),
+    ("two clocks a day apart", two_clocks),
+    ("uniformly random", uniform),
+    ("one time for all", one_time),
+    ("none", no_times),
+    ("a backfill of last year", backfill),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured of one shape."""
+
+    shape: str
+    map_share: float
+    read_ratio: float
+    """Worst of the windows; 0 where no window has a message."""
+    first_seconds: float
+    scan_seconds: float
+    make_bytes_a_second: float
+
+    @property
+    def text(self) -> str:
+        """As a row of a table in Markdown."""
+        ratio = f"{self.read_ratio:.2f}" if self.read_ratio else "-"
+        return (
+            f"| {self.shape} | {100 * self.map_share:.3f} % | {ratio} "
+            f"| {1e3 * self.first_seconds:.2f} ms | {1e3 * self.scan_seconds:.0f} ms "
+            f"| {self.make_bytes_a_second / 1e9:.1f} GB/s |"
+        )
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    print(
+        "| shape | map / log | read / blocks with an answer | first message | full scan | making |"
+    )
+    print("|---|---|---|---|---|---|")
+    for shape, times in SHAPES:
+        with TemporaryDirectory(prefix="horolog-bench-") as folder:
+            row = measured(shape, list(times(MESSAGES, random.Random(1))), Path(folder) / "t-0")
+        print(row.text, flush=True)
+
+
+def measured(shape: str, times: Sequence[int], path: Path) -> Row:
+    """One shape. Raises `AssertionError` where the map lacks a block."""
+    folder = LogFolder(path)
+    folder.open(retention_ms=-1, segment_bytes=1 << 30)
+    log = folder.log
+    try:
+        for begin in range(0, len(times), _A_SET):
+            log.append(_record_set(times[begin : begin + _A_SET]))
+        made = _make(log)
+        (segment,) = log.segments
+        data = segment.time_map.data()
+        held = list(time_map_blocks(data, 0))
+        timed = [at_ms for at_ms in times if at_ms >= 0]
+        ratios, first_seconds = [], []
+        for window in _windows(timed):
+            began = time.perf_counter()
+            place = log.windows.place(0, window, log.high_watermark)
+            if place.end_offset > place.offset:
+                log.reader.read(place.offset, 64 << 10).read()
+            first_seconds.append(time.perf_counter() - began)
+            runs = time_map_runs(data, base_offset=0, from_ms=window[0], last_ms=window[1])
+            read = sum(end - position for position, end, _, _ in runs)
+            answering = 0
+            for block in held:
+                some = times[block.offset : block.next_offset]
+                if any(window.first_ms <= at_ms <= window.last_ms for at_ms in some):
+                    answering += block.end - block.position
+                    assert any(first <= block.offset < end for _, _, first, end in runs)
+            if answering:
+                ratios.append(read / answering)
+        return Row(
+            shape,
+            len(data) / segment.size_bytes,
+            max(ratios, default=0),
+            median(first_seconds) if first_seconds else 0.0,
+            _scan(log),
+            made,
+        )
+    finally:
+        folder.let_go()
+
+
+def _record_set(times: Sequence[int]) -> bytes:
+    records = [NewRecord(b"v" * 100, timestamp_ms=at_ms) for at_ms in times]
+    return bytes(build_set(records, magic=0 if times[0] < 0 else 1))
+
+
+def _make(log: Log) -> float:
+    """Make the map from the log; bytes a second."""
+    (segment,) = log.segments
+    segment.time_map.forget()
+    mapping, cuts = log.windows.mapping(segment), segment.cuts
+    began = time.perf_counter()
+    mapping.run()
+    taken = time.perf_counter() - began
+    log.windows.take(segment, mapping, cuts)
+    return segment.time_map.log_bytes / taken
+
+
+def _windows(times: Sequence[int]) -> Iterator[TimeWindow]:
+    if not times:
+        return
+    first_ms, last_ms = min(times), max(times)
+    length_ms = max((last_ms - first_ms) // _PART, 1)
+    for number in range(_WINDOWS):
+        begin = first_ms + number * (last_ms - first_ms - length_ms) // (_WINDOWS - 1)
+        yield TimeWindow.between(max(begin, 0), begin + length_ms)
+
+
+def _scan(log: Log) -> float:
+    """Seconds of a scan of all messages' times."""
+    began = time.perf_counter()
+    offset = 0
+    seen = array("q")
+    while offset < log.high_watermark:
+        data = log.read(offset, 1 << 20, whole_first=True).read()
+        for columns in read_columns(data, max_decompressed_bytes=1 << 26, content=()):
+            seen.frombytes(columns.timestamps[-8:])
+            offset = int.from_bytes(columns.offsets[-8:], "little") + 1
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

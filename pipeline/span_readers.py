@@ -1,0 +1,235 @@
+"""What a task asks for the messages of its span: a consumer, or a broker that passes over what is
+outside of a window."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
+
+from ..blocking import Consumer
+from ..client.client import cluster_at
+from ..client.cluster.cluster import Cluster
+from ..client.cluster.retry import retry
+from ..client.consume.fetching import FetchOptions, next_offset
+from ..client.responses import partition_result
+from ..client.results import ColumnBatch
+from ..protocol.api.log.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from ..protocol.records.columns import Content
+from .options import Broker
+from .planning import Span, TopicPartition
+from .questions import LOOP
+from .windows import Window
+
+_MIB: Final = 1024 * 1024
+_FETCH_BYTES: Final = 4 * _MIB
+_MAX_DECOMPRESSED_BYTES: Final = 64 * _MIB
+_WAIT_MS: Final = 500
+_CLIENT_ID: Final = "horolog-spark"
+
+
+class Fetched(NamedTuple):
+    """What one fetch brought."""
+
+    batches: list[ColumnBatch]
+    position: int
+    """Where reading goes on; where it was if nothing is there."""
+
+
+class SpanReader(Protocol):
+    """Reads one span at a time."""
+
+    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+        """`span` is read next, of its messages `content`; messages outside of `window` need not
+        come."""
+        ...
+
+    def fetch(self, position: int) -> Fetched:
+        """The next messages from `position` on. Raises OffsetOutOfRange, CorruptMessage, and what
+        the client raises."""
+        ...
+
+    def end(self) -> None:
+        """The span is read."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class ConsumerReader:
+    """Reads everything, from a Horolog broker or a Kafka cluster."""
+
+    def __init__(self, broker: Broker, *, append_times: bool) -> None:
+        self._consumer = Consumer(
+            broker.address,
+            max_wait_ms=_WAIT_MS,
+            partition_max_bytes=_FETCH_BYTES,
+            max_bytes=_FETCH_BYTES,
+            client_id=_CLIENT_ID,
+            request_timeout_ms=broker.request_timeout_ms,
+            retry_timeout_ms=broker.retry_budget_ms,
+            check_units=False,
+            append_times=append_times,
+        )
+        self._key: TopicPartition = ("", 0)
+        self._content: Collection[Content] = ()
+
+    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+        """See `SpanReader`."""
+        self._key, self._content = (span.topic, span.partition), content
+        self._consumer.assign(*self._key, offset=span.start)
+
+    def fetch(self, position: int) -> Fetched:
+        """See `SpanReader`."""
+        if self._consumer.position(*self._key) != position:
+            self._consumer.seek(*self._key, position)
+        found = self._consumer.fetch_columns(columns=self._content)
+        return Fetched(found, self._consumer.position(*self._key) or 0)
+
+    def end(self) -> None:
+        """See `SpanReader`."""
+        self._consumer.unassign(*self._key)
+
+    def close(self) -> None:
+        """See `SpanReader`."""
+        self._consumer.close()
+
+
+class _Question(NamedTuple):
+    """What a fetch asks for."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class WindowReader:
+    """Reads what may be of a window of time, from a Horolog broker. The next fetch is under way
+    while the caller works on the messages of the last one."""
+
+    def __init__(self, broker: Broker, *, append_times: bool) -> None:
+        LOOP.enter()
+        self._broker = broker
+        self._options = FetchOptions(
+            min_bytes=1,
+            partition_max_bytes=_FETCH_BYTES,
+            max_bytes=_FETCH_BYTES,
+            max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES,
+            append_times=append_times,
+        )
+        self._cluster = LOOP.run(_open(broker))
+        self._span = Span("", 0, 0, 0)
+        self._content: Collection[Content] = ()
+        self._window = Window()
+        self._ahead: tuple[_Question, asyncio.Task[FetchPartitionResult]] | None = None
+
+    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+        """See `SpanReader`."""
+        assert window is not None
+        self._span, self._content, self._window = span, content, window
+
+    def fetch(self, position: int) -> Fetched:
+        """See `SpanReader`."""
+        question = _Question(self._span.topic, self._span.partition, position)
+        result = LOOP.run(self._take(question))
+        found = self._options.columns(question.topic, result, position, self._content)
+        read_to = found[-1].next_offset if found else position
+        if found and read_to < next_offset(result, position):
+            return Fetched(found, read_to)  # what is behind them is damaged, or no message
+        return Fetched(found, _behind(result, position))
+
+    def end(self) -> None:
+        """See `SpanReader`."""
+        LOOP.run(self._drop_ahead())
+
+    def close(self) -> None:
+        """See `SpanReader`."""
+        self.end()
+        LOOP.run(self._cluster.close())
+        LOOP.leave()
+
+    async def _take(self, question: _Question) -> FetchPartitionResult:
+        """The answer, asked for before or now; what is behind it is asked for."""
+        ahead = self._ahead
+        if ahead is not None and ahead[0] == question:
+            self._ahead = None
+            result = await ahead[1]
+        else:
+            await self._drop_ahead()
+            result = await self._ask(question)
+        behind = _behind(result, question.offset)
+        if question.offset < behind < self._span.end:
+            following = question._replace(offset=behind)
+            self._ahead = (following, asyncio.create_task(self._ask(following)))
+        return result
+
+    async def _ask(self, question: _Question) -> FetchPartitionResult:
+        async def attempt() -> FetchPartitionResult:
+            request = window_request(
+                question.topic, [(question.partition, question.offset)], self._window, _FETCH_BYTES
+            )
+            request.include_append_times = self._options.append_times
+            response: FetchResponse = await self._cluster.request_or_drop(FETCH, request)
+            return partition_result(response.topics, question.topic, question.partition)
+
+        return await retry(
+            attempt, timeout_ms=self._broker.retry_budget_ms, setting="retryBudgetMs"
+        )
+
+    async def _drop_ahead(self) -> None:
+        if self._ahead is not None:
+            _, answer = self._ahead
+            self._ahead = None
+            answer.cancel()
+            await asyncio.wait((answer,))
+            if not answer.cancelled():
+                answer.exception()  # nobody waits for it any more
+
+
+def window_request(
+    topic: str, places: Collection[tuple[int, int]], window: Window, partition_max_bytes: int
+) -> FetchRequest:
+    """Asks for what is stored now of these (partition, offset), as far as it may be of the
+    window."""
+    return FetchRequest(
+        min_bytes=1,
+        max_bytes=partition_max_bytes,
+        topics=[
+            FetchTopic(
+                name=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=partition,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
+                        window_from_ms=window.from_ms,
+                        window_until_ms=-1 if window.until_ms is None else window.until_ms,
+                    )
+                    for partition, offset in places
+                ],
+            )
+        ],
+    )
+
+
+def reads_windows(address: str) -> bool:
+    """Whether who is there may pass over what is outside of a window; Kafka does not."""
+    return not address.startswith("kafka://")
+
+
+def _behind(result: FetchPartitionResult, offset: int) -> int:
+    """Where to go on behind a result, if all of its messages are read."""
+    return max(next_offset(result, offset), result.next_offset)
+
+
+async def _open(broker: Broker) -> Cluster:
+    return cluster_at(
+        broker.address, client_id=_CLIENT_ID, request_timeout_ms=broker.request_timeout_ms
+    )
