@@ -80,7 +80,7 @@ def histogram(
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
         return
-    emit(_bars(found))
+    emit(bars(found))
     note(_summary(found))
 
 
@@ -132,17 +132,19 @@ def _as_json(interval: TimeCount) -> str:
     )
 
 
-def _bars(found: TimeCounts) -> list[str]:
-    """The intervals as rows of a table, each with a bar as long as its count is large."""
+def bars(found: TimeCounts, width: int | None = None) -> list[str]:
+    """The intervals as rows of a table, each with a bar as long as its count is large.
+
+    The longest has `width` characters; without it, as many as there is room for.
+    """
     largest = max((interval.count for interval in found.intervals), default=0)
     numbers = [f"{interval.count:,}" for interval in found.intervals]
     times = [shown_time(interval.from_ms) for interval in found.intervals]
-    width = _BAR_WIDTH
-    if is_terminal(sys.stdout):
+    if width is None and is_terminal(sys.stdout):
         taken = max(map(len, times), default=0) + max(map(len, ("messages", *numbers))) + 6
         width = max(shutil.get_terminal_size().columns - taken, 10)
     rows = [
-        (time, number, _bar(interval.count, largest, width))
+        (time, number, _bar(interval.count, largest, width or _BAR_WIDTH))
         for time, number, interval in zip(times, numbers, found.intervals, strict=True)
     ]
     return table(("from", "messages", ""), rows, right=("messages",), whole=("from", "messages"))

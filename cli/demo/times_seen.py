@@ -2,9 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, count, pairwise
+from typing import Final
 
 from ...client.results import ConsumerRecord
+
+_DAY_MS: Final = 86_400_000
+
+_LENGTHS_MS: Final = (
+    *(1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000),
+    *(_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS, 91 * _DAY_MS, 365 * _DAY_MS),
+)
+"""Of intervals that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,20 @@ def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> Window
         if best is None or distance < best[0]:
             best = distance, span
     return None if best is None else best[1]
+
+
+def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[int, int, int]:
+    """Begin, end and length of at most so many intervals of a round length, with the times of all
+    messages. `records` must hold a message with a time.
+    """
+    times = [time_of(record) for record in records if time_of(record) >= 0]
+    years_ms = (years * 365 * _DAY_MS for years in count(2))
+    for length_ms in chain(_LENGTHS_MS, years_ms):
+        start = min(times) // length_ms
+        end = max(times) // length_ms + 1
+        if end - start <= most:
+            break
+    return start * length_ms, end * length_ms, length_ms
 
 
 def _spans(

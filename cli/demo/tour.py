@@ -1,13 +1,16 @@
-"""The tour: which offset it was at a time, a replay, a refusal, the latency, what to type next."""
+"""The tour: which offset it was at a time, a window, counts, a refusal, the latency, what to type
+next."""
 
 import asyncio
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from ...client.administer.admin import Admin
+from ...client.consume.consumer import Consumer
 from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord, Found
 from ...clock import SystemClock
@@ -15,12 +18,20 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
 from ...server.network.ports import Addresses
 from ..errors import CommandFailed, OutputClosed
-from ..output import shown_bytes, shown_time
+from ..histogram import bars
+from ..output import shown_bytes, shown_size, shown_time
 from .commands import Commands, reachable
 from .feed import ensure_topic, not_yet_stored, read_all, sample_load, send_all
 from .history import History, find_history
 from .paper import Paper
-from .times_seen import Window, disorder, moment_to_ask_for, time_of, window_to_replay
+from .times_seen import (
+    Window,
+    disorder,
+    intervals_to_count,
+    moment_to_ask_for,
+    time_of,
+    window_to_replay,
+)
 
 LOAD_TOPIC: Final = "demo-load"
 STRICT_TOPIC: Final = "demo-strict"
@@ -34,8 +45,10 @@ _HISTORY_SETTINGS: Final = {
 }
 
 _READ_MAXIMUM: Final = 200_000
-_REPLAYED_MESSAGES: Final = 12
+_REPLAYED_MESSAGES: Final = 200
 _LINES_SHOWN: Final = 6
+_BARS: Final = 12
+_BAR_WIDTH: Final = 30
 _HTTP_TIMEOUT_SECONDS: Final = 10
 
 
@@ -80,7 +93,8 @@ class Tour:
         window = window_to_replay(stored, _REPLAYED_MESSAGES)
         await self._offset_at(history, stored, moment_ms)
         if window is not None:
-            await self._replay(history, window)
+            await self._window(history, stored, window)
+        await self._count(history, stored)
         await self._refusal(history)
         await self._latency()
         self._type_next(history, moment_ms, window)
@@ -143,22 +157,60 @@ class Tour:
             f"before it is older, and so are {late:,} of those after it, which came late."
         )
 
-    async def _replay(self, history: History, window: Window) -> None:
+    async def _window(
+        self, history: History, stored: Sequence[ConsumerRecord], window: Window
+    ) -> None:
         self._paper.section("Replay a window of time")
-        start = await self._find(history.topic, window.start_ms)
-        end = await self._find(history.topic, window.end_ms)
-        replayed = await read_all(self._address, history.topic, start, end)
+        async with Consumer(self._address, check_units=False) as consumer:
+            asked = consumer.window(history.topic, window.start_ms, window.end_ms)
+            exact = [record async for record in asked]
+        wanted = [one for one in stored if window.start_ms <= time_of(one) < window.end_ms]
+        offsets = {record.offset for record in exact}
+        is_same = offsets == {record.offset for record in wanted}
         self._paper.say(
-            f"From {shown_time(window.start_ms)} until {shown_time(window.end_ms)}: the "
-            f"{len(replayed):,} messages from offset {start:,} on."
+            f"From {shown_time(window.start_ms)} until {shown_time(window.end_ms)}: the window has "
+            f"{len(exact):,} messages, those whose time is in it, wherever they are in the log."
         )
-        self._paper.quote(_line(record) for record in replayed[:_LINES_SHOWN])
-        more = len(replayed) - _LINES_SHOWN
+        self._paper.quote(_line(record) for record in exact[:_LINES_SHOWN])
+        more = len(exact) - _LINES_SHOWN
         if more > 0:
             self._paper.say(f"... and {more:,} more.")
-        late = sum(1 for record in replayed if time_of(record) < window.start_ms)
-        if late:
-            self._paper.say(f"{late:,} of them are older than the window: they came late.")
+        self._paper.say(
+            f"Looking at the time of each of the {len(stored):,} messages gives "
+            f"{'the same' if is_same else f'{len(wanted):,} others'}. The broker passed over "
+            f"{shown_size(asked.skipped_bytes)} of the log and read {shown_size(asked.read_bytes)}."
+        )
+        await self._offset_range(history, window, offsets)
+
+    async def _offset_range(self, history: History, window: Window, exact: set[int]) -> None:
+        """What the offsets that were found for the two times have in place of the window."""
+        start = await self._find(history.topic, window.start_ms)
+        end = await self._find(history.topic, window.end_ms)
+        between = set(range(start, end))
+        wrong, missing = len(between - exact), len(exact - between)
+        self._paper.say(
+            f"A range of offsets is something else. From the first message of the one time or "
+            f"later to the first of the other it is offset {start:,} up to {end:,}: "
+            + (
+                f"{len(between):,} messages, of which {wrong:,} are of other times, and "
+                f"{missing:,} of the window are not among them."
+                if wrong or missing
+                else f"the same {len(between):,} messages here, because no other came late."
+            )
+        )
+
+    async def _count(self, history: History, stored: Sequence[ConsumerRecord]) -> None:
+        start_ms, end_ms, every_ms = intervals_to_count(stored, _BARS)
+        self._paper.section("Count by time")
+        counted = await self._admin.count_by_time(
+            history.topic, start_ms, end_ms, timedelta(milliseconds=every_ms)
+        )
+        self._paper.quote(bars(counted, _BAR_WIDTH))
+        self._paper.say(
+            f"All {counted.messages:,} messages from the first time to the last. The counts are "
+            f"exact, and {shown_size(counted.read_bytes)} of {shown_size(counted.log_bytes)} were "
+            "read for them: the rest is in the time maps beside the log."
+        )
 
     async def _refusal(self, history: History) -> None:
         self._paper.section("A message refused for its time")
@@ -202,8 +254,7 @@ class Tour:
         paper.command(client("offsets", topic, "--at", moment), "which offset was it?")
         if window is not None:
             span = f"@{shown_time(window.start_ms)}:{shown_time(window.end_ms)}"
-            replay = client("consume", topic, "--offsets-between", "--from", span)
-            paper.command(replay, "the messages above")
+            paper.command(client("consume", topic, "--from", span), "the window above")
         last_minute = client("consume", LOAD_TOPIC, "--from", "@-1m", "--follow")
         paper.command(last_minute, "the last minute of the host's load, and what comes")
         paper.command(f"date | {client('produce', 'my-topic')}", "a message of your own")

@@ -19,6 +19,9 @@ _SEGMENTS: Final = 1_000
 _READ_BYTES: Final = 64 << 20
 """Bytes after which an answer is given that read the log."""
 
+_SECONDS: Final = 5.0
+"""After this an answer is given at the end of a segment: time maps may have to be made."""
+
 _SETS: Final = 20_000
 """Sets whose append times are looked at without a break."""
 
@@ -30,13 +33,21 @@ def handle(services: Services, request: CountByTimeRequest, call: Call) -> Later
 
 async def _answer(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:
     try:
-        return await _counted(services, request)
+        return await counted(services, request)
     except Exception as error:
         code, message = services.outcomes.of(error, api="count-by-time")
         return CountByTimeResponse(error_code=code, error_message=message)
 
 
-async def _counted(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:
+async def counted(
+    services: Services, request: CountByTimeRequest, seconds: float = _SECONDS
+) -> CountByTimeResponse:
+    """What one request asks for, as far as bounded work gets: about `seconds` at most.
+
+    Raises `InvalidRequest`, `UnknownTopicOrPartition`, `OffsetOutOfRange`, and what opening and
+    reading the log raises.
+    """
+    stop = services.work.time() + seconds
     every_ms, intervals = _intervals(request)
     log = services.logs.find(request.topic, request.partition)
     await services.logs.prepare(services.logs.unprepared([(request.topic, request.partition)]))
@@ -56,7 +67,7 @@ async def _counted(services: Services, request: CountByTimeRequest) -> CountByTi
     window = TimeWindow.between(request.from_ms, request.until_ms)
     count = _by_append if request.by == BY_APPEND else _by_timestamp
     offsets = begin_offset, end_offset
-    offset = await count(services, log, offsets, window, every_ms, counts, response)
+    offset = await count(services, log, offsets, window, every_ms, counts, response, stop)
     if offset < end_offset:
         response.next_offset = offset
     response.counts = counts.tolist()
@@ -95,6 +106,7 @@ async def _by_timestamp(
     every_ms: int,
     counts: "array[int]",
     response: CountByTimeResponse,
+    stop: float,
 ) -> int:
     """Count segment by segment; gives how far it was counted."""
     offset, end_offset = offsets
@@ -118,6 +130,8 @@ async def _by_timestamp(
             response.first_ms = min(response.first_ms, first_ms) if known else first_ms
             response.last_ms = max(response.last_ms, counting.last_ms)
         offset = counting.next_offset
+        if services.work.time() >= stop:
+            break
     return offset
 
 
@@ -129,6 +143,7 @@ async def _by_append(
     every_ms: int,
     counts: "array[int]",
     response: CountByTimeResponse,
+    stop: float,
 ) -> int:
     """Count by append times, of which there is one for each set."""
     offset, end_offset = offsets
@@ -154,6 +169,8 @@ async def _by_append(
                 times.append(time_ms)
         offset = min(told.end_offset, end)
         await turns.give_way()
+        if services.work.time() >= stop:
+            break
     if times:
         response.first_ms, response.last_ms = min(times), max(times)
     return offset

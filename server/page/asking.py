@@ -10,6 +10,7 @@ MAX_TEXT: Final = 300
 """Longest text in a query: topic names and times are shorter."""
 
 OFFSET_MAX: Final = 2**63 - 1
+PARTITION_MAX: Final = 2**31 - 1
 
 
 class Refusal(Exception):
@@ -35,15 +36,25 @@ class Query:
             raise Refusal(400, f"{name} has {len(value)} characters; allowed are {MAX_TEXT}")
         return value
 
-    def integer(self, name: str, default: int, *, maximum: int = OFFSET_MAX) -> int:
-        """A number from 0 to `maximum`."""
+    def integer(
+        self, name: str, default: int, *, minimum: int = 0, maximum: int = OFFSET_MAX
+    ) -> int:
+        """A number from `minimum` to `maximum`; what is not given is `default`, whatever it is."""
         text = self._given.get(name)
         if text is None:
             return default
         # int() takes underscores, spaces and other scripts' digits as well.
-        if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > maximum:
-            raise Refusal(400, f"{name} is {text[:40]!r}; it must be a number from 0 to {maximum}")
+        is_number = text.isascii() and text.isdigit() and len(text) <= 19
+        if not is_number or not minimum <= int(text) <= maximum:
+            raise Refusal(
+                400, f"{name} is {text[:40]!r}; it must be a number from {minimum} to {maximum}"
+            )
         return int(text)
+
+    def window(self) -> tuple[int, int]:
+        """The times `from` and `until`, in ms, the second not in it; all times without them."""
+        from_ms = self.integer("from", 0)
+        return from_ms, self.integer("until", OFFSET_MAX, minimum=from_ms)
 
 
 async def asked_log(services: Services, query: Query) -> Log:
@@ -51,7 +62,12 @@ async def asked_log(services: Services, query: Query) -> Log:
 
     Raises `Refusal`, `UnknownTopicOrPartition`, and what opening it raises.
     """
-    topic, partition = query.text("topic"), query.integer("partition", 0, maximum=2**31 - 1)
+    topic, partition = query.text("topic"), query.integer("partition", 0, maximum=PARTITION_MAX)
+    return await prepared_log(services, topic, partition)
+
+
+async def prepared_log(services: Services, topic: str, partition: int) -> Log:
+    """A log, ready to be read. Raises `UnknownTopicOrPartition`, and what opening it raises."""
     log = services.logs.find(topic, partition)
     if not log.prepared:
         await services.logs.prepare([log])

@@ -1,16 +1,24 @@
 """Some messages of a partition, as a page can show them."""
 
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
-from ...protocol.records.layout import ENTRY_OVERHEAD, NO_TIMESTAMP, SIZE_AT, TimestampType
+from ...protocol.records.layout import (
+    ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TimestampType,
+)
 from ...protocol.records.messages.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
+from ...storage.read.reading import Slice
 from ...values import value_class
 from ..handlers.base import Services
 from .asking import Query, asked_log
@@ -24,6 +32,7 @@ OPENED_BYTES: Final = 4 << 20
 SHOWN_CHARACTERS: Final = 2000
 SHOWN_BYTES: Final = 256
 """Of a key, value or header that is no text."""
+BUSY: Final = "the broker is busy"
 SHOWN_HEADERS: Final = 20
 """Of one message."""
 
@@ -45,13 +54,7 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
     start = query.integer("from", max(log.high_watermark - limit, 0))
     start = min(max(start, log.log_start_offset), log.high_watermark)
     decoded = await read_messages(services, log, start, limit)
-    turns = services.work.turns()
-    shown = []
-    for record in decoded.messages:
-        while not log.reader.append_times_loaded(record.offset):
-            await turns.give_way()
-        shown.append(show_message(log, record))
-        await turns.give_way()
+    shown = await show_messages(services, log, decoded.messages)
     return {
         "log_start_offset": log.log_start_offset,
         "end_offset": log.high_watermark,
@@ -60,6 +63,20 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
         "next_offset": decoded.next_offset,
         "problem": decoded.problem,
     }
+
+
+async def show_messages(
+    services: Services, log: Log, records: Iterable[Record]
+) -> list[dict[str, object]]:
+    """Messages as JSON, with their append times. Raises `OSError`."""
+    turns = services.work.turns()
+    shown = []
+    for record in records:
+        while not log.reader.append_times_loaded(record.offset):
+            await turns.give_way()
+        shown.append(show_message(log, record))
+        await turns.give_way()
+    return shown
 
 
 async def read_messages(services: Services, log: Log, start: int, limit: int) -> Decoded:
@@ -87,17 +104,25 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
         size = found.size
         if not size:
             break
-        data: Buffer | None = found.read_now()
+        data = await stored_bytes(services, found)
         if data is None:
-            stretch = found.stretch()
-            if stretch is None:
-                return Decoded([], start, "the broker is busy"), 0
-            read = partial(stretch.file.pread, len(stretch), stretch.position)
-            data = await services.work.in_reading_thread(read)
+            return Decoded([], start, BUSY), 0
         decoded = await services.work.in_reading_thread(_decoding(data, start, limit))
         if decoded.messages or decoded.problem or size < wanted:
             break
     return decoded, size
+
+
+async def stored_bytes(services: Services, found: Slice) -> Buffer | None:
+    """What a slice holds; `None` when its file cannot be had now."""
+    data: Buffer | None = found.read_now()
+    if data is None:
+        stretch = found.stretch()
+        if stretch is None:
+            return None
+        read = partial(stretch.file.pread, len(stretch), stretch.position)
+        data = await services.work.in_reading_thread(read)
+    return data
 
 
 def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
@@ -117,17 +142,20 @@ def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
             problem = str(error)
         if read:
             return Decoded(read, read[-1].offset + 1)
-        return _nothing(data, start, problem)
+        return nothing_of(data, start, problem)
 
     return decode
 
 
-def _nothing(data: Buffer, start: int, problem: str) -> Decoded:
+def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
     """What there is to say of bytes whose first entry cannot be shown."""
     entry_bytes = ENTRY_OVERHEAD + int.from_bytes(data[SIZE_AT : SIZE_AT + 4], "big", signed=True)
     if not problem and (len(data) < LARGEST_READ_BYTES or entry_bytes <= len(data)):
         return Decoded([], start)
     last_offset = int.from_bytes(data[:SIZE_AT], "big", signed=True)
+    if data[MAGIC_AT] == 2:
+        delta = data[LAST_DELTA_AT : LAST_DELTA_AT + 4]
+        last_offset += int.from_bytes(delta, "big", signed=True)
     problem = problem or f"{entry_bytes:,} bytes stored as one are too many to be shown here"
     return Decoded([], max(last_offset, start) + 1, problem)
 

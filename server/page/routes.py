@@ -15,9 +15,11 @@ from .asking import Query, Refusal
 from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find
+from .histogram import histogram
 from .messages import messages
 from .segments import segments
 from .topics import topics
+from .window import window
 
 AT_WORK: Final = 8
 """Requests for JSON that are worked on at one time; others are asked to come back."""
@@ -47,6 +49,8 @@ ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
         "segments": segments,
         "messages": messages,
         "find": find,
+        "histogram": histogram,
+        "window": window,
         "consumers": consumers,
     }
 )

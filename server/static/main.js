@@ -1,6 +1,7 @@
 // The page: one poll after the other, and what was chosen. The address holds topic and partition.
 
 import { ask, Poller } from "/static/api.js";
+import * as bars from "/static/bars.js";
 import * as consumers from "/static/consumers.js";
 import { byId, html, replace, setText } from "/static/dom.js";
 import * as finding from "/static/finding.js";
@@ -13,11 +14,12 @@ import * as topics from "/static/topics.js";
 const EVERY_MS = 2000;
 const SEGMENTS_EVERY = 3;
 const CONSUMERS_EVERY = 2;
+const BARS_EVERY = 5;
 const MOST_PAGES = 10;
 
 const state = {
   place: null, topic: null, answer: null, pages: 1, polls: 0,
-  before: null, segmentsPoll: -SEGMENTS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
+  before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
 };
 
 async function poll() {
@@ -29,6 +31,10 @@ async function poll() {
     latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);
     work.push(messages.follow(`${topic.messages} ${topic.appended}`));
     if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) work.push(loadSegments(place));
+    if (state.polls - state.barsPoll >= BARS_EVERY) {
+      state.barsPoll = state.polls;
+      bars.follow(`${topic.messages} ${topic.appended}`);
+    }
   }
   await Promise.all(work);
 }
@@ -141,6 +147,10 @@ function showHead() {
 
 function choose(place) {
   if (state.place && state.place.topic === place.topic && state.place.partition === place.partition) return;
+  if (state.place?.topic !== place.topic) {
+    bars.select(place.topic);
+    state.barsPoll = state.polls - BARS_EVERY;
+  }
   state.place = place;
   state.before = null;
   state.segmentsPoll = state.polls - SEGMENTS_EVERY;
@@ -177,6 +187,7 @@ function pause() {
 const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), p: pause };
 
 function listen() {
+  bars.listen();
   finding.listen();
   messages.listen(onState);
   byId("pause").addEventListener("click", pause);

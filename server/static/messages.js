@@ -1,4 +1,5 @@
-// Messages of a partition. Keys and values are shown as text, whatever is in them.
+// Messages of a partition, or of a window of time in all partitions. Keys and values are shown as
+// text, whatever is in them.
 
 import { ask } from "/static/api.js";
 import { byId, html, replace, setText } from "/static/dom.js";
@@ -6,34 +7,46 @@ import { count, several, size, span, time } from "/static/format.js";
 
 const LIMIT = 20;
 
-const view = { topic: null, partition: 0, from: null, wanted: null, answer: null, seen: null };
+// `window` is a stretch of time, `at` where its messages are shown from, and `earlier` from where
+// they were shown before.
+const NOTHING = { from: null, wanted: null, answer: null, seen: null, window: null, at: null, earlier: [] };
+const view = { topic: null, partition: 0, ...NOTHING };
 
 export function select(topic, partition) {
-  Object.assign(view, { topic, partition, from: null, wanted: null, answer: null, seen: null });
+  Object.assign(view, { topic, partition, ...NOTHING });
   replace(byId("messages").tBodies[0]);
   setText("messages-note", "");
 }
 
 // Shows the messages from an offset on, which stays until somebody asks for the latest again.
 export async function showFrom(offset) {
-  view.from = offset;
-  view.wanted = offset;
+  Object.assign(view, NOTHING, { from: offset, wanted: offset });
+  await load();
+  byId("messages-title").scrollIntoView({ block: "nearest" });
+}
+
+// Shows the messages of all partitions whose time is in a window, and no others.
+export async function showWindow(from, until) {
+  Object.assign(view, NOTHING, { window: { from, until } });
   await load();
   byId("messages-title").scrollIntoView({ block: "nearest" });
 }
 
 // Follows the end; `appended` tells whether there can be anything new.
 export async function follow(appended) {
-  if (view.from !== null && view.answer) return;
+  if ((view.from !== null || view.window) && view.answer) return;
   if (view.answer && view.seen === appended) return;
   view.seen = appended;
   await load();
 }
 
 async function load() {
-  const { topic, partition, from } = view;
-  const answer = await ask("messages", { topic, partition, from, limit: LIMIT });
+  const { topic, partition, from, window, at } = view;
+  const answer = window
+    ? await ask("window", { topic, ...window, ...at, limit: LIMIT })
+    : await ask("messages", { topic, partition, from, limit: LIMIT });
   if (topic !== view.topic || partition !== view.partition || from !== view.from) return;
+  if (window !== view.window || at !== view.at) return;
   view.answer = answer;
   render();
 }
@@ -65,7 +78,7 @@ export function latencyOf(message) {
 function rowOf(message) {
   const appended = message.append_time_ms === null ? "append time unknown" : `appended ${time(message.append_time_ms)}`;
   return html("tr", { class: message.offset === view.wanted ? "wanted" : null, "data-offset": message.offset },
-    html("td", {}, count(message.offset)),
+    html("td", {}, message.partition === undefined ? count(message.offset) : `${message.partition} : ${count(message.offset)}`),
     html("td", { title: `${message.timestamp_type ?? "no time"}; ${appended}` }, time(message.timestamp_ms)),
     html("td", {}, latencyOf(message)),
     html("td", {}, valueOf(message.key)),
@@ -74,29 +87,51 @@ function rowOf(message) {
 
 function render() {
   const { answer } = view;
-  const live = view.from === null;
+  const live = view.from === null && !view.window;
   const rows = answer.messages.map(rowOf);
   if (live) rows.reverse();
   replace(byId("messages").tBodies[0], rows);
-  const last = answer.messages.at(-1);
-  const which = last
-    ? `${count(answer.messages[0].offset)} to ${count(last.offset)} of ${count(answer.log_start_offset)} to ${count(answer.end_offset - 1)}${live ? ", newest first, live" : ""}`
-    : "Nothing to show here";
-  setText("messages-note", `${which}. ${answer.problem}`.trim());
-  byId("older").disabled = answer.from <= answer.log_start_offset;
-  byId("newer").disabled = live || answer.next_offset === null || answer.next_offset >= answer.end_offset;
+  setText("messages-offset", view.window ? "Partition : offset" : "Offset");
+  setText("messages-note", `${view.window ? whichOfWindow() : whichOfPartition(live)}. ${answer.problem}`.trim());
+  if (view.window) {
+    byId("older").disabled = !view.earlier.length;
+    byId("newer").disabled = !answer.next;
+  } else {
+    byId("older").disabled = answer.from <= answer.log_start_offset;
+    byId("newer").disabled = live || answer.next_offset === null || answer.next_offset >= answer.end_offset;
+  }
   byId("latest").setAttribute("aria-pressed", String(live));
 }
 
+function whichOfPartition(live) {
+  const { messages, log_start_offset: start, end_offset: end } = view.answer;
+  if (!messages.length) return "Nothing to show here";
+  return `${count(messages[0].offset)} to ${count(messages.at(-1).offset)} of ${count(start)} to ${count(end - 1)}`
+    + (live ? ", newest first, live" : "");
+}
+
+function whichOfWindow() {
+  const { answer, window, at } = view;
+  const some = at || answer.next ? `${several(answer.messages.length, "message")} of those` : several(answer.messages.length, "message");
+  return `${some} from ${time(window.from)} to before ${time(window.until)}, by partition and offset`;
+}
+
 export function listen(failed) {
-  const go = (from) => {
-    view.from = from;
+  const go = (changes) => {
+    Object.assign(view, changes);
     load().catch(failed);
   };
-  byId("older").addEventListener("click", () => view.answer && go(Math.max(view.answer.from - LIMIT, view.answer.log_start_offset)));
-  byId("newer").addEventListener("click", () => view.answer && go(view.answer.next_offset));
-  byId("latest").addEventListener("click", () => {
-    view.wanted = null;
-    go(null);
+  byId("older").addEventListener("click", () => {
+    const { answer, earlier } = view;
+    if (!answer) return;
+    if (view.window) go({ at: earlier.at(-1), earlier: earlier.slice(0, -1) });
+    else go({ from: Math.max(answer.from - LIMIT, answer.log_start_offset) });
   });
+  byId("newer").addEventListener("click", () => {
+    const { answer, at, earlier } = view;
+    if (!answer) return;
+    if (view.window) go({ at: answer.next, earlier: [...earlier, at] });
+    else go({ from: answer.next_offset });
+  });
+  byId("latest").addEventListener("click", () => go(NOTHING));
 }

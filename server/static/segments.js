@@ -1,5 +1,6 @@
 // Segments on a time axis: each from its first to its largest time, and when it expires.
 
+import { tickName, ticksOf } from "/static/axis.js";
 import { byId, html, replace, setText, svg } from "/static/dom.js";
 import { count, several, size, span, time } from "/static/format.js";
 
@@ -74,23 +75,6 @@ function domainOf(segments, now) {
   const end = now - latest <= length ? now : latest;
   const ahead = segments.some((segment) => segment.largest_ms > now) ? 0.12 : 0.03;
   return { start: start - 0.02 * length, end: end + ahead * (end - start || length) };
-}
-
-const STEPS = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 86400, 604800, 2592000, 7776000, 31557600, 157788000, 315576000]
-  .map((seconds) => seconds * 1000);
-
-function ticksOf({ start, end }, most) {
-  const step = STEPS.find((candidate) => (end - start) / candidate <= most) ?? STEPS[STEPS.length - 1];
-  const ticks = [];
-  for (let at = Math.ceil(start / step) * step; at < end; at += step) ticks.push(at);
-  return { ticks, step };
-}
-
-function tickName(at, step) {
-  const text = time(at);
-  if (step >= 2592000000) return text.slice(0, 7);
-  if (step >= 86400000) return text.slice(0, 10);
-  return step >= 60000 ? text.slice(5, 16) : text.slice(11, 19);
 }
 
 export function draw() {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.program import Program, Result, ServerProcess, serving
+from horolog.times import parse_time
 
 OLD_MS = 1479144272509
 LAST_WORDS = "The broker runs until Ctrl-C."
@@ -77,7 +78,9 @@ def test_the_files_times_are_in_the_topic(demo: Demo, tree: Path) -> None:
 def test_the_tour_shows_each_thing_once(demo: Demo) -> None:
     _, tour = demo
     titles = re.findall(r"^\d\. (.*)$", tour, re.MULTILINE)
-    assert [title.split()[0] for title in titles] == ["Real", "Which", "Replay", "A", "How", "Type"]
+    assert [title.split()[0] for title in titles] == [
+        *("Real", "Which", "Replay", "Count", "A", "How", "Type")
+    ]
     assert "gives the same" in unwrapped(tour)
     assert "INVALID_TIMESTAMP: " in tour
     assert f"timestamp {OLD_MS} (2016-11-14T17:24:32.509Z)" in unwrapped(tour)
@@ -100,15 +103,47 @@ def test_what_it_says_to_type_works_and_answers_the_same(
     assert found["offset"] == int(shown)
     for name in ("produce", "topic", "dump"):
         Program().ok(*commands[name], stdin="a\n" if name == "produce" else "")
-    (span,) = re.findall(r"consume demo-files --offsets-between --from (\S+)", tour)
-    (size,) = re.findall(r"the (\d+) messages from offset", unwrapped(tour))
+    (span,) = re.findall(r"consume demo-files --from (\S+)", tour)
+    (size,) = re.findall(r"the window has (\d+) messages", unwrapped(tour))
     address = commands["offsets"][-1]
-    window = (
-        Program(address)
-        .ok("consume", "demo-files", "--offsets-between", "--from", span, "--json")
-        .objects
-    )
+    window = Program(address).ok("consume", "demo-files", "--from", span, "--json").objects
     assert len(window) == int(size) > 0
+
+
+def test_the_window_is_exact_and_a_range_of_offsets_is_not(demo: Demo) -> None:
+    server, tour = demo
+    text = unwrapped(tour)
+    ((begin, end, size),) = re.findall(
+        r"From (\S+Z) until (\S+Z): the window has (\d+) messages", text
+    )
+    from_ms, until_ms = parse_time(begin, 0), parse_time(end, 0)
+    read = server.program.ok("consume", "demo-files", "--json").objects
+    exact = {one["offset"] for one in read if from_ms <= one["timestamp_ms"] < until_ms}
+    assert len(exact) == int(size) > 0
+    assert "Looking at the time of each of the 40 messages gives the same." in text
+    start, stop = (
+        next(one["offset"] for one in read if one["timestamp_ms"] >= at_ms)
+        for at_ms in (from_ms, until_ms)
+    )
+    between = set(range(start, stop))
+    ((first, behind, messages, wrong, missing),) = re.findall(
+        r"it is offset (\d+) up to (\d+): (\d+) messages, of which (\d+) are of other times, "
+        r"and (\d+) of the window are not among them",
+        text,
+    )
+    assert (int(first), int(behind), int(messages)) == (start, stop, len(between))
+    assert (int(wrong), int(missing)) == (len(between - exact), len(exact - between))
+    assert int(wrong) + int(missing) > 0
+
+
+def test_the_counts_add_up_to_all_messages(demo: Demo) -> None:
+    _, tour = demo
+    table = tour.partition("4. Count by time")[2].partition("5. A message")[0]
+    counts = re.findall(r"^ +\d{4}-\d\d-\d\dT\S+Z +(\d+)(  [▉-▏█]+)?$", table, re.MULTILINE)
+    assert 2 <= len(counts) <= 12
+    assert sum(int(number) for number, _ in counts) == 40
+    assert all(bool(bar) == (number != "0") for number, bar in counts)
+    assert "All 40 messages from the first time to the last." in unwrapped(table)
 
 
 def test_the_load_is_sampled_every_second(demo: Demo) -> None:

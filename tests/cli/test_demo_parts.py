@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from horolog.cli.demo.commands import Commands, program_started_as, reachable
 from horolog.cli.demo.feed import not_yet_stored
 from horolog.cli.demo.history import find_history
-from horolog.cli.demo.times_seen import disorder, moment_to_ask_for, window_to_replay
+from horolog.cli.demo.times_seen import (
+    disorder,
+    intervals_to_count,
+    moment_to_ask_for,
+    window_to_replay,
+)
 from horolog.client.results import ConsumerRecord
 from horolog.protocol.records.layout import TimestampType
 from horolog.protocol.records.messages.sets import NewRecord
@@ -46,6 +51,15 @@ def test_the_moment_asked_for_has_an_answer(times: list[int | None]) -> None:
     offset = first_at(times, moment_ms)
     assert offset is not None
     assert (times[offset] or 0) - moment_ms < 1000
+
+
+@given(st.lists(st.integers(0, 2**60), min_size=1), st.integers(2, 20))
+def test_the_intervals_have_all_times(times: list[int], most: int) -> None:
+    start_ms, end_ms, length_ms = intervals_to_count(stored([*times, None]), most)
+    assert start_ms <= min(times)
+    assert max(times) < end_ms
+    intervals, rest = divmod(end_ms - start_ms, length_ms)
+    assert (1 <= intervals <= most, rest, start_ms % length_ms) == (True, 0, 0)
 
 
 @given(TIMES, st.integers(1, 10))

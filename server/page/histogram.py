@@ -1,0 +1,132 @@
+"""How many messages of a topic there are in each bar of a stretch of time, all partitions
+together."""
+
+from operator import add
+from typing import Final
+
+from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeResponse
+from ...values import value_class
+from ..handlers.base import Services
+from ..handlers.counting import counted
+from .asking import PARTITION_MAX, Query, Refusal
+
+MAX_BARS: Final = 200
+PARTITIONS_AT_ONCE: Final = 200
+"""Partitions that one answer is about at most."""
+READ_BYTES: Final = 64 << 20
+"""An answer ends behind the partition with which it has read as much."""
+SECONDS: Final = 2.0
+"""An answer ends behind the segment with which it has taken as long."""
+
+
+@value_class
+class Spot:
+    """Where counting goes on."""
+
+    partition: int
+    offset: int = -1
+    """-1 at the begin of the partition."""
+    end_offset: int = -1
+    """Where it ends in this partition; -1 where that is not fixed yet."""
+
+    def shown(self) -> dict[str, int]:
+        """As it is asked for again."""
+        shown = {"partition": self.partition}
+        return (
+            shown if self.offset < 0 else {**shown, "offset": self.offset, "end": self.end_offset}
+        )
+
+
+class _Sum:
+    """What was counted so far."""
+
+    def __init__(self, bars: int) -> None:
+        self.counts = [0] * bars
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.untimed = self.read_bytes = self.log_bytes = 0
+
+    def add(self, answer: CountByTimeResponse) -> None:
+        self.counts = list(map(add, self.counts, answer.counts))
+        self.untimed += answer.untimed
+        self.read_bytes += answer.read_bytes
+        self.log_bytes += answer.log_bytes
+        if answer.first_ms >= 0:
+            first_ms, last_ms = answer.first_ms, answer.last_ms
+            self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+            self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+
+
+async def histogram(services: Services, query: Query) -> dict[str, object]:
+    """Counts per bar from `from` until, without, `until`; of all times without these.
+
+    The bars are of one length, and only the last may be shorter. Where `next` is not `None`, the
+    answer is about a part of the messages: who asks again with what is in it gets another part,
+    and adds them up.
+    """
+    topic = query.text("topic")
+    from_ms, until_ms = query.window()
+    every_ms = _length_of_bars(query, until_ms - from_ms)
+    partitions = services.logs.topic(topic).partitions
+    spot = _first_spot(query, partitions)
+    going_on: Spot | None = None
+    total = _Sum(-(-(until_ms - from_ms) // every_ms))
+    stop = services.work.time() + SECONDS
+    for _ in range(PARTITIONS_AT_ONCE):
+        request = CountByTimeRequest(
+            topic=topic,
+            partition=spot.partition,
+            from_ms=from_ms,
+            until_ms=until_ms,
+            every_ms=every_ms,
+            from_offset=spot.offset,
+            end_offset=spot.end_offset,
+        )
+        answer = await counted(services, request, stop - services.work.time())
+        total.add(answer)
+        going_on = _spot_behind(spot, answer, partitions)
+        late = services.work.time() >= stop
+        if going_on is None or late or total.read_bytes >= READ_BYTES:
+            break
+        spot = going_on
+    return {
+        "now_ms": services.clock.now_ms(),
+        "retention_start_ms": _retention_start_ms(services, topic),
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "every_ms": every_ms,
+        "counts": total.counts,
+        "first_ms": total.first_ms,
+        "last_ms": total.last_ms,
+        "untimed": total.untimed,
+        "read_bytes": total.read_bytes,
+        "log_bytes": total.log_bytes,
+        "next": None if going_on is None else going_on.shown(),
+    }
+
+
+def _length_of_bars(query: Query, length_ms: int) -> int:
+    bars = query.integer("bars", 1, minimum=1, maximum=MAX_BARS)
+    return max(-(-length_ms // bars), 1)
+
+
+def _first_spot(query: Query, partitions: int) -> Spot:
+    partition = query.integer("partition", 0, maximum=PARTITION_MAX)
+    if partition >= partitions:
+        raise Refusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
+    return Spot(partition, query.integer("offset", -1), query.integer("end", -1))
+
+
+def _spot_behind(spot: Spot, answer: CountByTimeResponse, partitions: int) -> Spot | None:
+    if answer.next_offset >= 0:
+        return Spot(spot.partition, answer.next_offset, answer.end_offset)
+    if spot.partition + 1 < partitions:
+        return Spot(spot.partition + 1)
+    return None
+
+
+def _retention_start_ms(services: Services, topic: str) -> int | None:
+    """Messages of earlier times are there because their segment is; `None` where all are kept."""
+    retention_ms = services.directory.topic_settings(topic).retention_ms
+    start_ms = services.trusted_time.now_ms() - retention_ms
+    return start_ms if retention_ms >= 0 and start_ms > 0 else None

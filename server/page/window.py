@@ -1,0 +1,161 @@
+"""The messages of a window of time, of all partitions: those and no others."""
+
+from collections.abc import Callable
+from typing import Final
+
+from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.records.messages.message import Record, entries, records
+from ...storage.files import Buffer
+from ...storage.log.log import Log
+from ...storage.read.windows import TimeWindow
+from ..handlers.base import Services
+from .asking import PARTITION_MAX, Query, Refusal, prepared_log
+from .messages import (
+    BUSY,
+    FIRST_READ_BYTES,
+    LARGEST_READ_BYTES,
+    MESSAGES_AT_ONCE,
+    OPENED_BYTES,
+    Decoded,
+    nothing_of,
+    show_messages,
+    stored_bytes,
+)
+
+READ_BYTES: Final = 4 << 20
+"""Stored bytes that one answer reads, about."""
+SECONDS: Final = 2.0
+"""An answer ends with the step with which it has taken as long."""
+
+
+async def window(services: Services, query: Query) -> dict[str, object]:
+    """Up to `limit` messages whose time is in the window, by partition in the order of offsets.
+
+    They begin at `offset` of `partition`, or at the begin of the topic. Where `next` is not `None`,
+    that is where to go on; there need not be any more.
+    """
+    topic = query.text("topic")
+    from_ms, until_ms = query.window()
+    limit = query.integer("limit", 20, minimum=1, maximum=MESSAGES_AT_ONCE)
+    partition = query.integer("partition", 0, maximum=PARTITION_MAX)
+    offset = query.integer("offset", 0)
+    partitions = services.logs.topic(topic).partitions
+    if partition >= partitions:
+        raise Refusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
+    reading = Reading(services, TimeWindow.between(from_ms, until_ms), limit)
+    shown: list[dict[str, object]] = []
+    while partition < partitions:
+        log = await prepared_log(services, topic, partition)
+        found, next_offset = await reading.read(log, offset)
+        messages = await show_messages(services, log, found)
+        shown += [{"partition": partition, **message} for message in messages]
+        if next_offset is None:
+            partition, offset = partition + 1, 0
+        else:
+            offset = next_offset
+        if reading.full:
+            break
+    more = partition < partitions
+    return {
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "messages": shown,
+        "next": {"partition": partition, "offset": offset} if more else None,
+        "problem": reading.problem,
+    }
+
+
+class Reading:
+    """Reads the messages of a window, until there are enough or it was enough work."""
+
+    def __init__(self, services: Services, window: TimeWindow, limit: int) -> None:
+        self._services = services
+        self._window = window
+        self._left = limit
+        self._left_bytes = READ_BYTES
+        self._stop = services.work.time() + SECONDS
+        self.problem = ""
+        """Why it ended early; a text for people."""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is to be read for this answer."""
+        late = self._services.work.time() >= self._stop
+        return self._left <= 0 or self._left_bytes <= 0 or bool(self.problem) or late
+
+    async def read(self, log: Log, offset: int) -> tuple[list[Record], int | None]:
+        """Messages of one partition from an offset on, and where to go on; `None` when it ends.
+
+        Raises what damage raises that is met, and what keeps a time map from being made.
+        """
+        found: list[Record] = []
+        end_offset = log.high_watermark
+        turns = self._services.work.turns()
+        while True:
+            offset = max(offset, log.log_start_offset)
+            place = log.windows.place(offset, self._window, end_offset)
+            offset = place.offset
+            if place.unmapped is not None:
+                await self._services.time_maps.make(log, place.unmapped)
+            elif offset < place.end_offset:
+                decoded = await self._read_once(log, offset, place.end_offset)
+                found += decoded.messages
+                if decoded.next_offset is None:
+                    return found, None
+                offset = decoded.next_offset
+            if offset >= end_offset:
+                return found, None
+            if self.full:
+                return found, offset
+            await turns.give_way()
+
+    async def _read_once(self, log: Log, start: int, end_offset: int) -> Decoded:
+        """What one read gives; where it gets no further at first, a larger one."""
+        decoded = Decoded([], start)
+        for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
+            stored = log.reader.read(start, wanted, end_offset=end_offset)
+            if not stored.size:
+                return Decoded([], end_offset)
+            data = await stored_bytes(self._services, stored)
+            if data is None:
+                decoded = Decoded([], start, BUSY)
+                break
+            self._left_bytes -= stored.size
+            decode = _decoding(data, start, self._window, self._left)
+            decoded = await self._services.work.in_reading_thread(decode)
+            if decoded.next_offset != start or decoded.problem:
+                break
+            if stored.size < wanted:
+                return Decoded([], end_offset)  # an entry that is written at this moment
+        self._left -= len(decoded.messages)
+        self.problem = decoded.problem
+        return decoded
+
+
+def _decoding(data: Buffer, start: int, window: TimeWindow, limit: int) -> Callable[[], Decoded]:
+    """A call that decodes, in a thread: opening compressed sets takes time."""
+
+    def decode() -> Decoded:
+        found: list[Record] = []
+        next_offset = start
+        problem = ""
+        try:
+            for record in records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start):
+                next_offset = record.offset + 1
+                if window.first_ms <= record.timestamp_ms <= window.last_ms:
+                    found.append(record)
+                    if len(found) == limit:
+                        return Decoded(found, next_offset)
+            for entry in entries(data, verify_crc=False):  # also such without messages
+                next_offset = max(next_offset, entry.offset + 1)
+        except MessageTooLarge:
+            problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
+        except CorruptMessage as error:
+            return Decoded(found, None, str(error))
+        except HorologError as error:
+            problem = str(error)
+        if next_offset > start:
+            return Decoded(found, next_offset)  # what has a problem comes first the next time
+        return nothing_of(data, start, problem)
+
+    return decode
