@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -318,7 +319,7 @@ def is_true(map_bytes: bytes, log: bytes) -> bool:
                 return False
             if not {span.low, span.high} <= set(timed):
                 return False
-        if any(one.high >= other.low for one, other in zip(spans, spans[1:], strict=False)):
+        if any(one.high >= other.low for one, other in pairwise(spans)):
             return False
     return True
 
