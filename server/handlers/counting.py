@@ -110,10 +110,18 @@ async def _by_timestamp(
 ) -> int:
     """Count segment by segment; gives how far it was counted."""
     offset, end_offset = offsets
+    turns = services.work.turns()
     for _ in range(_SEGMENTS):
         if offset >= end_offset or response.read_bytes >= _READ_BYTES:
             break
         segment = log.segment_list.holding(offset)
+        untimed = log.windows.untimed_of(segment, offset, end_offset, window)
+        if untimed is not None:
+            response.untimed += untimed
+            response.log_bytes += segment.size_bytes
+            offset = segment.next_offset
+            await turns.give_way()
+            continue
         if log.windows.is_unmapped(segment):
             await services.time_maps.make(log, segment)
         counting = log.windows.counting(offset, end_offset, window, every_ms, counts)

@@ -19,6 +19,7 @@ from ..index.index_checksums import SegmentChecksums, format_checksums
 from ..index.time_map import SetTimes
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
+from .closed_times import ClosedTimes
 from .flush import FlushWork
 from .recovery import check_end, damage_fields, take_damaged
 from .segment import Segment
@@ -57,6 +58,7 @@ class SegmentList:
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: list[int] | None = None
+        self._closed_times: ClosedTimes | None = None
         self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
         self._prepared = False
         for segment in segments:
@@ -113,6 +115,19 @@ class SegmentList:
             self._closed_max_ms = list(accumulate(closed, max))
         return self._closed_max_ms
 
+    def _forget_times(self) -> None:
+        """What was known of the closed segments' times together is not so any more."""
+        self._closed_max_ms = None
+        self._closed_times = None
+
+    @property
+    def closed_times(self) -> ClosedTimes:
+        """The times of the closed segments, to pass over many of them at once."""
+        known = self._closed_times
+        if known is None or known.segments is not self.segments:
+            known = self._closed_times = ClosedTimes(self.segments, self.closed_max_ms)
+        return known
+
     @property
     def closed_append_max_ms(self) -> Sequence[int]:
         """For each closed segment, the largest append time in it and all before it, or more."""
@@ -167,7 +182,7 @@ class SegmentList:
             take_damaged(segment, scan, closed=True)
             self._forget_checksums(segment)
             self._damage_met(segment)
-        self._closed_max_ms = None
+        self._forget_times()
         self._observe("index_rebuilt", path=str(segment.log_path), reason=reason)
 
     def _ends_early(self, segment: Segment) -> bool:
@@ -191,6 +206,7 @@ class SegmentList:
 
     def time_map_made(self, segment: Segment) -> None:
         """The time map of a segment was made from its log: let it be believed after a restart."""
+        self._closed_times = None
         known = self._checksums.get(segment.base_offset)
         if segment is self.active or segment.damaged is not None or known is None:
             return
@@ -344,7 +360,7 @@ class SegmentList:
             self.segments_dropped = True
             self._set_aside([dropped], settings)
             self._change(self.segments[1:])
-            self._closed_max_ms = None
+            self._forget_times()
             self._observe(
                 "segment_deleted",
                 base_offset=dropped.base_offset,
@@ -380,7 +396,7 @@ class SegmentList:
                 # The newest first: a crash in between leaves no hole.
                 self._set_aside(self.segments[-1:], settings)
                 self._change(self.segments[:-1])
-                self._closed_max_ms = None
+                self._forget_times()
             self._sync_names()
         self.active.truncate(offset)
         self._forget_checksums(self.active)
@@ -392,4 +408,4 @@ class SegmentList:
         self._sync_names()
         self._change((self._adopt(Segment.create(self.path, offset, settings, self._seams)),))
         self.names_changed = True
-        self._closed_max_ms = None
+        self._forget_times()

@@ -9,14 +9,15 @@ from ...protocol.records.kernel import count_times, time_map_counts, time_map_ru
 from ...times import INT64_MAX
 from ...values import value_class
 from ..index.time_mapping import StoredTimes, TimeMapping
+from ..log.closed_times import smallest_possible_ms
 from ..log.segment import Segment
 from ..log.state import LogState
 
 UNMAPPED_BYTES: Final = 1 << 20
 """So much of a log behind the end of its time map is read rather than mapped."""
 
-_SEGMENTS_PASSED: Final = 1_000
-"""Segments that one look passes over; the next look goes on behind them."""
+_SEGMENTS_LOOKED_AT: Final = 1_000
+"""Segments that one look takes one by one; the next look goes on behind them."""
 
 _ANSWERS_KEPT: Final = 64
 """Of time maps: a window that takes many fetches is looked up once in each segment."""
@@ -67,29 +68,36 @@ class Windows:
 
         The log has to be prepared. Raises `OSError`, and what damage raises that is met.
         """
-        listed = self._log.segment_list
-        skipped_bytes = 0
-        segment: Segment | None = listed.holding(offset) if offset < end_offset else None
-        for _ in range(_SEGMENTS_PASSED):
-            if segment is None or segment.base_offset >= end_offset:
+        known = self._log.segment_list.closed_times
+        number, skipped_bytes = known.holding(offset), 0
+        for _ in range(_SEGMENTS_LOOKED_AT):
+            if offset >= end_offset or number == len(known.segments):
                 return Place(end_offset, end_offset, skipped_bytes)
+            segment = known.segments[number]
             offset = max(offset, segment.base_offset)
-            if not self._may_hold(segment, window):
-                skipped_bytes += segment.size_bytes - segment.locate(offset)
+            following = known.next_for(number, *window)
+            if following > number:
+                passed_bytes = known.bytes_between(number, following)
+                skipped_bytes += passed_bytes - _position(segment, offset)
+                number = following
+                offset = min(known.segments[number].base_offset, end_offset)
+                continue
+            if not self.may_hold(segment, window):
+                skipped_bytes += segment.size_bytes - _position(segment, offset)
             elif self.is_unmapped(segment):
                 return Place(offset, offset, skipped_bytes, segment)
             else:
                 begin, end = self._next_run(segment, offset, window)
-                position = segment.locate(offset)
+                position = _position(segment, offset)
                 at = segment.locate(begin) if begin > offset else position
                 end = min(end, end_offset)
                 # Where a batch was cut off whole, there are offsets without a message.
                 if begin < end and at < segment.visible_end(end):
                     return Place(begin, end, skipped_bytes + at - position)
                 skipped_bytes += segment.readable_bytes - position
+                segment.check_readable(min(segment.next_offset, end_offset))
             offset = min(segment.next_offset, end_offset)
-            segment.check_readable(offset)
-            segment = listed.after(segment)
+            number += 1
         return Place(offset, offset, skipped_bytes)
 
     def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
@@ -107,14 +115,22 @@ class Windows:
             segment.check_readable(offset)
         return Place(offset, end_offset, skipped_bytes)
 
-    def _may_hold(self, segment: Segment, window: TimeWindow) -> bool:
+    def may_hold(self, segment: Segment, window: TimeWindow) -> bool:
         """Whether messages of a window may be in a segment, as far as its whole is known."""
         if segment.largest_possible_ms < window.first_ms:
             return False
-        time_map = segment.time_map
-        if segment.damaged is not None or time_map.told_bytes < segment.size_bytes:
-            return True
-        return time_map.first_ms <= window.last_ms and time_map.last_ms >= window.first_ms
+        return smallest_possible_ms(segment) <= window.last_ms
+
+    def untimed_of(
+        self, segment: Segment, offset: int, end_offset: int, window: TimeWindow
+    ) -> int | None:
+        """How many messages of a segment have no time, where all of it is counted, none of it is
+        in the window, and that is known without its time map; else `None`."""
+        whole = offset <= segment.base_offset and segment.next_offset <= end_offset
+        told = segment.time_map.told_bytes == segment.size_bytes and segment.damaged is None
+        if whole and told and not self.may_hold(segment, window):
+            return segment.time_map.untimed
+        return None
 
     def is_unmapped(self, segment: Segment) -> bool:
         """Whether a segment's time map ends so far before the log that it is to be made first."""
@@ -205,6 +221,11 @@ class Windows:
             every_ms,
             counts,
         )
+
+
+def _position(segment: Segment, offset: int) -> int:
+    """Where the entry begins that holds an offset, or the next one."""
+    return segment.locate(offset) if offset > segment.base_offset else 0
 
 
 class SegmentCount:
