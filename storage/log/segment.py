@@ -466,6 +466,7 @@ class Segment(ReadableSegment):
         if not position:
             self.created_ms = self._seams.clock.now_ms()
             self._first_timestamp_ms = None
+            self.time_map.begin()
         self._keep_creation_time()
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
