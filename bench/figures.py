@@ -12,12 +12,12 @@ from .durable import durable_acks
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
-from .index_memory import index_memory
 from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
-from .window_hour import window_hour
+from .windows.hour import window_hour
+from .windows.index_memory import index_memory
 
 _KIB: Final = 1024
 

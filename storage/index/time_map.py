@@ -52,6 +52,7 @@ class TimeMap:
         "_checked",
         "_crc",
         "_generation",
+        "_in_memory",
         "_name",
         "_seams",
         "_size_bytes",
@@ -75,6 +76,8 @@ class TimeMap:
         self._seams = seams
         self.makes = False
         """Whether appends are noted as they come."""
+        self._in_memory = False
+        """Whether the file cannot be read: it would be made, and not read, again and again."""
         self.forget()
 
     def forget(self) -> None:
@@ -190,6 +193,8 @@ class TimeMap:
 
     def _write(self) -> None:
         """Bring what is not in the file there; where that fails it stays in memory."""
+        if self._in_memory:
+            return
         open_files, files = self._seams.open_files, self._seams.files
         try:
             if not files.exists(self.path):
@@ -261,6 +266,7 @@ class TimeMap:
             data = self._seams.open_files.use(self._name).pread(self._size_bytes, 0)
             self._check(data)
         except (OSError, ValueError) as error:
+            self._in_memory = not isinstance(error, ValueError | FileNotFoundError)
             self._seams.observe("time_map_dropped", path=self._name, reason=str(error))
             return None
         return data

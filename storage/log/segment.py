@@ -145,7 +145,8 @@ class Segment(ReadableSegment):
         _, *others = self.paths
         if self.append_times.sync_failed:
             del others[-1]
-        return [*others, self.time_map.path] if self.time_map.size_bytes else others
+        mapped = self.time_map.checksum(self.size_bytes)
+        return [*others, self.time_map.path] if mapped and mapped.size_bytes else others
 
     @property
     def index_room(self) -> int:

@@ -15,12 +15,12 @@ from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
-from horolog.bench.index_memory import index_memory
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
 from horolog.bench.socket_to_file import writing
-from horolog.bench.window_hour import window_hour
-from horolog.bench.windows import SHAPES, measured
+from horolog.bench.windows.hour import window_hour
+from horolog.bench.windows.index_memory import index_memory
+from horolog.bench.windows.shapes import SHAPES, measured
 from horolog.protocol.records.kernel import FORM
 from horolog.testing.requests import create_topic, fetch, produce
 

@@ -1,10 +1,11 @@
 """What a process keeps in memory of the indexes of a terabyte.
 
-`python -m horolog.bench.index_memory` prints the resident memory, in bytes, of a process that has
-opened a log of 1,000 closed segments of 1 GiB, planned its retention, and searched 1,000 times in
-it. The log files are sparse: of each, the entries around one place are there, and searches are for
-their times. The offset index has an entry for each 4 KiB, as by default, and the time index one for
-each 64 KiB; the offset index, which is the same for all segments, is one file with many names.
+`python -m horolog.bench.windows.index_memory` prints the resident memory, in bytes, of a process
+that has opened a log of 1,000 closed segments of 1 GiB, planned its retention, and searched 1,000
+times in it. The log files are sparse: of each, the entries around one place are there, and searches
+are for their times. The offset index has an entry for each 4 KiB, as by default, and the time index
+one for each 64 KiB; the offset index, which is the same for all segments, is one file with many
+names.
 """
 
 import random
@@ -17,11 +18,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from zlib import crc32
 
-from ..protocol.records.messages.sets import NewRecord, build_set
-from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, format_checksums
-from ..storage.index.index_file import bytes_of
-from ..testing.logs import LogFolder
-from .figure import Figure
+from ...protocol.records.messages.sets import NewRecord, build_set
+from ...storage.index.index_checksums import FILE_NAME, SegmentChecksums, format_checksums
+from ...storage.index.index_file import bytes_of
+from ...testing.logs import LogFolder
+from ..figure import Figure
 
 _SEGMENTS: Final = 1_000
 _SEGMENT_BYTES: Final = 1 << 30

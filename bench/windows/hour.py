@@ -9,15 +9,15 @@ from operator import add
 from statistics import median
 from typing import Final
 
-from ..protocol.api.log.count_by_time import CountByTimeRequest
-from ..protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
-from ..protocol.records.columns import read_columns
-from ..protocol.records.messages.sets import NewRecord, build_set
-from ..testing.requests import create_topic, produce, result
-from .brokers import broker
-from .figure import Figure
-from .raw_client import RawClient, Refused, check_end, encoded
-from .windows import jitter_and_ahead
+from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from ...protocol.records.columns import read_columns
+from ...protocol.records.messages.sets import NewRecord, build_set
+from ...testing.requests import create_topic, produce, result
+from ..brokers import broker
+from ..figure import Figure
+from ..raw_client import RawClient, Refused, check_end, encoded
+from .shapes import jitter_and_ahead
 
 _MESSAGES: Final = 5_000_000
 _A_SET: Final = 490

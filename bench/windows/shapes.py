@@ -18,13 +18,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ..protocol.records.columns import read_columns
-from ..protocol.records.kernel import time_map_runs
-from ..protocol.records.kernel.reference.times import time_map_blocks
-from ..protocol.records.messages.sets import NewRecord, build_set
-from ..storage.log.log import Log
-from ..storage.read.windows import TimeWindow
-from ..testing.logs import LogFolder
+from ...protocol.records.columns import read_columns
+from ...protocol.records.kernel import time_map_runs
+from ...protocol.records.kernel.reference.times import time_map_blocks
+from ...protocol.records.messages.sets import NewRecord, build_set
+from ...storage.log.log import Log
+from ...storage.read.windows import TimeWindow
+from ...testing.logs import LogFolder
 
 MESSAGES: Final = 1_000_000
 _A_SET: Final = 490
@@ -216,7 +216,3 @@ def _scan(log: Log) -> float:
             seen.frombytes(columns.timestamps[-8:])
             offset = int.from_bytes(columns.offsets[-8:], "little") + 1
     return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    main()

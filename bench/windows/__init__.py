@@ -1,0 +1,1 @@
+"""Windows of time: the maps that find them, the hour of a day, the memory of indexes."""

@@ -1,0 +1,5 @@
+"""`python -m horolog.bench.windows`: see `shapes`."""
+
+from .shapes import main
+
+main()
