@@ -1,9 +1,11 @@
 """The messages of a window of time, of all partitions: those and no others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.records.columns import read_columns
 from ...protocol.records.messages.message import Record, entries, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
@@ -136,26 +138,53 @@ def _decoding(data: Buffer, start: int, window: TimeWindow, limit: int) -> Calla
     """A call that decodes, in a thread: opening compressed sets takes time."""
 
     def decode() -> Decoded:
-        found: list[Record] = []
-        next_offset = start
+        offsets: list[int] = []
+        next_offset: int | None = start
         problem = ""
         try:
-            for record in records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start):
-                next_offset = record.offset + 1
-                if window.first_ms <= record.timestamp_ms <= window.last_ms:
-                    found.append(record)
-                    if len(found) == limit:
-                        return Decoded(found, next_offset)
-            for entry in entries(data, verify_crc=False):  # also such without messages
-                next_offset = max(next_offset, entry.offset + 1)
+            for found, behind in _offsets(data, start, window):
+                offsets += found
+                next_offset = behind
+                if len(offsets) >= limit:
+                    offsets = offsets[:limit]
+                    next_offset = offsets[-1] + 1
+                    break
+            if next_offset == start:  # entries without messages
+                next_offset = max((entry.offset + 1 for entry in entries(data)), default=start)
         except MessageTooLarge:
             problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
         except CorruptMessage as error:
-            return Decoded(found, None, str(error))
+            next_offset, problem = None, str(error)
         except HorologError as error:
             problem = str(error)
-        if next_offset > start:
-            return Decoded(found, next_offset)  # what has a problem comes first the next time
-        return nothing_of(data, start, problem)
+        if next_offset == start:
+            return nothing_of(data, start, problem)
+        # What has a problem comes first the next time, where there is a next time.
+        return Decoded(_records(data, offsets), next_offset, problem if next_offset is None else "")
 
     return decode
+
+
+def _offsets(data: Buffer, start: int, window: TimeWindow) -> Iterator[tuple[list[int], int]]:
+    """Offsets of a window's messages from `start` on, and the offset behind those looked at, for
+    each part of a set. Raises what `read_columns` raises."""
+    for columns in read_columns(
+        data, max_decompressed_bytes=OPENED_BYTES, from_offset=start, content=()
+    ):
+        offsets = memoryview(columns.offsets).cast("q")
+        times_ms = memoryview(columns.timestamps).cast("q")
+        found = [
+            offset
+            for offset, time_ms in zip(offsets, times_ms, strict=True)
+            if window.first_ms <= time_ms <= window.last_ms
+        ]
+        yield found, offsets[-1] + 1
+
+
+def _records(data: Buffer, offsets: list[int]) -> list[Record]:
+    """The messages with these offsets, which are in the set and rise."""
+    if not offsets:
+        return []
+    wanted = set(offsets)
+    every = records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=offsets[0])
+    return list(islice((one for one in every if one.offset in wanted), len(offsets)))

@@ -169,11 +169,14 @@ export function draw() {
   filled.forEach((bar, place) => parts.push(drawBar(bar, { x, most, bottom, first: place === 0 })));
   parts.push(...lineAt(answer.now_ms, "now", "now", { x, width, bottom }));
   if (answer.retention_start_ms !== null) parts.push(...lineAt(answer.retention_start_ms, "kept-from", "retention start", { x, width, bottom }));
+  const focused = container.contains(document.activeElement);
   replace(container, svg("svg", {
     viewBox: `0 0 ${width} ${bottom + FOOT}`, height: bottom + FOOT, role: "group",
     "aria-label": `Messages in time from ${time(start)} to ${time(end)}, UTC; the highest bar has ${count(most)}`,
     on: { pointerdown: beginDrag, pointermove: goOnDragging, pointerup: endDrag, pointercancel: dropDrag },
   }, parts));
+  // The bar that the keyboard was on need not be there any more.
+  if (focused && !container.contains(document.activeElement)) container.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   if (!filled.length) container.append(html("p", { class: "note" }, "No message has a time in this stretch."));
 }
 

@@ -1,35 +1,25 @@
 """The page in a real browser: true, live, and usable by keyboard, in the dark and on a phone."""
 
-import asyncio
-import os
 import re
-import shutil
 import urllib.request
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Consumer, Producer
 from horolog.client.results import ConsumerRecord
 from horolog.testing.broker_thread import BrokerThread
 
-T = TypeVar("T")
+from .browsing import Open, launched, pages, run
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 BINARY = bytes(range(200, 232))
 LATENCIES_MS = (3, 40, 40, 700, 20_000)
 MESSAGES = 60
 SEGMENT_BYTES = 1200
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a client in a loop of its own: this thread's belongs to Playwright."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture(scope="module")
@@ -65,53 +55,21 @@ async def fill(broker: BrokerThread) -> None:
 
 @pytest.fixture(scope="module")
 def browser(broker: BrokerThread) -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("HOROLOG_REQUIRE") == "all":
-            pytest.fail("chromium is not installed, and HOROLOG_REQUIRE=all asks for it")
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        # As root, as in containers, Chromium has no sandbox.
-        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-
-
-Open = Callable[..., Page]
+    with launched() as started:
+        yield started
 
 
 @pytest.fixture
 def open_page(browser: Browser, broker: BrokerThread) -> Iterator[Open]:
-    """`open_page("#sensors/0", color_scheme="dark")`: a page that is loaded.
+    """`open_page("#sensors/0")`: a page whose messages are loaded."""
+    with pages(browser, broker.http_address, "#sensors/0") as open_it:
 
-    In the end there must have been no errors and no requests to anywhere else.
-    """
-    wrong: list[str] = []
-    contexts = []
+        def open_loaded(*place: str, **options: Any) -> Page:
+            page = open_it(*place, **options)
+            expect(page.locator("#messages tbody tr").first).to_be_visible()
+            return page
 
-    def console(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            wrong.append(message.text)
-
-    def elsewhere(route: Route) -> None:
-        wrong.append(f"a request to {route.request.url}")
-        route.abort()
-
-    def open_it(place: str = "#sensors/0", **options: Any) -> Page:
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("console", console)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(dialog.message))
-        page.route(lambda url: not url.startswith(f"http://{broker.http_address}/"), elsewhere)
-        page.goto(f"http://{broker.http_address}/{place}")
-        expect(page.locator("#messages tbody tr").first).to_be_visible()
-        return page
-
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert wrong == []
+        yield open_loaded
 
 
 def number_in(page: Page, selector: str) -> int:
@@ -314,6 +272,7 @@ def luminance(page: Page, selector: str, what: str) -> float:
 
 def test_it_is_readable_in_the_light_and_in_the_dark(open_page: Open) -> None:
     page = open_page()
+    expect(page.locator("#bars .count").first).to_be_visible()
     for dark in (False, True):
         page.emulate_media(color_scheme="dark" if dark else "light")
         card = luminance(page, ".card", "backgroundColor")
@@ -326,6 +285,7 @@ def test_it_is_readable_in_the_light_and_in_the_dark(open_page: Open) -> None:
             (".hex", "color", 4.5),
             (".chart .segment.closed .bar", "fill", 3),
             (".chart .segment.pinned .bar", "fill", 3),
+            (".bars .kept .bar", "fill", 3),
         ):
             text = luminance(page, selector, what)
             brighter, darker = max(text, card), min(text, card)

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from horolog.protocol.api.log.count_by_time import CountByTimeRequest
+from horolog.protocol.api.log.list_offsets import BY_APPEND
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
+from horolog.server.handlers.counting import counted
 from horolog.server.page.messages import OPENED_BYTES
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, message_set, produce
@@ -160,6 +163,28 @@ async def test_what_came_since_the_first_answer_is_not_in_the_next(
         if part["next"] is not None and part["next"]["partition"] == 0:
             await client.call(produce("a", message_set(NOW), partition=0))
     assert total == sum(time_ms >= 0 for _, _, time_ms in stored)
+
+
+async def test_a_count_by_append_times_ends_when_its_time_is_up(
+    broker: Broker, stored: Stored
+) -> None:
+    counts, answers, offset, end_offset = 0, 0, -1, -1
+    while offset >= 0 or not answers:
+        request = CountByTimeRequest(
+            topic="a",
+            partition=0,
+            from_ms=NOW,
+            until_ms=NOW + 1,
+            by=BY_APPEND,
+            from_offset=offset,
+            end_offset=end_offset,
+        )
+        answer = await counted(broker.services, request, 0.0)
+        counts += sum(answer.counts)
+        answers += 1
+        offset, end_offset = answer.next_offset, answer.end_offset
+    assert counts == sum(partition == 0 for partition, _, _ in stored)
+    assert answers > 1, "one for each segment"
 
 
 async def test_where_retention_begins(client: Wire, get: Get) -> None:
