@@ -129,6 +129,11 @@ async def _by_timestamp(
             await services.work.in_storage_thread(counting.run)
         except Unreadable as error:
             raise counting.segment.damage(error.position) from error
+        except FileNotFoundError:
+            if not segment.dropped:
+                raise
+            offset = segment.next_offset  # Its messages went while they were counted.
+            continue
         response.untimed += counting.untimed
         response.read_bytes += counting.read_bytes
         response.log_bytes += counting.log_bytes
