@@ -203,7 +203,7 @@ def test_empty_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["topics.json", f"{BASE}.snapshot", "log"])
 def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none of \.log, \.index, \.timeindex and"):
+    with pytest.raises(ValueError, match=r"none of \.log, \.index, \.timeindex, \.timemap and"):
         dumped(tmp_path, name, b"x")
 
 

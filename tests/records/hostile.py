@@ -431,6 +431,32 @@ def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
     return [_sized(one) for one in said]
 
 
+def _time_map(these: Drawn) -> bytes:
+    """Blocks of which the last may be cut off, or whose numbers may be any."""
+    times = array("q", [these.time_ms, *these.set_ends])
+    block: bytes = reference.time_block(
+        b"", times, log_bytes=abs(these.count) % 2**62, offsets=abs(these.offset) % 2**62 + 9
+    )
+    data = block * (these.cut % 4) + (these.records if these.flag else b"")
+    return data[: len(data) - abs(these.end) % 7]
+
+
+def _counted(call: Callable[..., Any], these: Drawn, *arguments: Any, **options: Any) -> Any:
+    counts = array("q", bytes(8 * (these.cut % 5)))
+    said = outcome(
+        call,
+        *arguments,
+        counts,
+        begin_offset=these.start,
+        end_offset=these.number if these.flag else INT64_MAX,
+        from_ms=max(these.time_ms, 0) if these.magic else these.time_ms,
+        last_ms=these.other,
+        every_ms=these.count,
+        **options,
+    )
+    return said, counts.tolist()
+
+
 def _sized(said: Any) -> Any:
     """Of a number that has no room either form may say it in its own way."""
     return said[0] if isinstance(said, tuple) and said[0] == "OverflowError" else said
@@ -523,6 +549,30 @@ CALLS: Final[dict[str, Call]] = {
         kernel.stamp, these.data, *these.window, these.time_ms
     ),
     "take_usual": _take_usual,
+    "count_times": lambda kernel, these: _counted(
+        kernel.count_times, these, array("q", these.set_ends * 2), array("q", these.set_ends * 2)
+    ),
+    "time_block": lambda kernel, these: outcome(
+        kernel.time_block,
+        array("q", these.set_ends * (3 * (these.cut % 3))),
+        array("q", [these.time_ms, these.number, *these.set_ends]),
+        log_bytes=these.count,
+        offsets=these.offset,
+        untimed=max(these.start, 0),
+    ),
+    "time_map_counts": lambda kernel, these: _counted(
+        kernel.time_map_counts, these, _time_map(these), base_offset=these.offset
+    ),
+    "time_map_extent": lambda kernel, these: outcome(
+        lambda: tuple(kernel.time_map_extent(_time_map(these)))
+    ),
+    "time_map_runs": lambda kernel, these: outcome(
+        kernel.time_map_runs,
+        _time_map(these),
+        base_offset=these.offset,
+        from_ms=these.number,
+        last_ms=these.other,
+    ),
     "varint": lambda kernel, these: outcome(kernel.varint, these.number),
     "walk": _walk,
 }

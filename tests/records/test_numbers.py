@@ -10,6 +10,7 @@ import pytest
 
 from horolog.protocol.records import layout
 from horolog.protocol.records.kernel import terms
+from horolog.protocol.records.kernel.reference.times import JOINED_MS, MOST_SPANS
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 
@@ -72,6 +73,9 @@ TERMS: Final = {
     "MOST_FIELDS": terms.MOST_FIELDS,
     "NULL_LENGTH": terms.NULL_LENGTH,
     **{kind.name: ord(kind) for kind in terms.FieldKind},
+    "MOST_SPANS": MOST_SPANS,
+    "WIDTHS": len(JOINED_MS),
+    "LONGEST_MAP_NUMBER": -(-63 // 7),
 }
 ITS_OWN: Final = {"UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
 """Numbers that nothing else has a name for."""

@@ -112,10 +112,13 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
     cdef object memory = undefined((span_count + time_count + 1) * sizeof(TimeSpan))
     cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
     cdef unsigned char[(4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER] out
-    cdef long long timestamp, before_ms = 0
+    cdef long long timestamp, left, before_ms = 0
     cdef object keys_memory
     cdef unsigned long long *keys
     cdef Py_ssize_t timed = 0
+    if log_bytes < 0 or offsets < 0 or untimed < 0:
+        raise ValueError("a block of fewer than no bytes, offsets or messages")
+    left = offsets - untimed
     for number in range(span_count):
         found[count].low = own_int64_at(given, number * 24)
         found[count].high = own_int64_at(given, number * 24 + 8)
@@ -128,6 +131,9 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
     for number in range(time_count):
         timestamp = own_int64_at(times, number * 8)
         if timestamp < 0:
+            left -= 1
+            if left < 0:
+                break
             untimed += 1
         else:
             keys[timed] = <unsigned long long>timestamp
@@ -141,8 +147,13 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
             found[count].low = found[count].high = timestamp
             found[count].count = 1
             count += 1
-    if log_bytes < 0 or offsets < 0 or untimed < 0:
-        raise ValueError("a block of fewer than no bytes, offsets or messages")
+    for number in range(count):
+        if found[number].count > left:
+            left = -1
+            break
+        left -= found[number].count
+    if left < 0:
+        raise ValueError("a block of more messages than offsets")
     for number in range(1, count):
         if found[number].low < found[number - 1].low:
             qsort(found, count, sizeof(TimeSpan), &by_low)
@@ -180,12 +191,14 @@ cdef long long map_number(MapPlace *place) except -1:
         if byte < 0x80:
             return <long long>value
         shift += 7
-    raise ValueError("the time map ends in the middle of a number, or has one of more than 63 bits")
+    raise ValueError("the time map ends in the middle of a block, or has a number of more than 63 bits")
 
 
 # What a block says before its spans.
 cdef struct MapBlock:
     long long position, log_bytes, offset, offsets, untimed, spans
+    # Of its messages, how many are not in the spans that were passed.
+    long long left
 
 
 cdef bint next_block(MapPlace *place, MapBlock *block) except -1:
@@ -199,13 +212,18 @@ cdef bint next_block(MapPlace *place, MapBlock *block) except -1:
     block.spans = map_number(place)
     if (
         block.log_bytes > LARGEST_INT64 - block.position
-        or block.offsets > LARGEST_INT64 - block.offset
+        or block.offsets > LARGEST_INT64 - max(block.offset, 0)
     ):
         raise ValueError("the blocks of the time map add up to more than 63 bits")
+    block.left = block.offsets - block.untimed
+    if block.left < 0:
+        raise ValueError("a block of the time map has more messages than offsets")
     return True
 
 
-cdef int next_span(MapPlace *place, long long *before_ms, TimeSpan *span) except -1:
+cdef int next_span(
+    MapPlace *place, MapBlock *block, long long *before_ms, TimeSpan *span
+) except -1:
     cdef long long gap_ms = map_number(place), length_ms
     if gap_ms > LARGEST_INT64 - before_ms[0]:
         raise ValueError("a time of the time map has more than 63 bits")
@@ -215,6 +233,9 @@ cdef int next_span(MapPlace *place, long long *before_ms, TimeSpan *span) except
         raise ValueError("a time of the time map has more than 63 bits")
     span.high = before_ms[0] = span.low + length_ms
     span.count = map_number(place)
+    block.left -= span.count
+    if block.left < 0:
+        raise ValueError("a block of the time map has more messages than offsets")
     return 0
 
 
@@ -232,7 +253,7 @@ def time_map_runs(time_map, *, long long base_offset, long long from_ms, long lo
     while next_block(&place, &block):
         hit, before_ms = False, 0
         for number in range(block.spans):
-            next_span(&place, &before_ms, &span)
+            next_span(&place, &block, &before_ms, &span)
             if span.low <= last_ms and span.high >= from_ms:
                 hit = True
         if hit and not in_run:
@@ -303,7 +324,7 @@ def time_map_counts(
             block.offset + block.offsets > begin_offset
         )
         for number in range(block.spans):
-            next_span(&place, &before_ms, &span)
+            next_span(&place, &block, &before_ms, &span)
             if whole and span.low <= last_ms and span.high >= from_ms and not (
                 from_ms <= span.low
                 and span.high <= last_ms
@@ -317,9 +338,9 @@ def time_map_counts(
             ))
         elif whole:
             counted.untimed += block.untimed
-            place.at, before_ms = spans_at, 0
+            place.at, before_ms, block.left = spans_at, 0, block.offsets
             for number in range(block.spans):
-                next_span(&place, &before_ms, &span)
+                next_span(&place, &block, &before_ms, &span)
                 if from_ms <= span.low and span.high <= last_ms:
                     into[(span.low - from_ms) // every_ms] += span.count
                     counted.messages += span.count
@@ -373,7 +394,7 @@ def time_map_extent(time_map):
         untimed += block.untimed
         before_ms = 0
         for number in range(block.spans):
-            next_span(&place, &before_ms, &span)
+            next_span(&place, &block, &before_ms, &span)
             first_ms, last_ms = min(first_ms, span.low), max(last_ms, span.high)
     return (
         blocks, block.position + block.log_bytes, block.offset + block.offsets, untimed,

@@ -23,6 +23,9 @@ whole ones of the next, and minutes, hours and days are among them, which people
 
 _LARGEST: Final = 2**63 - 1
 _BITS: Final = 63
+_CUT_OFF: Final = "the time map ends in the middle of a block, or has a number of more than 63 bits"
+_TOO_MANY: Final = "a block of the time map has more messages than offsets"
+_TOO_LATE: Final = "a time of the time map has more than 63 bits"
 
 Run = tuple[int, int, int, int]
 """Position and end of blocks in the log, their first offset, and the one behind them."""
@@ -80,6 +83,8 @@ def time_block(
     """The map of one block. `spans` (int64 in threes: smallest and largest time, count) are of some
     of its messages, `timestamps` (int64; negative is none) are those of the others, of which
     `untimed` more have none. Raises `ValueError` for spans that are none."""
+    if min(log_bytes, offsets, untimed) < 0:
+        raise ValueError("a block of fewer than no bytes, offsets or messages")
     threes = _int64s(spans)
     found = [Span(*threes[at : at + 3]) for at in range(0, len(threes), 3)]
     if any(not (0 <= span.low <= span.high and span.messages > 0) for span in found):
@@ -89,8 +94,8 @@ def time_block(
             untimed += 1
         else:
             found.append(Span(timestamp, timestamp, 1))
-    if min(log_bytes, offsets, untimed) < 0:
-        raise ValueError("a block of fewer than no bytes, offsets or messages")
+    if untimed + sum(span.messages for span in found) > offsets:
+        raise ValueError("a block of more messages than offsets")
     found.sort(key=lambda span: span.low)
     for width_ms in JOINED_MS:
         found = _joined(found, width_ms)
@@ -144,9 +149,7 @@ def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
             yield value, end
             value = shift = 0
     if shift:
-        raise ValueError(
-            "the time map ends in the middle of a number, or has one of more than 63 bits"
-        )
+        raise ValueError(_CUT_OFF)
 
 
 def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
@@ -158,17 +161,25 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
             (offsets, _), (untimed, _), (count, map_end) = (next(numbers) for _ in range(3))
             if max(position + log_bytes, offset + offsets) > _LARGEST:
                 raise ValueError("the blocks of the time map add up to more than 63 bits")
-            spans, before_ms = [], 0
+            if untimed > offsets:
+                raise ValueError(_TOO_MANY)
+            spans: list[Span] = []
+            left, before_ms = offsets - untimed, 0
             for _ in range(count):
                 low = before_ms + next(numbers)[0]
+                if low > _LARGEST:
+                    raise ValueError(_TOO_LATE)
                 high = low + next(numbers)[0]
                 if high > _LARGEST:
-                    raise ValueError("a time of the time map has more than 63 bits")
+                    raise ValueError(_TOO_LATE)
                 messages, map_end = next(numbers)
+                left -= messages
+                if left < 0:
+                    raise ValueError(_TOO_MANY)
                 spans.append(Span(low, high, messages))
                 before_ms = high
         except (StopIteration, RuntimeError):
-            raise ValueError("the time map ends in the middle of a block") from None
+            raise ValueError(_CUT_OFF) from None
         end, next_offset = position + log_bytes, offset + offsets
         yield MapBlock(position, end, offset, next_offset, untimed, spans, map_position, map_end)
         position, offset, map_position = end, next_offset, map_end
