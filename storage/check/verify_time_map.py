@@ -56,6 +56,8 @@ class _BlockTimes:
         block = self._block
         if self._lacking_ms >= 0:
             return f"a message of the block has the time {self._lacking_ms}, which is in no span"
+        if block.untimed != self._untimed:
+            return f"it says that {block.untimed} messages have no time; there are {self._untimed}"
         before_ms = NO_TIMESTAMP
         for number, (span, found) in enumerate(zip(block.spans, self._found, strict=True)):
             if span.low <= before_ms:
@@ -69,8 +71,6 @@ class _BlockTimes:
             for bound_ms in (span.low, span.high):
                 if (number, bound_ms) not in self._bounds:
                     return f"a span is from {span.low} to {span.high}; nothing is of {bound_ms}"
-        if block.untimed != self._untimed:
-            return f"it says that {block.untimed} messages have no time; there are {self._untimed}"
         return None
 
 
