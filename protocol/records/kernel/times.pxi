@@ -107,7 +107,7 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
     cdef object spans_view = single_bytes(spans), times_view = single_bytes(timestamps)
     cdef const unsigned char *given = bytes_of(spans_view)
     cdef const unsigned char *times = bytes_of(times_view)
-    cdef Py_ssize_t number, count = 0, joined, at = 0
+    cdef Py_ssize_t number, count = 0, at = 0
     cdef Py_ssize_t span_count = spans_view.nbytes // 24, time_count = times_view.nbytes // 8
     cdef object memory = undefined((span_count + time_count + 1) * sizeof(TimeSpan))
     cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
