@@ -13,6 +13,9 @@ T = TypeVar("T")
 class OpenFiles:
     """Keeps files open between uses and closes the least recently used beyond `limit`.
 
+    For one thread, because any call may close what an earlier one gave: another thread would read
+    and write the file that got the number of the closed one. Only `forget` is for all.
+
     A file that holds bytes which are not synced yet does not belong here: closing it could
     lose the error of a later write-back.
 

@@ -107,6 +107,7 @@ class Recovery:
         if closed:
             self._checksums[segment.base_offset] = segment.checksums()
             self.new_checksums.add(segment.base_offset)
+            segment.let_go_indexes()
         self._observe(
             "segment_recovered",
             path=str(segment.log_path),

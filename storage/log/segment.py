@@ -307,7 +307,10 @@ class Segment(ReadableSegment):
         self.time_map.end(self.size_bytes)
 
     def let_go_indexes(self) -> None:
-        """Keep no more of the indexes in memory than is often needed: the segment is closed."""
+        """Keep no more of the indexes in memory than is often needed: the segment is closed.
+
+        Whoever reads them from then on goes through `OpenFiles`, which is for one thread.
+        """
         self.offset_index.let_go()
         self.time_index.let_go()
 
@@ -408,8 +411,6 @@ class Segment(ReadableSegment):
         self.magic_changes = scan.magic_changes
         self.since_bytes = scan.since_bytes
         self.indexed = True
-        if closed:
-            self.let_go_indexes()
 
     def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
         """Read the whole log and make both indexes fit it, in memory and on disk.

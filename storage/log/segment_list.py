@@ -6,6 +6,7 @@ all: the checksums of their indexes and the running maximum of their timestamps.
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
 
@@ -192,7 +193,8 @@ class SegmentList:
         entries = len(segment.time_index)
         if entries:
             return segment.time_index.entry(entries - 1)[1] < segment.next_offset
-        return segment.scan_tail().next_offset < segment.next_offset
+        with closing(self._seams.files.open(segment.log_path, read_only=True)) as file:
+            return segment.scan_tail(file).next_offset < segment.next_offset
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
@@ -200,9 +202,10 @@ class SegmentList:
     def _note_checksums(self, segment: Segment) -> None:
         checksums = segment.checksums()
         if self._checksums.get(segment.base_offset) != checksums:
+            # In this order, because a sync may begin at any point between them.
+            self.unsynced_indexes.add(segment.base_offset)
             self._checksums[segment.base_offset] = checksums
             self.checksums_changed = True
-            self.unsynced_indexes.add(segment.base_offset)
 
     def time_map_made(self, segment: Segment) -> None:
         """The time map of a segment was made from its log: let it be believed after a restart."""
@@ -228,7 +231,9 @@ class SegmentList:
                 break
             if segment.size_bytes:
                 dirty.append(segment)
-        closed = map(self.holding, sorted(self.unsynced_indexes))
+        unsynced, self.unsynced_indexes = self.unsynced_indexes, set()
+        checksums_changed, self.checksums_changed = self.checksums_changed, False
+        closed = map(self.holding, sorted(unsynced))
         work = FlushWork(
             target_offset=target_offset,
             directory=self.path,
@@ -236,11 +241,11 @@ class SegmentList:
             index_paths=[
                 path
                 for segment in closed
-                if segment.base_offset in self.unsynced_indexes
+                if segment.base_offset in unsynced
                 for path in segment.paths_to_sync
             ],
-            checksums=format_checksums(self._checksums) if self.checksums_changed else None,
-            new_checksums=frozenset(self.unsynced_indexes),
+            checksums=format_checksums(self._checksums) if checksums_changed else None,
+            new_checksums=frozenset(unsynced),
             sync_directory=self.names_changed,
             segments_dropped=self.segments_dropped,
         )
@@ -250,9 +255,10 @@ class SegmentList:
                 work.log_files.append(self._seams.open_files.making_room(held.duplicate))
         except OSError:
             work.close()
+            self.unsynced_indexes |= unsynced
+            self.checksums_changed = self.checksums_changed or checksums_changed
             raise
-        self.checksums_changed = self.names_changed = self.segments_dropped = False
-        self.unsynced_indexes = set()
+        self.names_changed = self.segments_dropped = False
         return work
 
     def take_back(self, work: FlushWork) -> None:

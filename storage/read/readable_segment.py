@@ -281,7 +281,7 @@ class ReadableSegment:
         if damaged is not None and damaged.offset < high_watermark:
             raise damaged.error(self.log_path)
 
-    def damage(self, position: int) -> CodedError:
+    def damage(self, position: int, file: File | None = None) -> CodedError:
         """The error for bytes that cannot be read, at or soon before `position` of the log file.
 
         The segment remembers them: from there on it is not read any more.
@@ -289,7 +289,7 @@ class ReadableSegment:
         if self.damaged is None or position < self.damaged.position:
             _, start = self._index_entry_before(position)
             self.damaged = first_damage(
-                self.file, start, position, self.size_bytes, self.base_offset
+                file or self.file, start, position, self.size_bytes, self.base_offset
             )
             if self.on_damage is not None:
                 self.on_damage(self)
@@ -338,13 +338,16 @@ class ReadableSegment:
             end = self.magic_changes[number][0]
         return self.magic_changes[number - 1][1] if number else -1, end
 
-    def scan_tail(self) -> SegmentScan:
-        """Read the entries from the last offset index entry on: next offset, last stamp."""
-        return self._scan(self._tail_position, self.size_bytes)
+    def scan_tail(self, file: File | None = None) -> SegmentScan:
+        """Read the entries from the last offset index entry on: next offset, last stamp.
+
+        A thread of its own needs a handle of its own on the log file.
+        """
+        return self._scan(self._tail_position, self.size_bytes, file)
 
     def tail_append_time_ms(self) -> int:
         """The last stamp of what `scan_tail` reads; -1 also where the bytes are no entries."""
-        scan = self._scan_any(self._tail_position, self.size_bytes)
+        scan = self._scan_any(self._tail_position, self.size_bytes, self.file)
         return scan.last_append_time_ms if scan.problem is Problem.NONE else NO_TIMESTAMP
 
     @property
@@ -357,15 +360,15 @@ class ReadableSegment:
         start, end = self._known_around(offset - 1)[0], self.locate(offset)
         return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
 
-    def _scan_any(self, start: int, end: int) -> SegmentScan:
+    def _scan_any(self, start: int, end: int, file: File) -> SegmentScan:
         return scan_log_file(
-            self.file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False
+            file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False
         )
 
-    def _scan(self, start: int, end: int) -> SegmentScan:
-        scan = self._scan_any(start, end)
+    def _scan(self, start: int, end: int, file: File | None = None) -> SegmentScan:
+        scan = self._scan_any(start, end, file or self.file)
         if scan.problem is not Problem.NONE or start > end:
-            raise self.damage(min(scan.good_bytes, end))
+            raise self.damage(min(scan.good_bytes, end), file)
         return scan
 
     def largest_before(self, offset: int) -> tuple[int, int]:

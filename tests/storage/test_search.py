@@ -3,12 +3,15 @@
 import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 
 import pytest
 
 from horolog.protocol.errors import MessageTooLarge, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.files import File, Files
+from horolog.storage.open_files import OpenFiles
 from horolog.storage.read.search import EARLIEST, LATEST, Found
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
@@ -376,6 +379,38 @@ def test_appends_go_on_while_a_thread_prepares(folder: LogFolder) -> None:
     folder.restart().prepare()
     assert folder.events.named("index_rebuilt") == []
     assert folder.found(255, 9000) == [(255, 255), (9000, folder.log.log_end_offset - 1)]
+
+
+class _ForOneThread(OpenFiles):
+    """Handles that no other thread may ask for."""
+
+    def __init__(self, files: Files, limit: int) -> None:
+        super().__init__(files, limit)
+        self._thread = get_ident()
+
+    def use(self, name: str) -> File:
+        assert get_ident() == self._thread, f"{name} is used in another thread"
+        return super().use(name)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("checksums", [True, False])
+def test_a_thread_that_prepares_uses_no_handle_of_others(
+    folder: LogFolder, timed: bool, checksums: bool
+) -> None:
+    folder.open(segment_bytes=3900, index_interval_bytes=0)
+    for time in range(1000):
+        folder.log.append(timed_set(time) if timed else untimed_set())
+    folder.log.close()
+    if not checksums:
+        (folder.path / "index-checksums").unlink()
+    folder.open_files = _ForOneThread(folder.files, 8)
+    log = folder.open()
+    assert not log.prepared
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(log.prepare).result()
+    assert log.prepared
+    assert folder.found(700) == [(700, 700) if timed else None]
 
 
 def test_a_search_that_cannot_be_prepared_says_so(folder: LogFolder) -> None:
