@@ -11,9 +11,15 @@ from pathlib import Path
 from zlib import crc32
 
 from ..protocol.records.kernel import time_map_runs
+from ..storage.directory.checkpoints import (
+    LOG_START_OFFSETS,
+    MalformedCheckpoint,
+    decode_checkpoint,
+)
 from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..storage.index.index_reader import OFFSET_ENTRY, TIME_ENTRY
 from ..times import INT64_MAX
+from .option_values import OptionError
 from .windows import Window
 
 Stretch = tuple[int, int]
@@ -30,6 +36,8 @@ class Part:
     """Of the log."""
     start: int
     end: int
+    log_start_offset: int
+    """Messages before it were trimmed."""
     cuts: Callable[[], Sequence[int]]
     """Where entries of the whole log begin, ascending: it can be cut there."""
 
@@ -132,6 +140,24 @@ class SegmentFiles:
         except FileNotFoundError:
             return None
         return data if (len(data), crc32(data)) == known else None
+
+
+def read_log_start(folder: Path, place: tuple[str, int]) -> int:
+    """Where the log in a folder begins: what was trimmed of its first segment is in the file.
+
+    The data directory tells, if the folder lies in one; 0 where it does not. Raises OptionError.
+    """
+    checkpoint = folder.parent / LOG_START_OFFSETS
+    try:
+        return decode_checkpoint(checkpoint.read_bytes()).get(place, 0)
+    except FileNotFoundError:
+        return 0
+    except MalformedCheckpoint as error:
+        raise OptionError(
+            f"segments.path: {checkpoint} tells which messages of {folder} were trimmed, and "
+            f"cannot be read ({error}); start the broker on that data directory, which makes the "
+            "file anew"
+        ) from None
 
 
 def read_checksums(folder: Path) -> Mapping[int, SegmentChecksums]:

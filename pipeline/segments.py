@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from ..storage.names import parse_folder_name, parse_segment_file
 from .option_values import OptionError
 from .planning import DataLoss
 from .row_batches import content_of, in_window, joined, record_batch, times_of
-from .segment_files import Part, SegmentFiles, pack, read_checksums
+from .segment_files import Part, SegmentFiles, pack, read_checksums, read_log_start
 from .windows import Window
 
 TASK_BYTES: Final = 128 * 1024 * 1024
@@ -29,7 +30,6 @@ TASK_BYTES: Final = 128 * 1024 * 1024
 
 _VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-_FURTHEST_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class SegmentPart:
     """The first byte to read."""
     end: int
     """The byte behind the last one."""
+    log_start_offset: int
+    """Messages before it were trimmed."""
 
 
 Packed = tuple[SegmentPart, ...]
@@ -70,7 +72,7 @@ def plan(text: str, window: Window | None, min_partitions: int) -> list[Packed]:
 
 def _segment_part(part: Part) -> SegmentPart:
     topic, partition = part.place
-    return SegmentPart(topic, partition, part.path, part.start, part.end)
+    return SegmentPart(topic, partition, part.path, part.start, part.end, part.log_start_offset)
 
 
 def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
@@ -83,13 +85,16 @@ def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
     names = [parse_segment_file(name) for name in sorted(os.listdir(folder))]
     bases = [name.base_offset for name in names if name and name.kind == "log" and not name.suffix]
     checksums = read_checksums(folder)
-    for base_offset in bases[:-1]:
+    log_start_offset = read_log_start(folder, place)
+    for base_offset, following in pairwise(bases):
+        if following <= log_start_offset:
+            continue
         try:
             files = SegmentFiles(folder, base_offset, checksums.get(base_offset))
         except FileNotFoundError:
             continue  # retention was quicker
         for start, end in files.stretches(window):
-            yield Part(place, str(files.log), start, end, files.cuts)
+            yield Part(place, str(files.log), start, end, log_start_offset, files.cuts)
 
 
 def _not_permitted(path: object) -> OptionError:
@@ -130,8 +135,11 @@ def _batches(
         ):
             for columns in _columns(log, content_of(schema)):
                 batch = _column_batch(part, columns)
-                rows = record_batch(batch, schema, end=_FURTHEST_OFFSET)
-                yield rows if window is None else in_window(rows, times_of(batch), window)
+                rows = record_batch(batch, schema, start=part.log_start_offset)
+                if window is not None:
+                    times = times_of(batch).slice(batch.count - rows.num_rows)
+                    rows = in_window(rows, times, window)
+                yield rows
 
 
 def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:

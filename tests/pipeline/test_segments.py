@@ -118,6 +118,30 @@ def test_a_file_that_is_gone_or_damaged(folder: Path) -> None:
         rows(reader, partitions, made.schema(), made)
 
 
+@pytest.mark.parametrize("before", [1, 7, 20, 33])
+def test_what_was_trimmed_is_not_read(tmp_path: Path, before: int) -> None:
+    """The log begins inside of a segment whose file still has what is before it."""
+    with BrokerThread(tmp_path / "data", SMALL) as broker:
+        with blocking.Producer(broker.address) as producer:
+            for first in range(0, 60, 2):
+                producer.send_batch("t", [bytes(900)] * 2, timestamps_ms=[T0_MS + first] * 2)
+        with blocking.Admin(broker.address) as admin:
+            assert admin.delete_records("t", 0, before) == before
+        folder = tmp_path / "data" / "t-0"
+        last = max(int(log.stem) for log in folder.glob("*.log"))
+        assert last > before
+        assert offsets(segments_path=folder) == list(range(before, last))
+        bounds = {"startingTimestamp": T0_MS, "endingTimestamp": T0_MS + before + 1}
+        inside = [offset for offset in range(before, last) if offset // 2 * 2 <= before]
+        assert offsets(segments_path=folder, **bounds) == inside
+
+
+def test_a_checkpoint_of_log_starts_that_cannot_be_read(folder: Path) -> None:
+    (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\nnonsense\n")
+    with pytest.raises(OptionError, match=r"log-start-offset-checkpoint .*line 3"):
+        offsets(segments_path=folder)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
