@@ -180,7 +180,10 @@ async def _by_append(
             elif window.first_ms <= time_ms <= window.last_ms:
                 counts[(time_ms - window.first_ms) // every_ms] += messages
                 times.append(time_ms)
-        offset = min(told.end_offset, end)
+        behind = min(told.end_offset, end)
+        segment.check_readable(behind)
+        response.log_bytes += segment.visible_end(behind) - segment.locate(offset)
+        offset = behind
         await turns.give_way()
         if services.work.time() >= stop:
             break

@@ -145,8 +145,11 @@ async def _get_ready(
                     await turns.give_way()
                 if _has_window(wanted):
                     place = _look_for(log, wanted, log.high_watermark)
-                    if place.unmapped is not None:
-                        await services.time_maps.make(log, place.unmapped)
+                    if place.unready is not None and wanted.window_by == BY_APPEND:
+                        while not log.reader.append_times_loaded(place.offset):
+                            await turns.give_way()
+                    elif place.unready is not None:
+                        await services.time_maps.make(log, place.unready)
 
 
 def _has_window(wanted: FetchPartition) -> bool:
@@ -167,14 +170,14 @@ def _place(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> P
     if not log.log_start_offset <= wanted.fetch_offset < end_offset:
         return Place(wanted.fetch_offset, end_offset, 0)
     place = _look_for(log, wanted, end_offset)
-    if place.unmapped is None:
+    if place.unready is None:
         return place
     if not far:
         raise FarAway
     if place.offset > wanted.fetch_offset:
         return place
     # The map could not be made. What it would be of is read as a whole.
-    return Place(place.offset, min(place.unmapped.next_offset, end_offset), place.skipped_bytes)
+    return Place(place.offset, min(place.unready.next_offset, end_offset), place.skipped_bytes)
 
 
 def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> Place:

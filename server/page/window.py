@@ -97,8 +97,8 @@ class Reading:
             offset = max(offset, log.log_start_offset)
             place = log.windows.place(offset, self._window, end_offset)
             offset = place.offset
-            if place.unmapped is not None:
-                await self._services.time_maps.make(log, place.unmapped)
+            if place.unready is not None:
+                await self._services.time_maps.make(log, place.unready)
             elif offset < place.end_offset:
                 decoded = await self._read_once(log, offset, place.end_offset)
                 found += decoded.messages

@@ -1,7 +1,8 @@
 """What is kept in memory of the entries of an `.appendtime` file: a little of every block.
 
 There is an entry for each set, so that they are not mirrored as those of the indexes are. Of each
-`BLOCK_ENTRIES` entries the first offset is kept, and the largest time up to their end.
+`BLOCK_ENTRIES` entries the first offset is kept, the largest time up to their end, and the smallest
+of theirs that is known.
 """
 
 import struct
@@ -12,6 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...times import INT64_MAX
 
 ENTRY: Final = struct.Struct(">iq")
 """Relative offset, append time in ms."""
@@ -22,7 +24,7 @@ BLOCK_ENTRIES: Final = 512
 class Blocks:
     """The blocks of the first `count` entries of a file, which were looked at one by one."""
 
-    __slots__ = ("_last_relative", "_max_ms", "_offsets", "count", "crc")
+    __slots__ = ("_last_relative", "_max_ms", "_min_ms", "_offsets", "count", "crc")
 
     def __init__(self) -> None:
         self.count = 0
@@ -30,6 +32,7 @@ class Blocks:
         self._last_relative = -1
         self._offsets = array("i")
         self._max_ms = array("q")
+        self._min_ms = array("q")
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -39,6 +42,11 @@ class Blocks:
     def largest_ms(self) -> int:
         """The largest time of all, -1 when none is known."""
         return self._max_ms[-1] if self._max_ms else NO_TIMESTAMP
+
+    @property
+    def smallest_ms(self) -> int:
+        """The smallest time that is known, behind all times when none is."""
+        return min(self._min_ms, default=INT64_MAX)
 
     def take(self, data: bytes, limit: int) -> bool:
         """Go on through the entries in `data`.
@@ -54,11 +62,15 @@ class Blocks:
             last_relative = relative
             if append_time_ms > largest_ms:
                 largest_ms = append_time_ms
+            known_ms = append_time_ms if append_time_ms >= 0 else INT64_MAX
             if count % BLOCK_ENTRIES:
                 self._max_ms[-1] = largest_ms
+                if known_ms < self._min_ms[-1]:
+                    self._min_ms[-1] = known_ms
             else:
                 self._offsets.append(relative)
                 self._max_ms.append(largest_ms)
+                self._min_ms.append(known_ms)
             count += 1
         taken_bytes = (count - self.count) * ENTRY.size
         self.crc = crc32(memoryview(data)[:taken_bytes], self.crc)
@@ -68,10 +80,15 @@ class Blocks:
     def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
         """Go on with entries of one time that are right; `crc` is that of all entries then."""
         first_begun = -self.count % BLOCK_ENTRIES
-        if first_begun and append_time_ms > self._max_ms[-1]:
-            self._max_ms[-1] = append_time_ms
+        known_ms = append_time_ms if append_time_ms >= 0 else INT64_MAX
+        if first_begun:
+            if append_time_ms > self._max_ms[-1]:
+                self._max_ms[-1] = append_time_ms
+            if known_ms < self._min_ms[-1]:
+                self._min_ms[-1] = known_ms
         for begun in range(first_begun, len(relatives), BLOCK_ENTRIES):
             self._max_ms.append(max(self.largest_ms, append_time_ms))
+            self._min_ms.append(known_ms)
             self._offsets.append(relatives[begun])
         self.count += len(relatives)
         self.crc, self._last_relative = crc, relatives[-1]
@@ -87,3 +104,11 @@ class Blocks:
     def first_reaching(self, target_ms: int) -> int:
         """The first block with a time of `target_ms` or later; their number when there is none."""
         return bisect_left(self._max_ms, target_ms)
+
+    def first_below(self, block: int, limit_ms: int) -> int:
+        """The first block from this one on with a known time of `limit_ms` or earlier; their number
+        when there is none."""
+        for number in range(block, len(self._min_ms)):
+            if self._min_ms[number] <= limit_ms:
+                return number
+        return len(self._min_ms)

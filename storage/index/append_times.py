@@ -181,7 +181,17 @@ class AppendTimes:
                 self.largest_ms = blocks.largest_ms
                 if blocks.crc != self._crc:
                     self._drop("checksum does not fit")
+        return self.loaded
+
+    @property
+    def loaded(self) -> bool:
+        """Whether all entries were looked at."""
         return self._blocks.count == self._count
+
+    @property
+    def smallest_ms(self) -> int:
+        """The smallest time that is known, behind all times when none is; once all are loaded."""
+        return self._blocks.smallest_ms
 
     def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
         """Note that the messages between the two offsets were appended, all at once.
@@ -318,6 +328,35 @@ class AppendTimes:
         if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
             spans.append((self.end_offset, NO_TIMESTAMP))
         return Told(spans, end_offset, sets)
+
+    def run_between(self, first_ms: int, last_ms: int, offset: int) -> tuple[int, int]:
+        """The next offsets from `offset` on of messages that were appended between two times, both
+        included: the first, and the one behind the last; equal where there are none before the
+        second, from where to ask again.
+
+        A bounded piece of work, for times that are loaded. Raises `OSError`.
+        """
+        begin: int | None = None
+        changes, blocks = self.changes, self._blocks
+        block = max(blocks.first_reaching(first_ms), blocks.holding(offset - self.base_offset), 0)
+        for _ in range(STEP_ENTRIES // BLOCK_ENTRIES):
+            if begin is None:
+                block = blocks.first_below(block, last_ms)
+            if block == len(blocks):
+                break
+            entries = self._block(block)
+            if self.changes != changes:  # another process cut the file
+                return self.run_between(first_ms, last_ms, offset)
+            block += 1
+            ends = [*(first for first, _ in entries[1:]), self._block_start(block)]
+            for (first, append_time_ms), end in zip(entries, ends, strict=True):
+                inside = first_ms <= append_time_ms <= last_ms and end > offset
+                if inside and begin is None:
+                    begin = max(first, offset)
+                elif begin is not None and not inside:
+                    return begin, first
+        reached = max(self._block_start(block), offset)
+        return (reached if begin is None else begin), reached
 
     def find(
         self, target_ms: int, start_offset: int, end_offset: int

@@ -50,8 +50,9 @@ class Place:
     """What is from `offset` on, below this, may be of the window; equal where nothing is."""
     skipped_bytes: int
     """Stored bytes that were passed over."""
-    unmapped: Segment | None = None
-    """A segment whose time map has to be made before the look can go on at `offset`."""
+    unready: Segment | None = None
+    """A segment whose time map has to be made, or its append times loaded, before the look can go
+    on at `offset`."""
 
 
 class Windows:
@@ -101,19 +102,33 @@ class Windows:
         return Place(offset, offset, skipped_bytes)
 
     def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
-        """As `place`, for a window of append times. What is known are the largest ones."""
+        """As `place`, for a window of append times. Messages of which none is known are in none."""
         listed = self._log.segment_list
         skipped_bytes = 0
-        while offset < end_offset:
-            segment = listed.holding(offset)
-            times = segment.append_times
-            if not times.settled or times.largest_ms >= window.first_ms:
+        for _ in range(_SEGMENTS_LOOKED_AT):
+            if offset >= end_offset:
                 break
+            segment = listed.holding(offset)
             offset = max(offset, segment.base_offset)
-            skipped_bytes += segment.readable_bytes - segment.locate(offset)
-            offset = min(segment.next_offset, end_offset)
-            segment.check_readable(offset)
-        return Place(offset, end_offset, skipped_bytes)
+            times, position = segment.append_times, _position(segment, offset)
+            begin = end = segment.next_offset
+            if times.largest_ms >= window.first_ms:
+                if not times.loaded:
+                    return Place(offset, offset, skipped_bytes, segment)
+                if times.smallest_ms <= window.last_ms:
+                    begin, end = times.run_between(*window, offset)
+                if end >= times.end_offset:
+                    end = segment.next_offset  # No append time is known of what is behind.
+                    begin = end if begin >= times.end_offset else begin
+            begin, end = min(begin, end_offset), min(end, end_offset)
+            at = max(segment.visible_end(begin), position)
+            # Where a batch was cut off whole, there are offsets without a message.
+            if begin < end and at < segment.visible_end(end):
+                return Place(begin, end, skipped_bytes + at - position)
+            segment.check_readable(end)
+            skipped_bytes += max(segment.visible_end(end), at) - position
+            offset = end
+        return Place(offset, offset, skipped_bytes)
 
     def may_hold(self, segment: Segment, window: TimeWindow) -> bool:
         """Whether messages of a window may be in a segment, as far as its whole is known."""

@@ -9,7 +9,9 @@ import pytest
 
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.storage.read.windows import TimeWindow
+from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
+from horolog.tests.properties.window_reading import read_window
 
 NOW = 1_479_144_272_509
 SUFFIXES = (".log", ".index", ".timeindex", ".appendtime")
@@ -528,3 +530,33 @@ def test_a_copy_knows_only_its_own_append_times(folder: LogFolder) -> None:
     assert copy.times() == folder.times()
     assert copy.log.reader.append_time_ms(0) == -1
     copy.let_go()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("back_ms", [0, -40], ids=["rising", "clock-turned-back"])
+def test_a_window_of_append_times_passes_over_the_rest(
+    folder: LogFolder, back_ms: int, restarted: bool
+) -> None:
+    """Blocks of 512 sets, of which there are three in a segment."""
+    folder.open(segment_bytes=63_960, retention_ms=-1)
+    for number in range(3_300):
+        append(folder, 1, step_ms=back_ms if number % 700 == 699 else 1)
+    if restarted:
+        folder.restart()
+    log = folder.log
+    log.prepare()
+    appended = known(folder)
+    assert len(log.segments) == 3
+    for first in (0, 5, 640, 1_630, 1_640, 3_200, 4_000):
+        window = TimeWindow(NOW + first, NOW + first + 29)
+        inside = [at for at, ms in enumerate(appended) if ms is not None and 0 <= ms - first < 30]
+        assert read_window(log, NOW + first, NOW + first + 30, by_append=True) == inside
+        offset, passed_bytes, given = 0, 0, 0
+        while offset < log.high_watermark:
+            place = log.windows.place_by_append(offset, window, log.high_watermark)
+            assert place.unready is None
+            passed_bytes += place.skipped_bytes
+            given += place.end_offset - place.offset
+            offset = max(place.end_offset, place.offset)
+        assert given == len(inside)
+        assert passed_bytes == log.size_bytes - len(inside) * ENTRY_BYTES[1]

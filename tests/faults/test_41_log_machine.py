@@ -318,6 +318,19 @@ class LogMachine(RuleBasedStateMachine):
             m.offset for m in self.model.visible if from_ms <= m.timestamp_ms < until_ms
         ]
 
+    @rule(
+        share=st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted),
+        max_bytes=st.sampled_from([1, 300, 100_000]),
+    )
+    def read_append_window(self, share: list[float], max_bytes: int) -> None:
+        self.prepare()
+        log = self.folder.log
+        appended = {m.offset: log.reader.append_time_ms(m.offset) for m in self.model.visible}
+        known = sorted({time_ms for time_ms in appended.values() if time_ms >= 0}) or [0]
+        from_ms, until_ms = (known[int(part * (len(known) - 1))] for part in share)
+        found = read_window(log, from_ms, until_ms + 1, by_append=True, max_bytes=max_bytes)
+        assert found == [offset for offset, ms in appended.items() if from_ms <= ms <= until_ms]
+
     @rule(bounds=st.tuples(times, times).map(sorted), intervals=st.integers(1, 5))
     def count_by_time(self, bounds: list[int], intervals: int) -> None:
         self.prepare()

@@ -18,17 +18,23 @@ def make_map(log: Log, segment: Segment) -> None:
     log.windows.take(segment, mapping, cuts)
 
 
-def read_window(log: Log, from_ms: int, until_ms: int, *, max_bytes: int = 300) -> list[int]:
+def read_window(
+    log: Log, from_ms: int, until_ms: int, *, by_append: bool = False, max_bytes: int = 300
+) -> list[int]:
     """The offsets of the messages of a window, as a client gets them from many fetches."""
     window = TimeWindow.between(from_ms, until_ms)
+    look = log.windows.place_by_append if by_append else log.windows.place
     found: list[int] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        place = log.windows.place(offset, window, log.high_watermark)
+        place = look(offset, window, log.high_watermark)
         assert place.offset >= offset
-        if place.unmapped is not None:
-            make_map(log, place.unmapped)
+        if place.unready is not None:
             offset = place.offset
+            if not by_append:
+                make_map(log, place.unready)
+            while by_append and not log.reader.append_times_loaded(offset):
+                pass
             continue
         offset = place.offset
         if place.end_offset > offset:
@@ -39,7 +45,10 @@ def read_window(log: Log, from_ms: int, until_ms: int, *, max_bytes: int = 300) 
             for record in records(
                 data[: whole[-1].end], max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
             ):
-                in_window = window.first_ms <= record.timestamp_ms <= window.last_ms
+                time_ms = record.timestamp_ms
+                if by_append:
+                    time_ms = log.reader.append_time_ms(record.offset)
+                in_window = window.first_ms <= time_ms <= window.last_ms
                 if in_window and offset <= record.offset < log.high_watermark:
                     found.append(record.offset)
             offset = whole[-1].offset + 1
