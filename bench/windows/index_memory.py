@@ -1,28 +1,31 @@
-"""What a process keeps in memory of the indexes of a terabyte.
+"""What a broker keeps in memory of the indexes of a terabyte.
 
-`python -m horolog.bench.windows.index_memory` prints the resident memory, in bytes, of a process
-that has opened a log of 1,000 closed segments of 1 GiB, planned its retention, and searched 1,000
-times in it. The log files are sparse: of each, the entries around one place are there, and searches
-are for their times. The offset index has an entry for each 4 KiB, as by default, and the time index
-one for each 64 KiB; the offset index, which is the same for all segments, is one file with many
-names.
+The resident memory of a broker that has started with a log of 1,000 closed segments of 1 GiB, was
+through a retention pass, which took the first of them, and has searched 1,000 times in the log. The
+log files are sparse: of each, the entries around one place are there, and searches are for their
+times. The offset index has an entry for each 4 KiB, as by default, and the time index one for each
+64 KiB; the offset index, which is the same for all segments, is one file with many names.
+
+`python -m horolog.bench index_memory` measures it.
 """
 
 import random
-import subprocess
-import sys
+import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 from zlib import crc32
 
+from ...protocol.api.log.list_offsets import EARLIEST
 from ...protocol.records.messages.sets import NewRecord, build_set
+from ...storage.directory.checkpoints import RECOVERY_POINTS, encode_checkpoint
 from ...storage.index.index_checksums import FILE_NAME, SegmentChecksums, format_checksums
 from ...storage.index.index_file import bytes_of
-from ...testing.logs import LogFolder
+from ...testing.requests import create_topic, list_offsets, result
+from ..brokers import broker, data_folder, resident_bytes
 from ..figure import Figure
+from ..raw_client import RawClient, Refused
 
 _SEGMENTS: Final = 1_000
 _SEGMENT_BYTES: Final = 1 << 30
@@ -33,37 +36,40 @@ _MESSAGES: Final = 32
 _A_TIME_ENTRY: Final = 16
 """Intervals between two entries of the time index."""
 _FIRST_MS: Final = 1_479_144_272_509
+_RETENTION_SECONDS: Final = 120
 
 
 def index_memory(
     *, segments: int = _SEGMENTS, segment_bytes: int = _SEGMENT_BYTES
 ) -> Iterator[Figure]:
-    """Resident memory of such a process."""
-    command = [sys.executable, "-m", __name__, str(segments), str(segment_bytes)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    yield Figure("index_memory", float(done.stdout), "bytes")
-
-
-def main(segments: int = _SEGMENTS, segment_bytes: int = _SEGMENT_BYTES) -> None:
-    with TemporaryDirectory(prefix="horolog-bench-") as name:
-        path = Path(name) / "t-0"
-        path.mkdir()
-        places = _write(path, segments, segment_bytes)
+    """Resident memory of such a broker."""
+    with data_folder() as data:
+        with broker(data=data) as (server, client):
+            room = (segments - 1) * segment_bytes
+            client.call(create_topic("t", retention_ms=-1, retention_bytes=room))
+            server.stop()
+        places = _write(data / "t-0", segments, segment_bytes)
         end_offset = segments * segment_bytes // _INTERVAL * _MESSAGES
-        folder = LogFolder(path)
-        log = folder.open(
-            clean=True, end_offset=end_offset, recovery_point=end_offset, retention_ms=-1
-        )
-        log.prepare()
-        log.expiry.plan_retention(_FIRST_MS)
-        rng = random.Random(1)
-        for _ in range(_SEARCHES):
-            at_ms, offset = rng.choice(places)
-            found = log.find_time(at_ms).run()
-            if found is None or found.offset != offset:
-                raise AssertionError(f"{at_ms} is at offset {offset}, not in {found}")
-        print(_resident_bytes())
-        folder.let_go()
+        (data / RECOVERY_POINTS).write_bytes(encode_checkpoint({("t", 0): end_offset}))
+        often = "log.retention.check.interval.ms=100"
+        with broker("--set", often, data=data) as (server, client):
+            _wait_for_retention(client)
+            rng = random.Random(1)
+            for _ in range(_SEARCHES):
+                at_ms, offset = rng.choice(places[1:])
+                found = result(client.call(list_offsets("t", (0, at_ms)))).offset
+                if found != offset:
+                    raise Refused(f"{at_ms} is at offset {offset}, not at {found}")
+            yield Figure("index_memory", float(resident_bytes(server)), "bytes")
+
+
+def _wait_for_retention(client: RawClient) -> None:
+    """Until the first segment is gone."""
+    until = time.monotonic() + _RETENTION_SECONDS
+    while not result(client.call(list_offsets("t", (0, EARLIEST)))).offset:
+        if time.monotonic() > until:
+            raise Refused(f"retention took nothing in {_RETENTION_SECONDS} s")
+        time.sleep(0.05)
 
 
 def _write(path: Path, segments: int, segment_bytes: int) -> list[tuple[int, int]]:
@@ -76,7 +82,9 @@ def _write(path: Path, segments: int, segment_bytes: int) -> list[tuple[int, int
     checksums: dict[int, SegmentChecksums] = {}
     places: list[tuple[int, int]] = []
     rng = random.Random(1)
-    shared = path.parent / "index"
+    for empty in path.iterdir():
+        empty.unlink()
+    shared = path.parent.parent / "index"
     shared.write_bytes(offset_index)
     for number in range(segments):
         base = number * intervals * _MESSAGES
@@ -126,13 +134,3 @@ def _time_index(base: int, intervals: int) -> bytes:
     last_ms = _FIRST_MS + base + intervals * _MESSAGES - 1
     parts.append(last_ms.to_bytes(8, "big") + (intervals * _MESSAGES).to_bytes(4, "big"))
     return b"".join(parts)
-
-
-def _resident_bytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (kib,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
-    return int(kib) << 10
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
