@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from ...protocol.records.kernel import time_block, time_map_extent
+from ...protocol.records.kernel import time_blocks, time_map_extent
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..seams import Seams
 from .index_checksums import TimeMapChecksum
@@ -40,20 +40,24 @@ _generations: Final = counted()
 _WRITTEN_BYTES: Final = 4 << 10
 """Blocks are written when there are so many bytes of them."""
 
+_APPENDS_NOTED: Final = 256
+"""So many appends become blocks together, or earlier where somebody asks."""
+
+_APPEND_NUMBERS: Final = 5
+
 
 class TimeMap:
     """The map of one segment's log, up to, without, byte `log_bytes` and `next_offset`."""
 
     __slots__ = (
-        "_begun_bytes",
-        "_begun_offset",
-        "_begun_spans",
-        "_begun_untimed",
         "_checked",
         "_crc",
         "_generation",
         "_in_memory",
         "_name",
+        "_noted",
+        "_noted_bytes",
+        "_noted_offset",
         "_seams",
         "_size_bytes",
         "_surplus",
@@ -94,7 +98,7 @@ class TimeMap:
         self._unwritten = bytearray()
         self._checked = True
         self._surplus = True
-        self._begin_block()
+        self._begin_noting()
 
     def discard(self) -> None:
         """`forget`, and let no file stay that would tell of another log. Its removal may fail: it
@@ -105,10 +109,11 @@ class TimeMap:
             if self._seams.files.exists(self.path):
                 self._seams.files.unlink(self.path)
 
-    def _begin_block(self) -> None:
-        self._begun_spans = array("q")
-        self._begun_bytes = self._begun_untimed = 0
-        self._begun_offset = self.next_offset
+    def _begin_noting(self) -> None:
+        self._noted = array("q")
+        """Appends behind the blocks, as `time_blocks` gets them."""
+        self._noted_bytes, self._noted_offset = self.log_bytes, self.next_offset
+        """Where the last of them ended."""
 
     def begin(self) -> None:
         """Note appends from the begin of an empty log on."""
@@ -118,6 +123,7 @@ class TimeMap:
     @property
     def size_bytes(self) -> int:
         """Length of the map."""
+        self._end_blocks()
         return self._size_bytes + len(self._unwritten)
 
     @property
@@ -128,47 +134,39 @@ class TimeMap:
     def add(self, position: int, size_bytes: int, next_offset: int, times: SetTimes | None) -> None:
         """Take in what was appended at `position`, if its times are known and close together; else
         the map ends here."""
-        if times is None or position != self.log_bytes + self._begun_bytes:
+        if times is None or position != self._noted_bytes or times[1] - times[0] > CLOSE_MS:
+            self._end_blocks()
             self.makes = False
             return
-        first_ms, last_ms, messages = times
-        if last_ms < 0:
-            self._begun_untimed += messages
-        elif last_ms - first_ms <= CLOSE_MS:
-            self._begun_spans.extend(times)
-        else:
-            self.makes = False
-            return
-        self._begun_bytes += size_bytes
-        self._begun_offset = next_offset
-        if self._begun_bytes >= BLOCK_BYTES:
-            self._end_block()
+        self._noted.extend((size_bytes, next_offset - self._noted_offset, *times))
+        self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
+        if len(self._noted) >= _APPENDS_NOTED * _APPEND_NUMBERS:
+            self._end_blocks()
 
     def take_back(self, log_bytes: int) -> None:
         """The log was cut back to `log_bytes`, where an append began that may be noted in part."""
-        if self.log_bytes > log_bytes:
+        while self._noted and self._noted_bytes > log_bytes:
+            size_bytes, offsets, *_ = self._noted[-_APPEND_NUMBERS:]
+            del self._noted[-_APPEND_NUMBERS:]
+            self._noted_bytes -= size_bytes
+            self._noted_offset -= offsets
+        if self._noted_bytes > log_bytes:
             self.discard()
-        elif self.log_bytes + self._begun_bytes > log_bytes:
-            self.makes = False
 
-    def _end_block(self) -> None:
-        spans, untimed = self._begun_spans, self._begun_untimed
-        times_ms = spans[:2] if len(spans) <= 3 else (min(spans[0::3]), max(spans[1::3]))
-        block = time_block(
-            spans,
-            b"",
-            log_bytes=self._begun_bytes,
-            offsets=self._begun_offset - self.next_offset,
-            untimed=untimed,
-        )
+    def _end_blocks(self, *, whole: bool = False) -> None:
+        """Make blocks of the appends that were noted, as far as they fill some; of all if this is
+        `whole`."""
+        if not (self._noted and self.makes):
+            return
+        blocks, ended = time_blocks(self._noted, block_bytes=BLOCK_BYTES, whole=whole)
+        if not ended:
+            return
+        _, log_bytes, offsets, untimed, first_ms, last_ms = time_map_extent(blocks)
+        times_ms = (first_ms, last_ms) if last_ms >= 0 else ()
         self._take(
-            block,
-            self.log_bytes + self._begun_bytes,
-            self._begun_offset,
-            untimed,
-            times_ms,
+            blocks, self.log_bytes + log_bytes, self.next_offset + offsets, untimed, times_ms
         )
-        self._begin_block()
+        del self._noted[: ended * _APPEND_NUMBERS]
         if len(self._unwritten) >= _WRITTEN_BYTES:
             self._write()
 
@@ -217,8 +215,8 @@ class TimeMap:
 
         A log that is shorter than a block has no file.
         """
-        if self.makes and self._begun_bytes and self.log_bytes + self._begun_bytes == log_bytes:
-            self._end_block()
+        if self._noted_bytes == log_bytes:
+            self._end_blocks(whole=True)
         self.makes = False
         if self._unwritten and self.log_bytes >= BLOCK_BYTES:
             self._write()
@@ -249,6 +247,7 @@ class TimeMap:
 
     def data(self) -> bytes:
         """The whole map. It is forgotten, and empty then, where the file is not what it was."""
+        self._end_blocks()
         if not self._size_bytes:
             return bytes(self._unwritten)
         cache, key = self._seams.index_cache, ("map", self._generation, self._size_bytes)
@@ -284,7 +283,7 @@ class TimeMap:
             raise ValueError("it is of another log")
         # Behind it there may be offsets without a message, up to the next segment.
         self.next_offset = self.base_offset + offsets
-        self._begin_block()
+        self._begin_noting()
         self._checked = True
 
     def take(self, from_bytes: int, blocks: bytes, log_bytes: int, next_offset: int) -> None:
@@ -297,6 +296,6 @@ class TimeMap:
             self.forget()
         times_ms = (first_ms, last_ms) if last_ms >= 0 else ()
         self._take(blocks, log_bytes, next_offset, untimed, times_ms)
-        self._begin_block()
+        self._begin_noting()
         if self.log_bytes >= BLOCK_BYTES:
             self._write()

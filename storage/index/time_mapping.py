@@ -110,6 +110,6 @@ class TimeMapping:
             if next_offset <= self.next_offset:
                 raise Unreadable(position + begin)
             self.blocks += time_block(
-                b"", times, log_bytes=len(block), offsets=next_offset - self.next_offset
+                times, log_bytes=len(block), offsets=next_offset - self.next_offset
             )
             self.log_bytes, self.next_offset = position + end, next_offset

@@ -309,7 +309,10 @@ def _record_encoder(kernel: ModuleType, these: Drawn) -> Any:
     for value in these.column:
         time_ms = one_fault(value, these.number)
         say(encoder.add, value, b"key", time_ms, (("name", b"v"),) * (these.cut % 3))
-    say(encoder.add_columns, these.column, None, [these.time_ms] * 2)
+    time_ms = these.time_ms
+    for value in these.column:
+        time_ms = one_fault(value, time_ms)
+    say(encoder.add_columns, these.column, None, [time_ms] * 2)
     if these.flag:
         said.append(plain(encoder.finish()))
     say(encoder.add_messages, these.data, *these.window)
@@ -435,10 +438,21 @@ def _time_map(these: Drawn) -> bytes:
     """Blocks of which the last may be cut off, or whose numbers may be any."""
     times = array("q", [these.time_ms, *these.set_ends])
     block: bytes = reference.time_block(
-        b"", times, log_bytes=abs(these.count) % 2**62, offsets=abs(these.offset) % 2**62 + 9
+        times, log_bytes=abs(these.count) % 2**62, offsets=abs(these.offset) % 2**62 + 9
     )
     data = block * (these.cut % 4) + (these.records if these.flag else b"")
     return data[: len(data) - abs(these.end) % 7]
+
+
+def _appends(these: Drawn) -> list[int]:
+    """Of which the first ones are sound, and the last may be any numbers."""
+    appends: list[int] = []
+    for end in these.set_ends:
+        low, length = (abs(end) % 2**40, end % 7) if end % 3 else (-1, 0)
+        appends += (abs(end) % 2**61 + 1, abs(end) % 9 + 2, low, low + length, 1)
+    if these.cut % 2:
+        appends += (these.count, these.offset, these.time_ms, these.number, these.other)
+    return appends
 
 
 def _counted(call: Callable[..., Any], these: Drawn, *arguments: Any, **options: Any) -> Any:
@@ -554,11 +568,15 @@ CALLS: Final[dict[str, Call]] = {
     ),
     "time_block": lambda kernel, these: outcome(
         kernel.time_block,
-        array("q", these.set_ends * (3 * (these.cut % 3))),
         array("q", [these.time_ms, these.number, *these.set_ends]),
         log_bytes=these.count,
         offsets=these.offset,
-        untimed=max(these.start, 0),
+    ),
+    "time_blocks": lambda kernel, these: outcome(
+        kernel.time_blocks,
+        array("q", _appends(these)),
+        block_bytes=these.number,
+        whole=these.flag,
     ),
     "time_map_counts": lambda kernel, these: _counted(
         kernel.time_map_counts, these, _time_map(these), base_offset=these.offset

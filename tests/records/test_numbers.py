@@ -76,6 +76,8 @@ TERMS: Final = {
     "MOST_SPANS": MOST_SPANS,
     "WIDTHS": len(JOINED_MS),
     "LONGEST_MAP_NUMBER": -(-63 // 7),
+    "LONGEST_BLOCK": (4 + 3 * MOST_SPANS) * -(-63 // 7),
+    "APPEND_BYTES": 5 * 8,
 }
 ITS_OWN: Final = {"UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
 """Numbers that nothing else has a name for."""

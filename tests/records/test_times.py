@@ -26,9 +26,7 @@ BOUNDS = st.integers(0, 2**63 - 1) | st.integers(1_478_999_000_000, 1_479_001_00
 
 def block_of(form: Any, times: list[int]) -> bytes:
     """The map of a block of 7 bytes a message."""
-    made: bytes = form.time_block(
-        b"", array("q", times), log_bytes=7 * len(times), offsets=len(times)
-    )
+    made: bytes = form.time_block(array("q", times), log_bytes=7 * len(times), offsets=len(times))
     return made
 
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from horolog.protocol.records.kernel import time_block
+from horolog.protocol.records.kernel import time_block, time_blocks
 from horolog.protocol.records.kernel.reference.times import MapBlock, Span, time_map_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
@@ -76,16 +76,20 @@ def write_map(path: Path, content: bytes) -> None:
 
 
 def written(blocks: list[MapBlock]) -> bytes:
-    return b"".join(
-        time_block(
-            array("q", [part for span in block.spans for part in span]),
-            b"",
-            log_bytes=block.end - block.position,
-            offsets=block.next_offset - block.offset,
-            untimed=block.untimed,
-        )
-        for block in blocks
-    )
+    return b"".join(map(_written, blocks))
+
+
+def _written(block: MapBlock) -> bytes:
+    log_bytes, offsets = block.end - block.position, block.next_offset - block.offset
+    parts = [(span.messages, *span) for span in block.spans]
+    if block.untimed:
+        parts.append((block.untimed, -1, -1, block.untimed))
+    if not parts:
+        return time_block(b"", log_bytes=log_bytes, offsets=offsets)
+    appends = array("q", [number for part in parts for number in (1, *part)])
+    appends[0] += log_bytes - len(parts)
+    appends[1] += offsets - sum(messages for messages, *_ in parts)
+    return time_blocks(appends, block_bytes=log_bytes, whole=True)[0]
 
 
 def lacking(block: MapBlock) -> MapBlock:

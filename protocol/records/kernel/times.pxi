@@ -10,6 +10,8 @@ cdef enum:
     MOST_SPANS = 32
     WIDTHS = 13
     LONGEST_MAP_NUMBER = 9
+    LONGEST_BLOCK = (4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER
+    APPEND_BYTES = 40
 
 # The lengths of time that spans of one block are joined in, until they are few enough. Each is in
 # whole ones of the next, and minutes, hours and days are among them, which people ask for.
@@ -103,50 +105,17 @@ cdef inline Py_ssize_t put_map_number(unsigned char *data, Py_ssize_t at, long l
     return at + 1
 
 
-def time_block(spans, timestamps, *, long long log_bytes, long long offsets, long long untimed=0):
-    cdef object spans_view = single_bytes(spans), times_view = single_bytes(timestamps)
-    cdef const unsigned char *given = bytes_of(spans_view)
-    cdef const unsigned char *times = bytes_of(times_view)
-    cdef Py_ssize_t number, count = 0, at = 0
-    cdef Py_ssize_t span_count = spans_view.nbytes // 24, time_count = times_view.nbytes // 8
-    cdef object memory = undefined((span_count + time_count + 1) * sizeof(TimeSpan))
-    cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
-    cdef unsigned char[(4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER] out
-    cdef long long timestamp, left, before_ms = 0
-    cdef object keys_memory
-    cdef unsigned long long *keys
-    cdef Py_ssize_t timed = 0
-    if log_bytes < 0 or offsets < 0 or untimed < 0:
-        raise ValueError("a block of fewer than no bytes, offsets or messages")
-    left = offsets - untimed
-    for number in range(span_count):
-        found[count].low = own_int64_at(given, number * 24)
-        found[count].high = own_int64_at(given, number * 24 + 8)
-        found[count].count = own_int64_at(given, number * 24 + 16)
-        if not (0 <= found[count].low <= found[count].high and found[count].count > 0):
-            raise ValueError("a span of no time or of no messages")
-        count += 1
-    keys_memory = undefined(2 * (time_count + 1) * sizeof(long long))
-    keys = <unsigned long long *>PyByteArray_AS_STRING(keys_memory)
-    for number in range(time_count):
-        timestamp = own_int64_at(times, number * 8)
-        if timestamp < 0:
-            left -= 1
-            if left < 0:
-                break
-            untimed += 1
-        else:
-            keys[timed] = <unsigned long long>timestamp
-            timed += 1
-    sort_numbers(keys, keys + time_count + 1, timed)
-    for number in range(timed):
-        timestamp = <long long>keys[number]
-        if count > span_count and found[count - 1].high == timestamp:
-            found[count - 1].count += 1
-        else:
-            found[count].low = found[count].high = timestamp
-            found[count].count = 1
-            count += 1
+# Writes the block of these spans, in any order, and returns its length.
+cdef Py_ssize_t put_block(
+    unsigned char *out,
+    TimeSpan *found,
+    Py_ssize_t count,
+    long long log_bytes,
+    long long offsets,
+    long long untimed,
+) except -1:
+    cdef Py_ssize_t number, at = 0
+    cdef long long before_ms = 0, left = offsets - untimed
     for number in range(count):
         if found[number].count > left:
             left = -1
@@ -171,7 +140,80 @@ def time_block(spans, timestamps, *, long long log_bytes, long long offsets, lon
         at = put_map_number(out, at, found[number].high - found[number].low)
         at = put_map_number(out, at, found[number].count)
         before_ms = found[number].high
-    return (<char *>out)[:at]
+    return at
+
+
+def time_block(timestamps, *, long long log_bytes, long long offsets):
+    cdef object times_view = single_bytes(timestamps)
+    cdef const unsigned char *times = bytes_of(times_view)
+    cdef Py_ssize_t number, count = 0, timed = 0, time_count = times_view.nbytes // 8
+    cdef object memory = undefined((time_count + 1) * sizeof(TimeSpan))
+    cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
+    cdef object keys_memory = undefined(2 * (time_count + 1) * sizeof(long long))
+    cdef unsigned long long *keys = <unsigned long long *>PyByteArray_AS_STRING(keys_memory)
+    cdef unsigned char[LONGEST_BLOCK] out
+    cdef long long timestamp
+    if log_bytes < 0 or offsets < 0:
+        raise ValueError("a block of fewer than no bytes or offsets")
+    for number in range(time_count):
+        timestamp = own_int64_at(times, number * 8)
+        if timestamp >= 0:
+            keys[timed] = <unsigned long long>timestamp
+            timed += 1
+    sort_numbers(keys, keys + time_count + 1, timed)
+    for number in range(timed):
+        timestamp = <long long>keys[number]
+        if count and found[count - 1].high == timestamp:
+            found[count - 1].count += 1
+        else:
+            found[count].low = found[count].high = timestamp
+            found[count].count = 1
+            count += 1
+    if time_count - timed > offsets:
+        raise ValueError("a block of more messages than offsets")
+    return (<char *>out)[: put_block(out, found, count, log_bytes, offsets, time_count - timed)]
+
+
+def time_blocks(appends, *, long long block_bytes, bint whole):
+    cdef object view = single_bytes(appends), blocks = bytearray()
+    cdef const unsigned char *given = bytes_of(view)
+    cdef Py_ssize_t number, count = 0, ended = 0, appended = view.nbytes // APPEND_BYTES
+    cdef object memory = undefined((appended + 1) * sizeof(TimeSpan))
+    cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
+    cdef unsigned char[LONGEST_BLOCK] out
+    cdef long long size, offsets, low, high, messages
+    cdef long long log_bytes = 0, all_offsets = 0, untimed = 0
+    for number in range(appended):
+        size = own_int64_at(given, number * APPEND_BYTES)
+        offsets = own_int64_at(given, number * APPEND_BYTES + 8)
+        low = own_int64_at(given, number * APPEND_BYTES + 16)
+        high = own_int64_at(given, number * APPEND_BYTES + 24)
+        messages = own_int64_at(given, number * APPEND_BYTES + 32)
+        if (
+            size <= 0
+            or not 0 < messages <= offsets
+            or low > high
+            or (low < 0) != (high < 0)
+            or size > LARGEST_INT64 - log_bytes
+            or offsets > LARGEST_INT64 - all_offsets
+        ):
+            raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+        log_bytes += size
+        all_offsets += offsets
+        if low < 0:
+            untimed += messages
+        else:
+            found[count].low = low
+            found[count].high = high
+            found[count].count = messages
+            count += 1
+        if log_bytes >= block_bytes or (whole and number == appended - 1):
+            size = put_block(out, found, count, log_bytes, all_offsets, untimed)
+            blocks += (<char *>out)[:size]
+            count = 0
+            log_bytes = all_offsets = untimed = 0
+            ended = number + 1
+    return bytes(blocks), ended
 
 
 # A place in a time map.

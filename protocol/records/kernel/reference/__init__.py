@@ -32,6 +32,7 @@ from .records import (
 from .times import (
     count_times,
     time_block,
+    time_blocks,
     time_map_counts,
     time_map_extent,
     time_map_runs,
@@ -83,6 +84,7 @@ __all__ = [
     "stamp",
     "take_usual",
     "time_block",
+    "time_blocks",
     "time_map_counts",
     "time_map_extent",
     "time_map_runs",

@@ -22,6 +22,7 @@ JOINED_MS: Final = (
 whole ones of the next, and minutes, hours and days are among them, which people ask for."""
 
 _LARGEST: Final = 2**63 - 1
+_APPEND_NUMBERS: Final = 5
 _BITS: Final = 63
 _CUT_OFF: Final = "the time map ends in the middle of a block, or has a number of more than 63 bits"
 _TOO_MANY: Final = "a block of the time map has more messages than offsets"
@@ -73,30 +74,53 @@ class MapBlock(NamedTuple):
 
 
 def time_block(
-    spans: "array[int] | bytes",
-    timestamps: "bytes | bytearray | array[int]",
-    *,
-    log_bytes: int,
-    offsets: int,
-    untimed: int = 0,
+    timestamps: "bytes | bytearray | array[int]", *, log_bytes: int, offsets: int
 ) -> bytes:
-    """The map of one block. `spans` (int64 in threes: smallest and largest time, count) are of some
-    of its messages, `timestamps` (int64; negative is none) are those of the others, of which
-    `untimed` more have none. Raises `ValueError` for spans that are none."""
-    if min(log_bytes, offsets, untimed) < 0:
-        raise ValueError("a block of fewer than no bytes, offsets or messages")
-    threes = _int64s(spans)
-    found = [Span(*threes[at : at + 3]) for at in range(0, len(threes), 3)]
-    if any(not (0 <= span.low <= span.high and span.messages > 0) for span in found):
-        raise ValueError("a span of no time or of no messages")
-    for timestamp in _int64s(timestamps):
-        if timestamp < 0:
-            untimed += 1
+    """The map of one block, of whose messages these are the times (int64; negative is none).
+
+    Raises `ValueError` for more of them than offsets.
+    """
+    if min(log_bytes, offsets) < 0:
+        raise ValueError("a block of fewer than no bytes or offsets")
+    times = _int64s(timestamps)
+    spans = [Span(timestamp, timestamp, 1) for timestamp in times if timestamp >= 0]
+    return _block(spans, log_bytes, offsets, len(times) - len(spans))
+
+
+def time_blocks(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
+    """The map of blocks that are made of appends, one behind the other, and how many of these.
+
+    Five numbers (int64) tell of each: its bytes and offsets, the smallest and the largest time of
+    its messages, or -1 twice where none has any, and how many they are. A block ends when it has
+    `block_bytes`; what is left of the appends is a block too if this is `whole`. Raises
+    `ValueError` for what is no append.
+    """
+    numbers = _int64s(appends)
+    blocks, ended, spans = bytearray(), 0, list[Span]()
+    log_bytes = offsets = untimed = 0
+    last = len(numbers) // _APPEND_NUMBERS - 1
+    for number in range(last + 1):
+        first = number * _APPEND_NUMBERS
+        size, added, low, high, messages = numbers[first : first + _APPEND_NUMBERS]
+        log_bytes, offsets = log_bytes + size, offsets + added
+        sound = size > 0 and 0 < messages <= added and low <= high and (low < 0) == (high < 0)
+        if not sound or max(log_bytes, offsets) > _LARGEST:
+            raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+        if low < 0:
+            untimed += messages
         else:
-            found.append(Span(timestamp, timestamp, 1))
+            spans.append(Span(low, high, messages))
+        if log_bytes >= block_bytes or (whole and number == last):
+            blocks += _block(spans, log_bytes, offsets, untimed)
+            spans, ended = [], number + 1
+            log_bytes = offsets = untimed = 0
+    return bytes(blocks), ended
+
+
+def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int) -> bytes:
     if untimed + sum(span.messages for span in found) > offsets:
         raise ValueError("a block of more messages than offsets")
-    found.sort(key=lambda span: span.low)
+    found = sorted(found, key=lambda span: span.low)
     for width_ms in JOINED_MS:
         found = _joined(found, width_ms)
         if len(found) <= MOST_SPANS:
