@@ -247,12 +247,14 @@ def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
     sets: list[Any] = [these.data[start:end] for start, end in pairwise([0, *ends])]
     if these.cut & 64:
         sets = [bytearray(these.data)]
+    # v0 has no place for an append time, so that no caller asks for both.
+    append_time_ms = -1 if these.cut & 1 or these.count & 1 else abs(these.other) % 2**62
     found = kernel.take_usual(
         sets,
         base_offset=max(these.offset, 0) % 2**62,
         now_ms=these.time_ms,
         magics=these.count % 8,
-        append_time_ms=-1 if these.cut & 1 else abs(these.other) % 2**62,
+        append_time_ms=append_time_ms,
         lowest_ms=0 if these.cut & 2 else these.number,
         highest_ms=2**63 - 1 if these.cut & 4 else these.other,
         entry_max_bytes=1000 if these.cut & 8 else these.cut,
