@@ -18,7 +18,7 @@ from ..directory.checkpoints import (
     decode_checkpoint,
 )
 from ..directory.clean_shutdown import read_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files

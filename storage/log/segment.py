@@ -19,6 +19,7 @@ from ...protocol.records.marks import NO_MARKS, Marks
 from ..damage import unreadable_format
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums
+from ..index.append_times import Span
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetTimes
 from ..names import TRANSACTION_INDEX
@@ -33,6 +34,7 @@ class _Staged:
     """Sets that are not written yet, and what the segment was before the first of them."""
 
     __slots__ = (
+        "append_spans",
         "append_time_ms",
         "broken",
         "entries",
@@ -54,6 +56,8 @@ class _Staged:
         self.noted: list[tuple[int, int, int, SetTimes | None]] = []
         """What the time map gets."""
         self.append_time_ms = append_time_ms
+        self.append_spans: Sequence[Span] | None = None
+        """Append times that were told, instead of `append_time_ms`."""
         self.broken = False
         """Whether one of them was taken by half, because there was no memory."""
         self.size_bytes = segment.size_bytes
@@ -90,6 +94,8 @@ class Segment(ReadableSegment):
         self._staged: _Staged | None = None
         self._indexes_behind = True
         """Whether the files of the indexes may differ from what is in memory."""
+        self._open_form: tuple[int, int] | None = None
+        """What the time index was before it was closed, where that changed it."""
 
     @classmethod
     def create(
@@ -175,13 +181,15 @@ class Segment(ReadableSegment):
         append_time_ms: int = NO_TIMESTAMP,
         first_offsets: Sequence[int] = (),
         times: SetTimes | None = None,
+        append_spans: Sequence[Span] | None = None,
     ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known. Raises `OSError`, and then nothing
-        is staged.
+        `times` those of its messages, as far as they are known. `append_spans` are append times that
+        another log told, of all that is staged together. Raises `OSError`, and then nothing is
+        staged.
         """
         staged = self._staged
         if staged is None:
@@ -210,6 +218,7 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
+        staged.append_spans = append_spans
         staged.noted.append((position, len(data), self.next_offset, times))
         staged.broken = False
 
@@ -234,9 +243,12 @@ class Segment(ReadableSegment):
                 self.offset_index.write_from(offset_entries)
                 self._write_time_entries(time_entries)
                 self._indexes_behind = False
-            self.append_times.add_sets(
-                staged.first_offsets, self.next_offset, staged.append_time_ms
-            )
+            if staged.append_spans is None:
+                self.append_times.add_sets(
+                    staged.first_offsets, self.next_offset, staged.append_time_ms
+                )
+            else:
+                self.append_times.add_spans(staged.append_spans, self.next_offset)
             if self.time_map.makes:
                 for noted in staged.noted:
                     self.time_map.add(*noted)
@@ -301,10 +313,36 @@ class Segment(ReadableSegment):
 
     def close_indexes(self) -> None:
         """Write the closing time entry: the largest timestamp and the next offset."""
-        changed = self.time_index.finish(self.largest[0], self.next_offset)
+        changed = self._finish_time_index(self.largest[0], self.next_offset)
         self._write_time_entries(changed)
         self.offset_index.write_from(len(self.offset_index))
         self.time_map.end(self.size_bytes)
+
+    def _finish_time_index(self, timestamp_ms: int, next_offset: int) -> int:
+        form, entries = self.time_index.open_form, len(self.time_index)
+        changed = self.time_index.finish(timestamp_ms, next_offset)
+        if changed < len(self.time_index) or entries != len(self.time_index):
+            self._open_form = form
+        return changed
+
+    def reopen(self) -> None:
+        """Take appends again, after `close_indexes`, from the end of its messages on.
+
+        Raises `OSError`.
+        """
+        self._undo_closing()
+        self.find_end()
+
+    def _undo_closing(self) -> None:
+        if self._open_form is not None:
+            self.time_index.reopen(*self._open_form)
+            self._open_form = None
+            self._indexes_behind = True
+
+    def set_created(self, created_ms: int) -> None:
+        """Have been begun then, also after a restart. Raises `OSError`."""
+        self.created_ms = created_ms
+        self._keep_creation_time()
 
     def let_go_indexes(self) -> None:
         """Keep no more of the indexes in memory than is often needed: the segment is closed."""
@@ -320,6 +358,7 @@ class Segment(ReadableSegment):
             tuple(self.magic_changes),
             self.append_times.checksums(),
             self.time_map.checksum(self.size_bytes),
+            self._open_form,
         )
 
     def load_indexes(self, checksums: SegmentChecksums | None) -> bool:
@@ -347,6 +386,7 @@ class Segment(ReadableSegment):
         self.offset_index.load(offset_data)
         self.time_index.load(time_data)
         self.magic_changes = list(checksums.magic_changes)
+        self._open_form = checksums.open_form
         self.largest = (self.time_index.last_timestamp_ms, -1)
         offset_entries = len(self.offset_index)
         last = self.offset_index.entry(offset_entries - 1)[1] if offset_entries else 0
@@ -394,10 +434,12 @@ class Segment(ReadableSegment):
         else:
             self.time_map.discard()
         self._add_marks(scan.marks)
+        self._open_form = None
         if closed:
             # Behind a far jump the next segment's base offset is beyond what an entry can hold.
             whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
-            self.time_index.finish(scan.largest_ms, self.next_offset if whole else scan.next_offset)
+            end = self.next_offset if whole else scan.next_offset
+            self._finish_time_index(scan.largest_ms, end)
         self._first_timestamp_ms = scan.first_timestamp_ms
         self.tail_stamp_ms = scan.last_append_time_ms
         if not scan.later_format:
@@ -459,6 +501,7 @@ class Segment(ReadableSegment):
         entries_kept = min(
             self.offset_index.count_below(offset), self.offset_index.count_before(position)
         )
+        self._undo_closing()
         self._indexes_behind = True
         self.offset_index.keep(entries_kept)
         self.time_index.keep(self.time_index.count_below(offset))
@@ -470,9 +513,32 @@ class Segment(ReadableSegment):
         self._keep_creation_time()
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
-        self.largest = self.largest_before(offset)
+        self._find_largest(position)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
         self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
+
+    def _find_largest(self, end: int) -> None:
+        """Learn the largest timestamp, now that the log was cut at `end`, from the last time entry
+        that is left; and that entry's successors, up to where the offset index ends."""
+        entries = len(self.time_index)
+        largest_ms, known = self.time_index.entry(entries - 1) if entries else (-1, 0)
+        start = min(self.locate(known), end)
+        offset_entries = len(self.offset_index)
+        marked_at = self.offset_index.count_before(start)
+        marked_position = self.offset_index.entry(marked_at - 1)[1] if marked_at else 0
+        scan = self._scan(
+            start,
+            end,
+            interval_bytes=self._interval_bytes,
+            since_bytes=start - marked_position,
+            largest_ms=largest_ms,
+        )
+        self.largest = (scan.largest_ms, scan.largest_offset)
+        last_marked = self.offset_index.entry(offset_entries - 1)[0] if offset_entries else -1
+        count = bisect_right(scan.marks.offsets, last_marked - self.base_offset)
+        marks = scan.marks.first(count)
+        fitting = bisect_right(marks.timestamps_ms, largest_ms) + max(self.time_index.room, 0)
+        self.time_index.add_all(marks.timestamps_ms[:fitting], marks.next_offsets[:fitting])
 
     def set_aside(self) -> list[Path]:
         """Rename the files to `.deleted` and return their new paths.

@@ -15,6 +15,7 @@ from ...protocol.records.kernel import Walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import Buffer
+from ..index.append_times import Span
 from ..index.index_checksums import SegmentChecksums, format_checksums
 from ..index.time_map import SetTimes
 from ..read.readable_segment import ReadableSegment
@@ -102,6 +103,10 @@ class SegmentList:
         """The segment behind `segment`, if it is still in the list and not the last one."""
         number = self._number(segment.base_offset)
         return self.segments[number] if number < len(self.segments) else None
+
+    def number_of(self, segment: Segment) -> int:
+        """The number of a segment that is in the list, from 0 for the oldest on."""
+        return self._number(segment.base_offset) - 1
 
     def _number(self, offset: int) -> int:
         """How many segments begin at or below `offset`."""
@@ -313,13 +318,19 @@ class SegmentList:
         append_time_ms: int,
         first_offsets: Sequence[int] = (),
         times: SetTimes | None = None,
+        append_spans: Sequence[Span] | None = None,
     ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
         active = self.active
         if active.base_offset in self._checksums:
             self._forget_checksums(active)
         active.stage(
-            data, found, append_time_ms=append_time_ms, first_offsets=first_offsets, times=times
+            data,
+            found,
+            append_time_ms=append_time_ms,
+            first_offsets=first_offsets,
+            times=times,
+            append_spans=append_spans,
         )
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
@@ -400,6 +411,18 @@ class SegmentList:
             self._sync_names()
         self.active.truncate(offset)
         self._forget_checksums(self.active)
+
+    def reopen(self, settings: TopicSettings) -> None:
+        """Drop the active segment, which is empty; the one before it takes appends again, from the
+        end of its messages on. Raises `OSError`."""
+        self._set_aside(self.segments[-1:], settings)
+        self._change(self.segments[:-1])
+        self._forget_times()
+        self._sync_names()
+        if not self.active.indexed:
+            self._prepare_segment(self.active)
+        self._forget_checksums(self.active)
+        self.active.reopen()
 
     def restart_at(self, offset: int, settings: TopicSettings) -> None:
         """Drop all segments; one empty segment at `offset` is left."""
