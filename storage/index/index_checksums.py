@@ -14,8 +14,8 @@ version (here in three):
         [<.timemap bytes> <crc> <smallest time> <largest time> <messages without a time>]
     <base offset> open <.timeindex entries> <relative offset of the last one>
 
-The last line tells what the time index of the last segment was before it was closed: should that
-take appends again, it goes on as if it had never been. The file is derived data: without it, or with lines that cannot be
+The last line, of logs that are copied, tells what the time index of the last segment was before it
+was closed: after a stop it goes on as if it had never been. The file is derived data: without it, or with lines that cannot be
 read, indexes are rebuilt, and append times unknown.
 """
 

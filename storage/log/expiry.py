@@ -135,7 +135,7 @@ class Expiry:
         log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
         log.producers.drop_below(log.segment_list.first.base_offset)
         if log.has_epochs:
-            log.epochs.begin_at(log.log_start_offset)
+            log.epochs.begin_at(log.segment_list.first.base_offset)
 
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared.

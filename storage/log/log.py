@@ -171,7 +171,7 @@ class Log(LogState):
         self.segment_list.release_all()
 
     def _seal(self) -> None:
-        self.segment_list.close_indexes()
+        self.segment_list.close_indexes(stops=True)
         self.producers.take_snapshot(self.log_end_offset)
         self._closed_form = True
 

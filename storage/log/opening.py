@@ -76,6 +76,7 @@ def open_log(
     listed = SegmentList(
         path, tuple(segments), opening.checksums, seams, topic=topic, partition=partition, gaps=gaps
     )
+    listed.copied = follows
     listed.names_changed = opening.names_changed
     listed.checksums_changed = opening.checksums_changed
     listed.unsynced_indexes = opening.new_checksums

@@ -349,8 +349,9 @@ class Segment(ReadableSegment):
         self.offset_index.let_go()
         self.time_index.let_go()
 
-    def checksums(self) -> SegmentChecksums:
-        """The checksums of the indexes, and of the append times, as they are now."""
+    def checksums(self, *, open_form: bool = False) -> SegmentChecksums:
+        """The checksums of the indexes, and of the append times, as they are now; `open_form` adds
+        what `reopen` needs."""
         return SegmentChecksums(
             self.size_bytes,
             self.offset_index.checksum(),
@@ -358,7 +359,7 @@ class Segment(ReadableSegment):
             tuple(self.magic_changes),
             self.append_times.checksums(),
             self.time_map.checksum(self.size_bytes),
-            self._open_form,
+            self._open_form if open_form else None,
         )
 
     def load_indexes(self, checksums: SegmentChecksums | None) -> bool:

@@ -51,6 +51,8 @@ class SegmentList:
         self.segments_dropped = False
         """Whether some were since then."""
         self._gaps = gaps
+        self.copied = False
+        """Whether the log is one of several copies."""
         self._checksums = checksums
         self.checksums_changed = False
         """Whether `index-checksums` has to be written anew."""
@@ -202,8 +204,8 @@ class SegmentList:
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
 
-    def _note_checksums(self, segment: Segment) -> None:
-        checksums = segment.checksums()
+    def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
+        checksums = segment.checksums(open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
             self._checksums[segment.base_offset] = checksums
             self.checksums_changed = True
@@ -280,12 +282,16 @@ class SegmentList:
             for path in (*segment.paths, segment.time_map.path):
                 self._seams.open_files.forget(str(path))
 
-    def close_indexes(self) -> None:
-        """Bring the active segment's indexes to their closed form and note their checksums."""
+    def close_indexes(self, *, stops: bool = False) -> None:
+        """Bring the active segment's indexes to their closed form and note their checksums.
+
+        `stops` says that the segment is to go on after the next start. Of one that is copied it is
+        noted how, so that its indexes are those of the copies, whenever each broker was stopped.
+        """
         if self.active.damaged is None:
             self.active.close_indexes()
         if self.active.size_bytes and self.active.damaged is None:
-            self._note_checksums(self.active)
+            self._note_checksums(self.active, open_form=stops and self.copied)
         else:
             # An empty segment's indexes are made anew as quickly as they are checked. Those of a
             # damaged one must be: what is rebuilt next meets the damage again.

@@ -141,7 +141,8 @@ class LogState:
             name = {"topic": self.topic, "partition": self.partition}
             epochs = LeaderEpochs(self.path, self.seams, name)
             if self.has_epochs:
-                epochs.load(self.log_start_offset, self._opened_end_offset)
+                first_offset = self.segment_list.first.base_offset
+                epochs.load(first_offset, self._opened_end_offset)
             self._epochs, self.has_epochs = epochs, True
         return self._epochs
 

@@ -56,6 +56,7 @@ _TOLD: Final = Struct(">qibbq")
 _OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 
+
 class MalformedFacts(ValueError):
     """Bytes are not what a leader says of a stretch."""
 

@@ -56,14 +56,14 @@ class EpochHistory:
         number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
         return self.starts[number - 1].epoch if number else NO_EPOCH
 
-    def end_of(self, epoch: int, log_start_offset: int, log_end_offset: int) -> EpochEnd:
+    def end_of(self, epoch: int, first_offset: int, log_end_offset: int) -> EpochEnd:
         """The greatest epoch that is not above `epoch`, and where that one ends in a log between
         these offsets. -1 stands for the messages in front of the first epoch."""
         number = bisect_right(self.starts, epoch, key=attrgetter("epoch"))
         found = self.starts[number - 1].epoch if number else NO_EPOCH
         if number == len(self.starts):
             return EpochEnd(found, log_end_offset)
-        end_offset = max(self.starts[number].start_offset, log_start_offset)
+        end_offset = max(self.starts[number].start_offset, first_offset)
         return EpochEnd(found, min(end_offset, log_end_offset))
 
     def between(self, offset: int, end_offset: int) -> tuple[EpochStart, ...]:

@@ -23,6 +23,7 @@ from .epoch_history import (
     encode_epochs,
 )
 
+
 class EpochWrite:
     """A history that is to be on stable storage; any thread may `run` it."""
 
@@ -57,8 +58,10 @@ class LeaderEpochs:
         self.highest_seen = NO_EPOCH
         """The highest epoch that the file named, with or without a message."""
 
-    def load(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Read the file, which is there, of a log between these offsets. Raises `OSError`."""
+    def load(self, first_offset: int, log_end_offset: int) -> None:
+        """Read the file, which is there, of a log whose oldest segment begins at `first_offset`.
+
+        Raises `OSError`."""
         self.kept = True
         try:
             self._stored = decode_epochs(self._files.read_bytes(self._path))
@@ -72,7 +75,7 @@ class LeaderEpochs:
             )
             return
         self.highest_seen = self._stored.last_epoch
-        self._history = self._stored.cut(log_end_offset).begun_at(log_start_offset)
+        self._history = self._stored.cut(log_end_offset).begun_at(first_offset)
 
     @property
     def history(self) -> EpochHistory:
@@ -109,7 +112,8 @@ class LeaderEpochs:
             self.keep(self._history.cut(offset))
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`. Raises `OSError`."""
+        """The oldest segment begins at `offset`; what is in it can still be copied. Raises
+        `OSError`."""
         if len(self._history.starts) > 1:
             history = self._history.begun_at(offset)
             if history is not self._history:

@@ -168,9 +168,7 @@ class Filling:
         self.folder.log.replica.lead(self.epoch)
 
     def change(self) -> None:
-        self.folder.set(
-            message_timestamp_type=self.random.choice(["CreateTime", "LogAppendTime"])
-        )
+        self.folder.set(message_timestamp_type=self.random.choice(["CreateTime", "LogAppendTime"]))
 
 
 def entries_of(segment: Segment) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -8,7 +8,7 @@ from horolog.testing.logs import LogFolder
 
 from .copies import Filling, assert_equal, copy_all, copy_once
 
-SEEDS = range(40)
+SEEDS = range(60)
 
 
 def settings_of(random: Random) -> dict[str, object]:
@@ -40,7 +40,10 @@ def run(leader: LogFolder, follower: LogFolder, seed: int, *, kills: bool, steps
         chance = random.random()
         if chance < 0.3:
             copy_once(
-                leader, follower, random.choice([1, 50, 300, 2000]), whole_first=random.random() < 0.9
+                leader,
+                follower,
+                random.choice([1, 50, 300, 2000]),
+                whole_first=random.random() < 0.9,
             )
         elif chance < 0.36 and kills:
             follower.kill_and_restart(checkpointed=random.random() < 0.7)
