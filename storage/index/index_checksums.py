@@ -15,8 +15,8 @@ version (here in three):
     <base offset> open <.timeindex entries> <relative offset of the last one>
 
 The last line, of logs that are copied, tells what the time index of the last segment was before it
-was closed: after a stop it goes on as if it had never been. The file is derived data: without it, or with lines that cannot be
-read, indexes are rebuilt, and append times unknown.
+was closed: after a stop it goes on as if it had never been. The file is derived data: without it,
+or with lines that cannot be read, indexes are rebuilt, and append times unknown.
 """
 
 import re

@@ -223,9 +223,7 @@ class Appender:
         stamp_ms, found = admitted.append_time_ms, admitted.walk
         if found.batches and log.stamp_batches is not None:
             log.stamp_batches(admitted.data)
-        rolled = None
-        if not admitted.fits:
-            rolled = self._make_room(run, admitted)
+        rolled = None if admitted.fits else self._make_room(run, admitted)
         try:
             appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
             log.segment_list.stage(

@@ -18,8 +18,8 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.marks import NO_MARKS, Marks
 from ..damage import unreadable_format
 from ..files import Buffer
-from ..index.index_checksums import SegmentChecksums
 from ..index.append_times import Span
+from ..index.index_checksums import SegmentChecksums
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetTimes
 from ..names import TRANSACTION_INDEX
@@ -187,9 +187,9 @@ class Segment(ReadableSegment):
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known. `append_spans` are append times that
-        another log told, of all that is staged together. Raises `OSError`, and then nothing is
-        staged.
+        `times` those of its messages, as far as they are known. `append_spans` are append times
+        that another log told, of all that is staged together. Raises `OSError`, and then nothing
+        is staged.
         """
         staged = self._staged
         if staged is None:
@@ -326,12 +326,22 @@ class Segment(ReadableSegment):
         return changed
 
     def reopen(self) -> None:
-        """Take appends again, after `close_indexes`, from the end of its messages on.
+        """Take appends again, after `close_indexes` and a restart, from the end of its messages on.
 
         Raises `OSError`.
         """
         self._undo_closing()
         self.find_end()
+
+    def go_on(self) -> None:
+        """As `reopen`, with indexes as if it had never been closed. Raises `OSError`."""
+        known = self._open_form is not None
+        self.reopen()
+        entries = len(self.time_index)
+        if not known and entries and self.time_index.entry(entries - 1)[1] >= self.next_offset:
+            self._indexes_behind = True
+            self.time_index.keep(entries - 1)
+            self._find_largest(self.size_bytes)
 
     def _undo_closing(self) -> None:
         if self._open_form is not None:

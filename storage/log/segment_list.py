@@ -428,7 +428,7 @@ class SegmentList:
         if not self.active.indexed:
             self._prepare_segment(self.active)
         self._forget_checksums(self.active)
-        self.active.reopen()
+        self.active.go_on()
 
     def restart_at(self, offset: int, settings: TopicSettings) -> None:
         """Drop all segments; one empty segment at `offset` is left."""

@@ -189,8 +189,7 @@ class Following:
                 active.set_created(facts.created_ms)
             if facts.modified_ms >= 0 and active.largest_timestamp_ms < 0:
                 files.set_modified_ms(active.log_path, facts.modified_ms)
-            before = segments[-2] if len(segments) > 1 else None
-            if before is not None and facts.modified_before_ms >= 0:
+            for before in segments[-2:-1] if facts.modified_before_ms >= 0 else ():
                 if before.largest_timestamp_ms < 0:
                     files.set_modified_ms(before.log_path, facts.modified_before_ms)
 

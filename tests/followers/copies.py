@@ -1,6 +1,5 @@
-"""A leader's log, a follower's, what goes from the one to the other, and what must be equal then."""
+"""A leader's log and a follower's: what goes between them, and what must be equal then."""
 
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -18,6 +17,11 @@ from horolog.testing.logs import LogFolder
 
 MAX_BYTES = 1 << 24
 DAY_MS = 86_400_000
+COMPARED = (
+    *("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "first_timestamp_ms"),
+    *("active", "offset_entries", "time_entries", "verdict", "reason", "expires_ms", "damage"),
+)
+"""Of the description of a segment; other times of files are each broker's own."""
 CLOCK_AHEAD_MS = 3_600_000_000
 """How far the follower's clock is ahead of the leader's: what goes by it shows."""
 
@@ -52,7 +56,7 @@ def follow_log_start(follower: LogFolder, facts: CopyFacts) -> None:
     if facts.log_start_offset > log.log_start_offset:
         log.flush()
         log.replica.begin_at(facts.log_start_offset)
-        log.expiry.drop_expired()
+    log.expiry.drop_expired()
 
 
 def copy_all(leader: LogFolder, follower: LogFolder, max_bytes: int = 1000) -> None:
@@ -67,16 +71,18 @@ def copy_all(leader: LogFolder, follower: LogFolder, max_bytes: int = 1000) -> N
 class Filling:
     """What happens to a leader's log at random."""
 
-    def __init__(self, folder: LogFolder, random: Random) -> None:
+    def __init__(self, folder: LogFolder, random: Random, *, epoch: int = 0) -> None:
+        """The leader's first epoch is the one above `epoch`."""
         self.folder = folder
         self.random = random
-        self.epoch = 0
+        self.epoch = epoch
+        self._producers = 10 * epoch
         self._sequences: dict[tuple[int, int], int] = {}
         self._last_sent: list[bytes] = []
 
     def step(self) -> None:
         kinds = [self.produce] * 12 + [self.number] * 4 + [self.retry, self.roll, self.tick]
-        kinds += [self.trim, self.retain, self.lead, self.change, self.idle]
+        kinds += [self.trim, self.retain, self.lead, self.change, self.idle, self.restart]
         self.random.choice(kinds)()
 
     def time(self) -> int:
@@ -117,7 +123,7 @@ class Filling:
     def number(self) -> None:
         """What an idempotent producer sends."""
         random = self.random
-        producer = random.randint(1, 3), random.randint(0, 1)
+        producer = self._producers + random.randint(1, 3), random.randint(0, 1)
         known = max((epoch for pid, epoch in self._sequences if pid == producer[0]), default=0)
         producer = producer[0], max(producer[1], known)
         sequence = self._sequences.get(producer, 0)
@@ -167,6 +173,10 @@ class Filling:
         self.epoch += self.random.randint(1, 3)
         self.folder.log.replica.lead(self.epoch)
 
+    def restart(self) -> None:
+        self.folder.restart()
+        self.lead()
+
     def change(self) -> None:
         self.folder.set(message_timestamp_type=self.random.choice(["CreateTime", "LogAppendTime"]))
 
@@ -199,7 +209,7 @@ def assert_append_times_equal(leader: Log, follower: Log, *, lost: bool) -> None
     targets = {0, 2**62}
     for offset in range(leader.log_start_offset, leader.log_end_offset):
         ms, ours = leader.reader.append_time_ms(offset), follower.reader.append_time_ms(offset)
-        assert ours == ms or (lost and ours == -1), f"append time of {offset}"
+        assert ours == ms or (lost and -1 in (ours, ms)), f"append time of {offset}"
         targets |= {ms, ms + 1}
     for target_ms in () if lost else targets:
         found = follower.reader.find_append_time(target_ms).run()
@@ -230,10 +240,7 @@ def assert_verdicts_equal(leader: Log, follower: Log, now_ms: int) -> None:
             leader.expiry.describe(at_ms).segments,
             strict=True,
         ):
-            for name in (
-                "base_offset next_offset size_bytes largest_timestamp_ms first_timestamp_ms active "
-                "offset_entries time_entries verdict reason expires_ms damage"
-            ).split():
+            for name in COMPARED:
                 assert getattr(mine, name) == getattr(other, name), name
 
 
@@ -260,6 +267,7 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
     ours.set_settings(theirs.settings)
     for log in (theirs, ours):
         log.prepare()
+        log.expiry.drop_expired()  # As the next maintenance pass does.
     assert (ours.log_start_offset, ours.log_end_offset) == (
         theirs.log_start_offset,
         theirs.log_end_offset,
@@ -271,8 +279,28 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
     first_offset = theirs.segments[0].base_offset
     assert known_producers(ours, first_offset) == known_producers(theirs, first_offset)
     assert ours.producers.states.open_count == theirs.producers.states.open_count
-    assert ours.last_stamp_ms == theirs.last_stamp_ms
+    if theirs.size_bytes:
+        assert ours.last_stamp_ms == theirs.last_stamp_ms
     assert_epochs_equal(theirs, ours)
+
+
+def agree(leader: LogFolder, follower: LogFolder) -> None:
+    """Cut the follower's log until its end is on the leader's history (KIP-279)."""
+    theirs, ours = leader.log.replica, follower.log.replica
+    first_offset = leader.log.segments[0].base_offset
+    while True:
+        end_offset, epoch = follower.log.log_end_offset, ours.last_epoch
+        if end_offset < first_offset or end_offset <= follower.log.segments[0].base_offset:
+            ours.begin_anew(first_offset)
+            return
+        answer = theirs.epoch_end(epoch)
+        if answer.epoch == epoch and end_offset <= answer.end_offset:
+            return
+        before = end_offset
+        ours.truncate(min(answer.end_offset, ours.epoch_end(answer.epoch).end_offset))
+        assert follower.log.log_end_offset < before or answer.epoch < epoch
+        if follower.log.log_end_offset == before:
+            return
 
 
 def assert_epochs_equal(leader: Log, follower: Log) -> None:
@@ -286,7 +314,3 @@ def assert_epochs_equal(leader: Log, follower: Log) -> None:
     for offset in range(leader.log_start_offset, leader.log_end_offset):
         ours_at = follower.epochs.history.epoch_at(offset)
         assert ours_at == leader.epochs.history.epoch_at(offset), f"epoch at {offset}"
-
-
-def rising(offsets: list[int]) -> bool:
-    return all(before < after for before, after in pairwise(offsets))

@@ -11,8 +11,8 @@ from .copies import Filling, assert_equal, copy_all, copy_once
 SEEDS = range(60)
 
 
-def settings_of(random: Random) -> dict[str, object]:
-    return {
+def settings_of(random: Random) -> dict[str, str]:
+    numbers = {
         "segment_bytes": random.choice([800, 1000, 1500, 10_000]),
         "index_interval_bytes": random.choice([0, 40, 100, 300]),
         "segment_index_bytes": random.choice([24, 60, 240, 4096]),
@@ -22,19 +22,21 @@ def settings_of(random: Random) -> dict[str, object]:
         "producer_id_expiration_ms": 2**31 - 1,
         "max_message_bytes": 10_000,
     }
+    return {name: str(number) for name, number in numbers.items()}
 
 
 def run(leader: LogFolder, follower: LogFolder, seed: int, *, kills: bool, steps: int = 60) -> None:
     random = Random(f"copies {seed}")
     settings = settings_of(random)
-    leader.open(**settings)
-    follower.open(
-        high_watermark=0,
-        follows=True,
-        **settings | {"max_message_bytes": 1, "max_message_time_difference_ms": 0},
-    )
-    follower.set(retention_ms=1, retention_bytes=0, segment_ms=1, segment_bytes=100)
+    leader.set(**settings)
+    leader.open(follows=True)
+    follower.set(**settings)
+    # What a follower does not go by.
+    follower.set(max_message_bytes=1, max_message_time_difference_ms=0, retention_ms=1)
+    follower.set(retention_bytes=0, segment_ms=1, segment_bytes=100)
+    follower.open(high_watermark=0, follows=True)
     filling = Filling(leader, random)
+    filling.lead()
     for _ in range(steps):
         filling.step()
         chance = random.random()
