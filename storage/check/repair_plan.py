@@ -14,7 +14,7 @@ from ...values import value_class
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
-from ..names import LEADER_EPOCHS, parse_segment_file
+from ..names import parse_segment_file
 from .findings import Finding
 from .salvage import OFFSETS_PER_BYTE, Stretch, stretches
 from .verify import PartitionCheck
@@ -126,9 +126,6 @@ class _Planning:
             name = parse_segment_file(finding.path.name)
             if self._files.is_directory(finding.path):
                 self._take_aside(finding, "set it aside")
-            elif finding.path.name == LEADER_EPOCHS:
-                # Without it the log would pass for one that no leader wrote.
-                self._step(finding.path, None, finding.rule, finding.advice, done=False)
             elif name is None or name.kind == "log":
                 log_errors.append(finding)
             elif name.kind == "appendtime":

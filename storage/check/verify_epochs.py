@@ -21,4 +21,4 @@ def check_epochs(files: Files, path: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
     except MalformedEpochs as error:
-        yield Finding(path, None, str(error), _COPIED_ANEW)
+        yield Finding(path, None, str(error), _COPIED_ANEW, error=False)

@@ -28,17 +28,19 @@ def place() -> Iterator[Path]:
 def leader(place: Path) -> Iterator[LogFolder]:
     """A folder without a log yet."""
     folder = LogFolder(place / "leader" / "t-0")
+    files = folder.files
     yield folder
-    folder.files.heal()
+    files.heal()
     folder.let_go()
-    assert folder.files.open_count == 0
+    assert files.open_count == 0
 
 
 @pytest.fixture
 def follower(place: Path, leader: LogFolder) -> Iterator[LogFolder]:
     """A folder without a log yet, of another broker with a clock of its own."""
     folder = follower_in(place / "follower" / "t-0", leader)
+    files = folder.files
     yield folder
-    folder.files.heal()
+    files.heal()
     folder.let_go()
-    assert folder.files.open_count == 0
+    assert files.open_count == 0
