@@ -182,7 +182,7 @@ class _DataDirectoryCheck:
         topics = known or {}
         recovery_points = self._checkpoint(RECOVERY_POINTS)
         log_starts = self._checkpoint(LOG_START_OFFSETS)
-        self._checkpoint(HIGH_WATERMARKS)
+        self._check_watermarks()
         unclean = self._marker()
         self._found += check_positions(self._files, self._directory)
         yield from self._found
@@ -239,6 +239,15 @@ class _DataDirectoryCheck:
         except (OSError, MalformedCheckpoint) as error:
             self._error(name, None, str(error), _DELETE_CHECKPOINT)
             return {}
+
+    def _check_watermarks(self) -> None:
+        path = self._directory / HIGH_WATERMARKS
+        if self._files.exists(path):
+            try:
+                decode_checkpoint(self._files.read_bytes(path))
+            except (OSError, MalformedCheckpoint) as error:
+                advice = "nothing: readers of a broker that is one of several wait for its leader"
+                self._found.append(Finding(path, None, str(error), advice, error=False))
 
     def _marker(self) -> frozenset[tuple[str, int]] | None:
         unclean = read_marker(self._files, self._directory)

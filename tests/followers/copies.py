@@ -1,5 +1,6 @@
 """A leader's log and a follower's: what goes between them, and what must be equal then."""
 
+from array import array
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
 from horolog.storage.log.segment import Segment
+from horolog.storage.read.windows import TimeWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
 from horolog.testing.logs import LogFolder
@@ -238,6 +240,29 @@ def assert_answers_equal(leader: Log, follower: Log) -> None:
     assert follower.reader.find_largest().run() == leader.reader.find_largest().run()
 
 
+def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int]:
+    """How many messages are in each of eight intervals, and how many have no time."""
+    counts, untimed = array("q", bytes(8 * 8)), 0
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        segment = log.segment_list.holding(offset)
+        mapping, cuts = log.windows.mapping(segment), segment.cuts
+        mapping.run()
+        log.windows.take(segment, mapping, cuts)
+        counting = log.windows.counting(offset, log.high_watermark, window, every_ms, counts)
+        counting.run()
+        untimed += counting.untimed
+        assert counting.next_offset > offset
+        offset = counting.next_offset
+    return counts.tolist(), untimed
+
+
+def assert_windows_equal(leader: Log, follower: Log, now_ms: int) -> None:
+    for from_ms, every_ms in ((now_ms - 3, 1), (now_ms - DAY_MS, DAY_MS), (0, 2**59)):
+        window = TimeWindow.between(from_ms, from_ms + 8 * every_ms)
+        assert counted(follower, window, every_ms) == counted(leader, window, every_ms)
+
+
 def assert_verdicts_equal(leader: Log, follower: Log, now_ms: int) -> None:
     for settings in (leader.settings, follower.settings):
         assert settings.retention_bytes == leader.settings.retention_bytes
@@ -284,6 +309,7 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
     assert_segments_equal(theirs, ours)
     assert_answers_equal(theirs, ours)
     assert_append_times_equal(theirs, ours, lost=lost)
+    assert_windows_equal(theirs, ours, leader.clock.now_ms())
     assert_verdicts_equal(theirs, ours, leader.clock.now_ms())
     first_offset = theirs.segments[0].base_offset
     assert known_producers(ours, first_offset) == known_producers(theirs, first_offset)

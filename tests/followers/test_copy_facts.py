@@ -106,7 +106,7 @@ def test_spans_are_bounded(more: int, good: bool) -> None:
         assert len(CopyFacts.decode(encoded).append_times) == SPANS_MAX
         return
     with pytest.raises(MalformedFacts, match=str(SPANS_MAX)):
-        CopyFacts.decode(encoded)
+        CopyFacts.decode(bytes(encoded))
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_what_cannot_be_is_refused(at: int, value: bytes, words: str) -> None:
     encoded = bytearray(of_times([5, 6, 7]).encode())
     encoded[at : at + len(value)] = value
     with pytest.raises(MalformedFacts, match=words):
-        CopyFacts.decode(encoded)
+        CopyFacts.decode(bytes(encoded))

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from horolog.storage.read.windows import TimeWindow
 from horolog.testing.logs import LogFolder
 
 from .copies import Filling, agree, assert_equal, copy_all, copy_once
@@ -59,8 +58,3 @@ def test_what_only_one_had_is_cut_off_and_the_rest_is_equal(
     copy_all(first, second, 500)
     second.set(retention_bytes=first.log.settings.retention_bytes)
     assert_equal(first, second, lost=True)
-    window = TimeWindow.between(0, -1)
-    assert (
-        first.log.windows.place(0, window, 1).offset
-        == second.log.windows.place(0, window, 1).offset
-    )

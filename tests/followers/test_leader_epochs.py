@@ -276,7 +276,7 @@ def test_a_folder_of_kafka_goes_on_alone_and_can_be_led(
     log.replica.lead(1)
     log.append(batch(2))
     assert content(leader) == f"0\n2\n0 0\n1 {end_offset + 1}\n"
-    follower.open(follows=True, **{"index.interval.bytes": "512"})
+    follower.open(follows=True, index_interval_bytes=512)
     copy_all(leader, follower, 3000)
     assert content(follower) == content(leader)
     assert follower.log.gaps
