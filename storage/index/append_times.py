@@ -168,6 +168,11 @@ class AppendTimes:
         elif next_offset > self.end_offset:
             self.add(self.end_offset, next_offset, NO_TIMESTAMP)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether all entries were looked at."""
+        return self._blocks.count == self._count
+
     def load(self) -> bool:
         """Look at the next entries that were not looked at yet; `True` when all are.
 

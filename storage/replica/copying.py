@@ -47,6 +47,8 @@ def read_copy(
         far=far,
     )
     segment = found.segment or log.segment_list.active
+    if not (far or segment.append_times.loaded):
+        raise FarAway
     found, epochs, spans, told_end = _told(log, found, offset)
     facts = CopyFacts(
         offset,

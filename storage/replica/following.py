@@ -9,7 +9,6 @@ from contextlib import suppress
 from ...protocol.errors import CorruptMessage, InvalidRequest, StorageError
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
-from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
 from ..check.entry_rules import OffsetCheck
@@ -22,6 +21,7 @@ from ..log.segment import Segment
 from ..log.state import LogState
 from .copy_facts import CopyFacts, MalformedFacts
 from .epoch_history import EpochHistory, MalformedEpochs
+from .leader_epochs import EpochWrite
 
 LOG_BYTES_MAX = 2**31 - 1
 """Positions in a log file have 31 bits."""
@@ -36,15 +36,28 @@ class Following:
         self._log = log
         self._appender = appender
 
-    def append(self, data: Buffer, facts: CopyFacts) -> Appended:
+    def appending(self, data: Buffer, facts: CopyFacts) -> EpochWrite | None:
+        """The epochs that have to be written first, if there are new ones; see
+        `Replica.appending`."""
+        history = self._log.epochs.history
+        if all(epoch <= history.last_epoch for epoch, _ in facts.epochs):
+            return None
+        _, followed = self._checked(data, facts)
+        return None if followed is None else self._log.epochs.writing(followed)
+
+    def append(self, data: Buffer, facts: CopyFacts, written: EpochWrite | None) -> Appended:
         """Append the whole entries of a stretch; see `Replica.append`."""
         log = self._log
         self._appender.check_writable()
-        found, history = self.checked(data, facts)
+        found, history = self._checked(data, facts)
         if facts.gaps:
             log.note_gaps()
         try:
-            if history is not None:
+            if history is None:
+                pass
+            elif written is not None and written.history == history:
+                log.epochs.take(history)
+            else:
                 log.epochs.keep(history)
         except OSError as error:
             raise self._appender.not_written(error) from error
@@ -56,7 +69,7 @@ class Following:
         self._take_file_times(facts)
         return appended
 
-    def checked(self, data: Buffer, facts: CopyFacts) -> tuple[Walk, EpochHistory | None]:
+    def _checked(self, data: Buffer, facts: CopyFacts) -> tuple[Walk, EpochHistory | None]:
         """The walk over the whole entries of a stretch, and the epochs as they will be, `None` if
         as they are. Changes nothing. Raises as `append`."""
         log = self._log
@@ -171,7 +184,7 @@ class Following:
             NO_TIMESTAMP,
             found.count,
             len(stored),
-            LatencyCounts(),
+            None,
             rolled,
         )
 

@@ -108,19 +108,30 @@ class Replica:
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no
         bytes, and the facts are of the active segment. Raises `OffsetOutOfRange`, `StorageError`,
-        `OSError`; without `far` `FarAway` as `Reader.read`.
+        `OSError`; without `far` `FarAway` as `Reader.read`, and where append times have to be
+        looked at first (`Reader.append_times_loaded`).
         """
         return read_copy(self._log, offset, max_bytes, whole_first=whole_first, far=far)
 
-    def append(self, data: Buffer, facts: CopyFacts) -> Appended:
+    def appending(self, data: Buffer, facts: CopyFacts) -> EpochWrite | None:
+        """What has to be run before `append`, in any thread, where that is to wait for no disk:
+        the epochs that begin in the stretch. `None`, as nearly always, for nothing.
+
+        Changes nothing, and nothing may be appended between the two. Raises as `append`.
+        """
+        return self._following.appending(data, facts)
+
+    def append(self, data: Buffer, facts: CopyFacts, written: EpochWrite | None = None) -> Appended:
         """Append the whole entries of a stretch that the leader has read, exactly as they are.
+
+        `written` is what `appending` gave, and was run; without it epochs are written here.
 
         They get the leader's segment, append times and file times, also without a byte; their
         epochs are on stable storage before they are written. An incomplete entry at the end is
         dropped. Raises `CorruptMessage`, `UnsupportedForMessageFormat`, `InvalidRequest` for what
         does not go on from the log end, and then nothing has changed; `StorageError`.
         """
-        return self._following.append(data, facts)
+        return self._following.append(data, facts, written)
 
     def begin_at(self, log_start_offset: int) -> int:
         """Let the log begin where the leader's does, as far as what is below is on stable storage;

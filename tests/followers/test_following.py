@@ -15,6 +15,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.read.readable_segment import FarAway
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.epoch_history import EpochStart
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
@@ -299,6 +300,43 @@ def test_what_the_leader_has_not_synced_and_nobody_sees_is_copied(
     assert follower.times() == []
     follower.log.hold_high_watermark(1)
     assert follower.times() == [(0, 1)]
+
+
+def test_the_epochs_of_a_stretch_may_be_written_in_another_thread(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open(follows=True)
+    log = follower.open(follows=True)
+    for epoch in (3, 4):
+        leader.log.replica.lead(epoch)
+        leader.append(1, 2)
+        data, told = copied(leader, log.log_end_offset, 1000)
+        write = log.replica.appending(data, told)
+        assert write is not None
+        write.run()
+        follower.files.fail("pwrite", errno.EIO, name="checkpoint.tmp")
+        log.replica.append(data, told, write)
+        assert follower.files.heal()
+        assert log.replica.last_epoch == epoch
+        leader.append(3)
+        data, told = copied(leader, log.log_end_offset, 1000)
+        assert log.replica.appending(data, told) is None
+        log.replica.append(data, told)
+    assert_equal(leader, follower)
+    with pytest.raises(InvalidRequest):
+        log.replica.appending(timed_set(1), facts(5, epoch=9))
+
+
+def test_append_times_are_looked_at_in_pieces(leader: LogFolder) -> None:
+    leader.open()
+    leader.append(1, 2, 3)
+    leader.restart()
+    leader.log.prepare()
+    with pytest.raises(FarAway):
+        leader.log.replica.read(0, 100, far=False)
+    while not leader.log.reader.append_times_loaded(0):
+        pass
+    assert leader.log.replica.read(0, 100, far=False).found.size == 100
 
 
 def test_a_full_disk_leaves_all_as_it_was(leader: LogFolder, follower: LogFolder) -> None:
