@@ -62,16 +62,20 @@ class Following:
         except OSError as error:
             raise self._appender.not_written(error) from error
         first_offset = found.first_offset if found.count else log.log_end_offset
+        active = log.segment_list.active
         rolled = self._roll(facts, first_offset, found.end)
         appended = NOTHING_APPENDED
         if found.count:
-            appended = self._append(memoryview(data)[: found.end], found, facts, rolled)
+            stored = memoryview(data)[: found.end]
+            if log.segment_list.active is not active:
+                found = self._appender.walk_for(log.segment_list.active, stored)
+            appended = self._append(stored, found, facts, rolled)
         self._take_file_times(facts)
         return appended
 
     def _checked(self, data: Buffer, facts: CopyFacts) -> tuple[Walk, EpochHistory | None]:
-        """The walk over the whole entries of a stretch, and the epochs as they will be, `None` if
-        as they are. Changes nothing. Raises as `append`."""
+        """The walk over the whole entries of a stretch, as for the active segment, and the epochs
+        as they will be, `None` if as they are. Changes nothing. Raises as `append`."""
         log = self._log
         due = log.log_end_offset
         if facts.offset != due:
@@ -83,7 +87,10 @@ class Following:
             facts.check()
         except MalformedFacts as error:
             raise InvalidRequest(f"what goes with the stretch is not good: {error}") from error
-        found = check_copied(data, due, gaps=facts.gaps or log.gaps)
+        gaps = facts.gaps or log.gaps
+        found = check_copied(
+            data, due, log.segment_list.active, log.settings.index_interval_bytes, gaps=gaps
+        )
         base = log.segment_list.active.base_offset
         if facts.segment_base >= due:
             base = facts.segment_base
@@ -92,7 +99,7 @@ class Following:
             raise InvalidRequest(
                 f"a stretch from offset {first} on is said to be of a segment that begins at {base}"
             )
-        if base > due and not (facts.gaps or log.gaps):
+        if base > due and not gaps:
             raise InvalidRequest(
                 f"a segment begins at offset {base}, the log ends at {due}, and has no gaps"
             )
@@ -169,10 +176,9 @@ class Following:
         listed = log.segment_list
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=False)
         run.first_offset = listed.active.next_offset
-        walked = self._appender.walk_for(listed.active, stored)
         spans = _spans_within(facts, listed.active, found.last_offset + 1)
         try:
-            listed.stage(stored, walked, NO_TIMESTAMP, append_spans=spans)
+            listed.stage(stored, found, NO_TIMESTAMP, append_spans=spans)
         except OSError as error:
             raise self._appender.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
@@ -207,18 +213,33 @@ class Following:
                     files.set_modified_ms(before.log_path, facts.modified_before_ms)
 
 
-def check_copied(data: Buffer, log_end_offset: int, *, gaps: bool) -> Walk:
+def check_copied(
+    data: Buffer, log_end_offset: int, active: Segment, interval_bytes: int, *, gaps: bool
+) -> Walk:
     """Check entries that another log stored, which come at the log end; the walk over the whole
-    ones. `gaps` lets offsets jump.
+    ones, with places for index entries as they fall in `active`. `gaps` lets offsets jump.
 
     Raises `CorruptMessage`, `UnsupportedForMessageFormat`, and `InvalidRequest` for offsets that do
     not go on from the log end.
     """
     rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
-    found = walk(data, 0, len(data), offsets=rule, base_offset=log_end_offset)
+    found = walk(
+        data,
+        0,
+        len(data),
+        offsets=rule,
+        base_offset=log_end_offset,
+        interval_bytes=interval_bytes,
+        since_bytes=active.since_bytes,
+        largest_ms=active.largest_timestamp_ms,
+        magic=active.last_magic,
+        segment_offset=active.base_offset,
+        segment_position=active.size_bytes,
+    )
     if found.problem not in (Problem.NONE, Problem.PARTIAL, Problem.OFFSET):
         raise problem_error(data, found, len(data))
-    breach = OffsetCheck(log_end_offset, gaps=gaps).check(bytes(data), found, 0)
+    entries = data if isinstance(data, bytes) else bytes(data)
+    breach = OffsetCheck(log_end_offset, gaps=gaps).check(entries, found, 0)
     if breach is not None:
         if breach.problem is Problem.OFFSET:
             raise InvalidRequest(f"byte {breach.position} of a stretch: {breach.rule}")
