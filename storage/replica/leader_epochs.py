@@ -3,7 +3,7 @@
 A file is there from the first epoch on. An epoch is written, and synced, before the first message
 of it; a cut of the log is, before the epochs that were cut off go from the file. So the file may
 name an epoch that has no message yet, or any more, never too few: such a line is passed over when
-the log is opened.
+the log is opened, as are those of segments that were dropped.
 
 A file that cannot be read is no empty history: whoever asks is refused until the log begins anew.
 """
@@ -112,12 +112,9 @@ class LeaderEpochs:
             self.keep(self._history.cut(offset))
 
     def begin_at(self, offset: int) -> None:
-        """The oldest segment begins at `offset`; what is in it can still be copied. Raises
-        `OSError`."""
-        if len(self._history.starts) > 1:
-            history = self._history.begun_at(offset)
-            if history is not self._history:
-                self.keep(history)
+        """The oldest segment begins at `offset`; what is in it can still be copied. The file gets
+        shorter with the next epoch."""
+        self._history = self._history.begun_at(offset)
 
     def clear(self) -> None:
         """The log begins anew, without a message, on stable storage. Raises `OSError`."""

@@ -142,6 +142,9 @@ class Replica:
         """
         log = self._log
         log.expiry.trim(min(log_start_offset, log.recovery_point, log.log_end_offset))
+        if log.watermark.held and log.high_watermark < log.log_start_offset:
+            # The leader's log begins at its own watermark at the latest.
+            log.hold_high_watermark(log.log_start_offset)
         return log.log_start_offset
 
     # Cutting

@@ -182,8 +182,13 @@ def test_epochs_of_dropped_segments_go(leader: LogFolder) -> None:
     log.expiry.drop_expired()
     first_offset = log.segments[0].base_offset
     assert first_offset == 4
-    assert content(leader) == "0\n2\n4 3\n9 6\n"
+    assert log.epochs.history.starts == ((4, 3), (9, 6))
     assert log.replica.epoch_end(3) == (-1, 4)
+    leader.restart()
+    log = leader.log
+    assert log.epochs.history.starts == ((4, 3), (9, 6))
+    log.replica.lead(10)
+    assert content(leader) == "0\n3\n4 3\n9 6\n10 9\n"
 
 
 @pytest.fixture
