@@ -28,6 +28,12 @@ TRANSACTION_INDEX = "txnindex"
 """The kind of Kafka's indexes of aborted transactions: none of ours, but they go with their
 segment."""
 
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+"""Kafka's name: in a partition's folder, which leaders wrote what."""
+
+UNFINISHED_EPOCHS = LEADER_EPOCHS + ".tmp"
+"""One that was being written when the broker died."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
 _DELETED_FOLDER = re.compile(r".*-[0-9]+\.[0-9a-f]{16}\.deleted", re.DOTALL)

@@ -30,6 +30,8 @@ class DataDirectory:
         self.random = Random(1)
         """Goes on from one opening to the next, so that nothing random comes twice."""
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        self.replicated = False
+        """Whether it is of a broker that is one of several."""
         self._directory: LogDirectory | None = None
 
     @property
@@ -47,6 +49,7 @@ class DataDirectory:
             files=self.files,
             observe=self.events,
             random=self.random,
+            replicated=self.replicated,
         )
         return self._directory
 
@@ -83,6 +86,7 @@ class DataDirectory:
         copied = DataDirectory(path, **settings)
         copied.settings = self.settings | copied.settings
         copied.clock = self.clock
+        copied.replicated = self.replicated
         return copied
 
 

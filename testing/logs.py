@@ -77,6 +77,7 @@ class LogFolder:
         self.producer_room = ProducerBudget(self.clock)
         self.settings: dict[str, str] = {}
         self._log: Log | None = None
+        self._follows = False
 
     @property
     def log(self) -> Log:
@@ -98,6 +99,8 @@ class LogFolder:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         gaps: bool = False,
+        high_watermark: int | None = None,
+        follows: bool = False,
         topic: str = "t",
         **settings: object,
     ) -> Log:
@@ -122,7 +125,10 @@ class LogFolder:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             gaps=gaps,
+            high_watermark=high_watermark,
+            follows=follows,
         )
+        self._follows = follows
         return self._log
 
     def let_go(self) -> None:
@@ -140,6 +146,8 @@ class LogFolder:
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
             gaps=log.gaps,
+            high_watermark=log.high_watermark if log.watermark.held else None,
+            follows=self._follows,
         )
 
     def kill_and_restart(self, *, checkpointed: bool = True) -> Log:
@@ -151,6 +159,8 @@ class LogFolder:
             recovery_point=log.recovery_point if checkpointed else 0,
             log_start_offset=log.log_start_offset if checkpointed else 0,
             gaps=log.gaps,
+            high_watermark=log.high_watermark if log.watermark.held else None,
+            follows=self._follows,
         )
 
     def usual(self, record_sets: Sequence[Buffer]) -> int:

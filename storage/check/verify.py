@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..directory.checkpoints import (
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     MalformedCheckpoint,
@@ -18,17 +19,24 @@ from ..directory.checkpoints import (
     decode_checkpoint,
 )
 from ..directory.clean_shutdown import read_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, LEADER_EPOCHS
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
-from ..names import folder_name, is_deleted_folder_name, parse_folder_name, parse_segment_file
+from ..names import (
+    LEADER_EPOCHS,
+    folder_name,
+    is_deleted_folder_name,
+    parse_folder_name,
+    parse_segment_file,
+)
 from ..producers.producer_snapshots import parse_snapshot_name
 from .dump import MAX_DECOMPRESSED_BYTES
 from .findings import NOTHING, REPAIR, Finding, limited
 from .verify_checksums import read_checksums
+from .verify_epochs import check_epochs
 from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
 
@@ -108,7 +116,9 @@ class PartitionCheck:
             if segment_file is not None and not segment_file.suffix:
                 if segment_file.kind == "log":
                     base_offsets.append(segment_file.base_offset)
-            elif name not in (INDEX_CHECKSUMS, LEADER_EPOCHS) and not parse_snapshot_name(name):
+            elif name == LEADER_EPOCHS:
+                yield from check_epochs(self._files, self._directory / name)
+            elif name != INDEX_CHECKSUMS and not parse_snapshot_name(name):
                 yield _listed(self._directory / name)
         yield from self._orphans(set(base_offsets))
         checksums, found = read_checksums(self._files, self._directory)
@@ -172,6 +182,7 @@ class _DataDirectoryCheck:
         topics = known or {}
         recovery_points = self._checkpoint(RECOVERY_POINTS)
         log_starts = self._checkpoint(LOG_START_OFFSETS)
+        self._check_watermarks()
         unclean = self._marker()
         self._found += check_positions(self._files, self._directory)
         yield from self._found
@@ -228,6 +239,15 @@ class _DataDirectoryCheck:
         except (OSError, MalformedCheckpoint) as error:
             self._error(name, None, str(error), _DELETE_CHECKPOINT)
             return {}
+
+    def _check_watermarks(self) -> None:
+        path = self._directory / HIGH_WATERMARKS
+        if self._files.exists(path):
+            try:
+                decode_checkpoint(self._files.read_bytes(path))
+            except (OSError, MalformedCheckpoint) as error:
+                advice = "nothing: readers of a broker that is one of several wait for its leader"
+                self._found.append(Finding(path, None, str(error), advice, error=False))
 
     def _marker(self) -> frozenset[tuple[str, int]] | None:
         unclean = read_marker(self._files, self._directory)

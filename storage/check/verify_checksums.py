@@ -11,6 +11,7 @@ from ..index.index_checksums import (
     AppendTimesChecksum,
     SegmentChecksums,
     TimeMapChecksum,
+    is_open_form,
     parse_checksums,
 )
 from .findings import Finding
@@ -33,6 +34,8 @@ def read_checksums(
         return {}, [Finding(path, None, f"it cannot be read: {error}", "see the disk")]
     checksums = parse_checksums(data)
     lines = data.splitlines(keepends=True)
+    if lines and is_open_form(lines[-1]):
+        del lines[-1]
     if len(checksums) == len(lines) - 1 and data.endswith(b"\n"):
         return checksums, []
     return checksums, [Finding(path, *_first_wrong_line(lines), _REBUILT)]

@@ -15,6 +15,8 @@ from ..files import Files, replace_file
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+"""Of brokers that are one of several. Kafka's name, as the others."""
 
 MAX_OFFSET: Final = 2**63 - 1
 
@@ -95,27 +97,34 @@ def write_checkpoint(files: Files, path: Path, offsets: Mapping[tuple[str, int],
 
 
 class Checkpoints:
-    """The two checkpoint files of a data directory, and what they hold now.
+    """The checkpoint files of a data directory, and what they hold now.
 
     May be written from several threads.
     """
 
-    def __init__(self, files: Files, directory: Path, observe: Observer) -> None:
-        """Read both. Files that are missing or cannot be believed hold nothing."""
+    def __init__(
+        self, files: Files, directory: Path, observe: Observer, *, replicated: bool = False
+    ) -> None:
+        """Read them; high watermarks only if `replicated`. Files that are missing or cannot be
+        believed hold nothing."""
         self._files = files
         self._directory = directory
         self._lock = threading.Lock()
         self.recovery_points = self._read(RECOVERY_POINTS, observe)
         self.log_starts = self._read(LOG_START_OFFSETS, observe)
+        self.high_watermarks = self._read(HIGH_WATERMARKS, observe) if replicated else None
 
     def _read(self, name: str, observe: Observer) -> Offsets:
         return read_checkpoint(self._files, self._directory / name, observe) or {}
 
     def partitions(self) -> set[tuple[str, int]]:
-        """The partitions that either file has an offset of."""
-        return self.recovery_points.keys() | self.log_starts.keys()
+        """The partitions that any file has an offset of."""
+        known = self.recovery_points.keys() | self.log_starts.keys()
+        return known | (self.high_watermarks or {}).keys()
 
-    def write(self, recovery_points: Offsets, log_starts: Offsets) -> None:
+    def write(
+        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None = None
+    ) -> None:
         """Write what has changed. Raises `OSError`."""
         with self._lock:
             if recovery_points != self.recovery_points:
@@ -124,3 +133,6 @@ class Checkpoints:
             if log_starts != self.log_starts:
                 write_checkpoint(self._files, self._directory / LOG_START_OFFSETS, log_starts)
                 self.log_starts = log_starts
+            if high_watermarks is not None and high_watermarks != self.high_watermarks:
+                write_checkpoint(self._files, self._directory / HIGH_WATERMARKS, high_watermarks)
+                self.high_watermarks = high_watermarks

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ..producers.producer_ids import PRODUCER_IDS_FILE
-from .checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from .cluster_id import CLUSTER_ID_FILE
 from .lock import LOCK_FILE
 from .positions import POSITIONS_FILE
@@ -13,12 +13,9 @@ from .topics import TOPICS_FILE
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
-LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
-"""Kafka's, in a partition's folder; it means nothing here."""
-
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
-    | {CLUSTER_ID_FILE, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
+    | {CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
     # Kafka's own, which mean nothing here.
-    | {"meta.properties", "replication-offset-checkpoint", "cleaner-offset-checkpoint"}
+    | {"meta.properties", "cleaner-offset-checkpoint"}
 )

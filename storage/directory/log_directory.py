@@ -23,7 +23,7 @@ from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
-from .checkpoints import Checkpoints
+from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker, take_marker
 from .cluster_id import load_cluster_id
 from .deletion import DeletionQueue
@@ -52,6 +52,7 @@ class LogDirectory:
         self._files = seams.files
         self._observe = seams.observe
         self._cluster_id: str | None = None
+        self._replicated = False
         self.deletions = deletions
         self.positions: Positions
         self.producer_ids: ProducerIds
@@ -78,9 +79,12 @@ class LogDirectory:
         files: Files,
         observe: Observer,
         random: Random,
+        replicated: bool = False,
     ) -> "LogDirectory":
         """Open the data directory, making it when it is missing.
 
+        `replicated` is for a broker that is one of several: every log is opened as a follower's,
+        with its high watermark where it was last or at the log start (`Log.replica`).
         Raises `StorageError` when another process holds it, when a later version wrote it, or when
         it cannot be read and written; nothing is held then. A log that cannot be opened does not
         raise: it answers its error to each request.
@@ -105,6 +109,7 @@ class LogDirectory:
             index_cache=IndexCache(settings.index_cache_bytes),
         )
         directory = cls(settings, lock, seams, deletions)
+        directory._replicated = replicated
         with ExitStack() as opened:
             opened.callback(lock.release)
             opened.callback(open_files.close)
@@ -119,7 +124,9 @@ class LogDirectory:
         """Do all that an open directory needs; `opened` gets what a failure has to close."""
         # The marker goes first: from here on a crash at any point is an unclean stop.
         unclean = take_marker(self._files, self._path)
-        self._checkpoints = Checkpoints(self._files, self._path, self._observe)
+        self._checkpoints = Checkpoints(
+            self._files, self._path, self._observe, replicated=self._replicated
+        )
         self.positions = Positions(
             self._files,
             self._path,
@@ -132,7 +139,12 @@ class LogDirectory:
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
         self._logs = LogTable(
-            self._seams, self._path, self._registry, self._note_gaps, self._note_cut
+            self._seams,
+            self._path,
+            self._registry,
+            self._note_gaps,
+            self._note_cut,
+            self._known_watermarks(),
         )
         self.opened_log = self._logs.find
         """The log of a partition if it is open."""
@@ -166,6 +178,13 @@ class LogDirectory:
                 self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
+
+    def _known_watermarks(self) -> Offsets | None:
+        """The high watermarks of the partitions that are there, of a broker that is one of many."""
+        known = self._checkpoints.high_watermarks
+        if known is None:
+            return None
+        return {key: known[key] for key in self.partitions() if key in known}
 
     def topics(self) -> Mapping[str, TopicEntry]:
         """The topics by name, as they are now and will be."""

@@ -54,15 +54,20 @@ class LogTable:
         registry: TopicRegistry,
         on_gaps: Callable[[Log], None],
         on_cut: Callable[[Log], None],
+        high_watermarks: Offsets | None = None,
     ) -> None:
         """Handed to every log: `on_gaps` is called when its offsets begin to jump, `on_cut` before
         its end is cut off.
+
+        `high_watermarks`, as far as they are known, are given for a broker that is one of several:
+        logs are opened as a follower's, with the watermark there or at their start.
         """
         self._seams = seams
         self._directory = directory
         self._registry = registry
         self._on_gaps = on_gaps
         self._on_cut = on_cut
+        self._high_watermarks = high_watermarks
         self._logs: dict[Partition, Log] = {}
         self.find: Callable[[Partition], Log | None] = self._logs.get
         """The log of a partition, if it is open."""
@@ -135,13 +140,18 @@ class LogTable:
         """The partitions that have to be recovered at the next start."""
         return frozenset(self._unclean)
 
-    def offsets(self) -> tuple[Offsets, Offsets]:
-        """The recovery points and log start offsets of all partitions, for the checkpoints."""
+    def offsets(self) -> tuple[Offsets, Offsets, Offsets | None]:
+        """The recovery points, the log start offsets and, of a broker that is one of several, the
+        high watermarks of all partitions, for the checkpoints."""
         recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
-        for key, log in list(self._logs.items()):
+        logs = list(self._logs.items())
+        for key, log in logs:
             recovery_points[key] = log.flusher.safe_point
             log_starts[key] = log.log_start_offset
-        return recovery_points, log_starts
+        if self._high_watermarks is None:
+            return recovery_points, log_starts, None
+        high_watermarks = self._high_watermarks | {key: log.high_watermark for key, log in logs}
+        return recovery_points, log_starts, high_watermarks
 
     def secure_append_times(self) -> None:
         """Let the recovery points be checkpointed as far as append times can be synced.
@@ -177,6 +187,8 @@ class LogTable:
         self._unclean.discard(key)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
+        if self._high_watermarks is not None:
+            self._high_watermarks.pop(key, None)
 
     def close(self) -> list[str]:
         """Close every open log; what went wrong, in words. Those logs count as unclean then."""
@@ -257,6 +269,7 @@ class LogTable:
         topic, partition = key
         settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
         recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
+        known = self._high_watermarks
 
         def opened(clean: bool, recovery_point: int, log_start_offset: int) -> Log:
             return open_log(
@@ -270,6 +283,8 @@ class LogTable:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 gaps=gaps,
+                high_watermark=None if known is None else known.get(key, log_start_offset),
+                follows=known is not None,
                 progress=progress,
             )
 

@@ -39,12 +39,16 @@ STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
 
 
+Span = tuple[int, int]
+"""An offset, and the append time of the messages from there on up to the next span's offset; -1 is
+unknown."""
+
+
 @value_class
 class Told:
     """What is known of the messages between two offsets."""
 
-    spans: list[tuple[int, int]]
-    """`(offset, append time)`, each of which holds up to the next one's offset; -1 is unknown."""
+    spans: list[Span]
     end_offset: int
     """It is known up to here."""
     sets: int
@@ -164,6 +168,11 @@ class AppendTimes:
         elif next_offset > self.end_offset:
             self.add(self.end_offset, next_offset, NO_TIMESTAMP)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether all entries were looked at."""
+        return self._blocks.count == self._count
+
     def load(self) -> bool:
         """Look at the next entries that were not looked at yet; `True` when all are.
 
@@ -182,11 +191,6 @@ class AppendTimes:
                 if blocks.crc != self._crc:
                     self._drop("checksum does not fit")
         return self.loaded
-
-    @property
-    def loaded(self) -> bool:
-        """Whether all entries were looked at."""
-        return self._blocks.count == self._count
 
     @property
     def smallest_ms(self) -> int:
@@ -223,14 +227,7 @@ class AppendTimes:
             relatives = [offset - base_offset for offset in first_offsets]
         data = b"".join(map(ENTRY.pack, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
-        self._surplus = True
-        try:
-            file = self._seams.open_files.use(self._name)
-        except FileNotFoundError:
-            self._seams.files.open(self.path, create=True).close()
-            file = self._file()
-        file.pwrite(data, count * ENTRY.size)
-        self._unsynced = True
+        self._write(data)
         if blocks.count == count:
             blocks.add(relatives, append_time_ms, crc)
         self._crc, self._count = crc, count + len(relatives)
@@ -239,6 +236,45 @@ class AppendTimes:
             self.largest_ms = append_time_ms
         self.end_offset = next_offset
         self._surplus = False
+
+    def add_spans(self, spans: Sequence[Span], next_offset: int) -> None:
+        """As `add` for each span, up to the next one's offset and the last up to `next_offset`.
+
+        `spans`, whose offsets rise, are what another log tells of the same messages. Those that
+        only go on as before get no entry of their own.
+        """
+        if spans[0][0] != self.end_offset:
+            self.end_at(spans[0][0])
+        tail_ms = self._tail_ms()
+        entries = bytearray()
+        for offset, append_time_ms in spans:
+            if append_time_ms != tail_ms:
+                entries += ENTRY.pack(offset - self.base_offset, append_time_ms)
+                tail_ms = append_time_ms
+        if entries:
+            if self._surplus:
+                self.cut_back()
+            self._write(entries)
+            count, blocks = self._count, self._blocks
+            self._count = count + len(entries) // ENTRY.size
+            if blocks.count == count:
+                blocks.take(bytes(entries), next_offset - self.base_offset)
+            self._crc = crc32(entries, self._crc)
+            self._last_ms = tail_ms
+            self.largest_ms = max(self.largest_ms, *(ms for _, ms in spans))
+            self._surplus = False
+        self.end_offset = next_offset
+
+    def _write(self, entries: bytes | bytearray) -> None:
+        """Write entries behind those that are there; until they are taken in they are surplus."""
+        self._surplus = True
+        try:
+            file = self._seams.open_files.use(self._name)
+        except FileNotFoundError:
+            self._seams.files.open(self.path, create=True).close()
+            file = self._file()
+        file.pwrite(entries, self._count * ENTRY.size)
+        self._unsynced = True
 
     def truncate(self, end_offset: int, next_offset: int) -> None:
         """Forget what is known of offsets from `end_offset` on, where the messages end now.

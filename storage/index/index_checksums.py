@@ -12,17 +12,22 @@ version (here in three):
     <base offset> <.log bytes> <.index bytes> <crc> <.timeindex bytes> <crc>
         <position>:<magic>[,...] [<.appendtime bytes> <crc> <largest time> <end offset>]
         [<.timemap bytes> <crc> <smallest time> <largest time> <messages without a time>]
- The file is derived data: without it, or with lines that cannot be
-read, indexes are rebuilt, and append times unknown.
+    <base offset> open <.timeindex entries> <relative offset of the last one>
+
+The last line, of logs that are copied, tells what the time index of the last segment was before it
+was closed: after a stop it goes on as if it had never been. The file is derived data: without it,
+or with lines that cannot be read, indexes are rebuilt, and append times unknown.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...values import value_class
 
 FILE_NAME = "index-checksums"
 _VERSION = "0"
+_OPEN = "open"
 _APPEND_TIME_FIELDS = 4
 _TIME_MAP_FIELDS = 5
 
@@ -69,13 +74,17 @@ class SegmentChecksums:
     """`(position, magic)` where the format differs from the entry before; the first entry too."""
     append_times: AppendTimesChecksum | None = None
     time_map: TimeMapChecksum | None = None
+    open_form: tuple[int, int] | None = None
+    """`TimeIndex.open_form` before the segment was closed, where closing changed it."""
     _text: str | None = field(default=None, init=False, compare=False, repr=False)
     """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
 
     def with_time_map(self, time_map: TimeMapChecksum | None) -> "SegmentChecksums":
         """The same with another time map."""
         indexes = self.offset_index, self.time_index, self.magic_changes
-        return SegmentChecksums(self.log_bytes, *indexes, self.append_times, time_map)
+        return SegmentChecksums(
+            self.log_bytes, *indexes, self.append_times, time_map, self.open_form
+        )
 
     def text(self) -> str:
         """The line without the base offset."""
@@ -140,6 +149,9 @@ def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
         return checksums
     for line in lines[1:]:
         fields = line.split(" ")
+        if fields[1:2] == [_OPEN]:
+            _take_open_form(checksums, fields)
+            continue
         try:
             base, log_bytes, *numbers = map(int, fields[:6])
             index_bytes, index_crc, time_bytes, time_crc = numbers
@@ -159,7 +171,26 @@ def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
     return checksums
 
 
+def _take_open_form(checksums: dict[int, SegmentChecksums], fields: Sequence[str]) -> None:
+    """Take the line that says what a time index was before it was closed, if it makes sense."""
+    try:
+        base, entries, offset = int(fields[0]), int(fields[2]), int(fields[3])
+    except (ValueError, IndexError):
+        return
+    if base in checksums and min(entries, offset) >= 0:
+        checksums[base] = replace(checksums[base], open_form=(entries, offset))
+
+
+def is_open_form(line: bytes) -> bool:
+    """Whether a line tells what a time index was before it was closed."""
+    return re.fullmatch(rb"[0-9]{1,19} open [0-9]{1,10} [0-9]{1,10}\n", line) is not None
+
+
 def format_checksums(checksums: Mapping[int, SegmentChecksums]) -> bytes:
     """The file's content for `checksums`."""
-    lines = [f"{base}{checksums[base].text()}\n" for base in sorted(checksums)]
+    bases = sorted(checksums)
+    lines = [f"{base}{checksums[base].text()}\n" for base in bases]
+    form = checksums[bases[-1]].open_form if bases else None
+    if form is not None:
+        lines.append(f"{bases[-1]} {_OPEN} {form[0]} {form[1]}\n")
     return "".join([_VERSION, "\n", *lines]).encode("ascii")

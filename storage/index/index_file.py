@@ -119,15 +119,17 @@ class IndexFile(ABC):
     def write_from(self, first: int) -> bool:
         """Write the entries from number `first` on to their places in the file, if there are any.
 
-        What an earlier write did not bring there is written again. Returns whether anything was.
+        What an earlier write did not bring there is written again. Returns whether the file was
+        changed.
         """
         if self._failed_from is not None:
             first = min(first, self._failed_from)
-        if self._surplus:
+        cut = self._surplus
+        if cut:
             self._open_files.use(self._name).truncate(min(first, len(self)) * self.ENTRY_BYTES)
             self._surplus = False
         if first >= len(self):
-            return False
+            return cut
         self._failed_from = first
         self._open_files.use(self._name).pwrite(self.encoded(first), first * self.ENTRY_BYTES)
         self._failed_from = None

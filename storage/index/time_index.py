@@ -77,6 +77,26 @@ class TimeIndex(IndexFile):
         self._timestamps.extend(timestamps_ms)
         self._offsets.extend(offsets)
 
+    @property
+    def open_form(self) -> tuple[int, int]:
+        """What `reopen` needs: how many entries there are, and the last one's offset, counted from
+        the base offset."""
+        return len(self._offsets), self._offsets[-1] if self._offsets else 0
+
+    def reopen(self, entries: int, last_offset: int) -> None:
+        """Be again as before `finish`, in memory; the next write brings it to the file.
+
+        `entries` and `last_offset` are the `open_form` of then.
+        """
+        self._take_back()
+        if not len(self) - 1 <= entries <= len(self):
+            return  # of another index
+        self._shorten(entries)
+        if entries and last_offset <= self._offsets[-1]:
+            self._offsets[-1] = last_offset
+        self._failed_from = max(entries - 1, 0)
+        self._surplus = True
+
     def finish(self, timestamp_ms: int, next_offset: int) -> int:
         """Make the last entry `(timestamp_ms, next_offset)`, in memory.
 

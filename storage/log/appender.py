@@ -118,7 +118,7 @@ class Appender:
             try:
                 active = log.segment_list.active
                 if log.failure is not None or active.damaged is not None:
-                    self._check_writable()
+                    self.check_writable()
                 admitted = None
                 if alone < ALONE_MAX and run.now_ms >= log.last_stamp_ms:
                     left = record_sets[done:] if done else record_sets
@@ -165,7 +165,7 @@ class Appender:
         `StorageError`; the call raises what `admit` raises.
         """
         log = self._log
-        self._check_writable()
+        self.check_writable()
         return partial(admit, record_set, log.settings, self._log_end(log.seams.clock.now_ms()))
 
     def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
@@ -174,7 +174,7 @@ class Appender:
         Raises `RecordListTooLarge` and `StorageError`, as `append`.
         """
         log = self._log
-        self._check_writable()
+        self.check_writable()
         if admitted is None:
             return NOTHING_APPENDED
         active = log.segment_list.active
@@ -186,9 +186,9 @@ class Appender:
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         if admitted.append_time_ms != NO_TIMESTAMP:
             give_append_time(admitted, self._next_stamp(run.now_ms))
-        admitted.walk = self._walk_for(active, admitted.data)
+        admitted.walk = self.walk_for(active, admitted.data)
         appended = self._take(run, admitted)
-        self._commit_or_raise(run)
+        self.commit_or_raise(run)
         return appended
 
     def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
@@ -221,16 +221,16 @@ class Appender:
             )
             runs = (ProducerRun(one.producer_id, one.epoch, (batch,)),)
         stamp_ms, found = admitted.append_time_ms, admitted.walk
-        rolled = None
-        if not admitted.fits:
-            rolled = self._make_room(run, admitted)
+        if found.batches and log.stamp_batches is not None:
+            log.stamp_batches(admitted.data)
+        rolled = None if admitted.fits else self._make_room(run, admitted)
         try:
             appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
             log.segment_list.stage(
                 admitted.data, admitted.walk, appended_ms, admitted.first_offsets, _times(admitted)
             )
         except OSError as error:
-            raise self._not_written(error) from error
+            raise self.not_written(error) from error
         if run.first_offset is None:
             run.first_offset = admitted.first_offsets[0]
         run.last_stamp_ms = stamp_ms
@@ -262,7 +262,7 @@ class Appender:
         `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
         """
         log = self._log
-        self._check_writable()
+        self.check_writable()
         found = check_stored(data, log.log_end_offset, log.settings)
         if not found.count:
             return NOTHING_APPENDED
@@ -270,7 +270,7 @@ class Appender:
         stored = memoryview(data)[: found.end]
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=False)
         first_offsets = (found.first_offset,)
-        walked = self._walk_for(log.segment_list.active, stored)
+        walked = self.walk_for(log.segment_list.active, stored)
         admitted = Admitted(
             stored, walked, first_offsets, found.last_offset, NO_TIMESTAMP, LatencyCounts()
         )
@@ -279,9 +279,9 @@ class Appender:
         try:
             log.segment_list.stage(stored, admitted.walk, NO_TIMESTAMP)
         except OSError as error:
-            raise self._not_written(error) from error
+            raise self.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
-        self._commit_or_raise(run)
+        self.commit_or_raise(run)
         log.producers.take_stored(stored)
         return Appended(
             first_offsets,
@@ -293,7 +293,7 @@ class Appender:
             rolled,
         )
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
         """Raise what keeps appends out: a disk that failed, or damage in front of them."""
         log = self._log
         if log.failure is not None:
@@ -311,7 +311,7 @@ class Appender:
             log.observe("clock_behind_log", now_ms=now_ms, last_stamp_ms=log.last_stamp_ms)
         return log.last_stamp_ms
 
-    def _walk_for(self, segment: Segment, data: Buffer) -> Walk:
+    def walk_for(self, segment: Segment, data: Buffer) -> Walk:
         """The walk over checked entries, with index marks as they fall in `segment`."""
         return walk(
             data,
@@ -345,13 +345,13 @@ class Appender:
         )
         if reason is None:
             return None
-        self._commit_or_raise(run)
+        self.commit_or_raise(run)
         try:
             # Where offsets jump far, the new segment begins just near enough to index them.
             nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
             log.segment_list.roll(max(log.log_end_offset, nearest), log.settings, reason)
         except OSError as error:
-            raise self._not_written(error) from error
+            raise self.not_written(error) from error
         except StorageError as failure:
             log.fail(failure)
             raise
@@ -360,7 +360,7 @@ class Appender:
         log.log_end_offset = log.segment_list.active.next_offset
         log.advance()
         log.producers.take_snapshot(log.log_end_offset)
-        admitted.walk = self._walk_for(log.segment_list.active, admitted.data)
+        admitted.walk = self.walk_for(log.segment_list.active, admitted.data)
         return reason
 
     def _commit(self, run: AppendRun) -> Exception | None:
@@ -374,7 +374,7 @@ class Appender:
         try:
             log.segment_list.active.commit()
         except Exception as error:
-            failure = self._not_written(error)
+            failure = self.not_written(error)
             for producer_id, before in reversed(run.producers_before):
                 log.producers.states.put_back(producer_id, before)
             run.settle(failure)
@@ -390,12 +390,12 @@ class Appender:
         log.advance()
         return None
 
-    def _commit_or_raise(self, run: AppendRun) -> None:
+    def commit_or_raise(self, run: AppendRun) -> None:
         failure = self._commit(run)
         if failure is not None:
             raise failure
 
-    def _not_written(self, error: Exception) -> Exception:
+    def not_written(self, error: Exception) -> Exception:
         """The error of a failed write; appends end with it unless the reason may pass."""
         log = self._log
         if isinstance(error, OSError):

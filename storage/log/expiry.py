@@ -37,10 +37,13 @@ class Expiry:
 
         That can be read no more; its files go with `drop_expired`. Between the two the log start
         belongs on stable storage: a power cut may undo the one renaming and not the other, and
-        what is left must not be taken for the log. Raises `OSError`, `StorageError`.
+        what is left must not be taken for the log. A follower's log keeps all. Raises `OSError`,
+        `StorageError`.
         """
         log = self._log
         log.prepare()
+        if not log.expires:
+            return RetentionPlan((), False)
         log.producers.expire(
             now_ms,
             log.settings.producer_id_expiration_ms,
@@ -64,7 +67,8 @@ class Expiry:
         """
         log = self._log
         active = log.segment_list.active
-        if not active.size_bytes or log.failure is not None or active.damaged is not None:
+        sound = log.failure is None and active.damaged is None
+        if not (log.expires and active.size_bytes and sound):
             return False
         now = log.seams.clock.monotonic()
         if log.appended_at is None:
@@ -104,7 +108,7 @@ class Expiry:
         """
         log = self._log
         sound = log.failure is None and log.segment_list.active.damaged is None
-        if sound and offset >= log.log_end_offset:
+        if log.expires and sound and offset >= log.log_end_offset:
             self._appender.roll("trimmed")
 
     def trim(self, offset: int) -> None:
@@ -130,6 +134,8 @@ class Expiry:
         reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
         log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
         log.producers.drop_below(log.segment_list.first.base_offset)
+        if log.has_epochs:
+            log.epochs.begin_at(log.segment_list.first.base_offset)
 
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared.

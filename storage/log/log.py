@@ -6,6 +6,7 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import StorageError
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -21,6 +22,9 @@ from .flush import FlushWork
 from .flusher import Flusher
 from .retention import RetentionPlan
 from .state import REFUSED, LogParts, LogState
+
+if TYPE_CHECKING:
+    from ..replica.replica import Replica
 
 
 class Log(LogState):
@@ -38,6 +42,7 @@ class Log(LogState):
         self.flusher = Flusher(self)
         self._closed_form = False
         self._windows: Windows | None = None
+        self._replica: Replica | None = None
 
     @property
     def windows(self) -> Windows:
@@ -45,6 +50,15 @@ class Log(LogState):
         if self._windows is None:
             self._windows = Windows(self)
         return self._windows
+
+    @property
+    def replica(self) -> "Replica":
+        """The log as one of several copies. Made when it is asked for."""
+        if self._replica is None:
+            from ..replica.replica import Replica
+
+            self._replica = Replica(self)
+        return self._replica
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """`Appender.append`."""
@@ -98,6 +112,8 @@ class Log(LogState):
             self._ends_at(offset)
             if end < offset:
                 self.note_gaps()  # A wrapper went whose first messages were below `offset`.
+            if self.has_epochs:
+                self.epochs.cut(offset)
 
     @contextmanager
     def _all_or_fail(self, done: str) -> Iterator[None]:
@@ -114,11 +130,15 @@ class Log(LogState):
 
     def truncate_fully(self, offset: int) -> None:
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
-        self.flusher.lower_recovery_point(offset, offset)
+        # A power cut may keep any of the segments: none of them is to be missed.
+        lowest = min(offset, self.segment_list.first.base_offset)
+        self.flusher.lower_recovery_point(lowest, lowest)
         with self._all_or_fail("emptied"):
             self.producers.prepare_cut(-1)
             self.segment_list.restart_at(offset, self.settings)
             self.producers.load_again(self.segment_list.segments)
+            if self.has_epochs:
+                self.epochs.clear()
         self.last_stamp_ms = NO_TIMESTAMP
         self.log_start_offset = offset
         self._ends_at(offset)
@@ -151,7 +171,7 @@ class Log(LogState):
         self.segment_list.release_all()
 
     def _seal(self) -> None:
-        self.segment_list.close_indexes()
+        self.segment_list.close_indexes(stops=True)
         self.producers.take_snapshot(self.log_end_offset)
         self._closed_form = True
 

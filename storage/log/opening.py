@@ -11,9 +11,8 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
-from ..directory.known_files import LEADER_EPOCHS
 from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
-from ..names import DELETED_SUFFIX, parse_segment_file
+from ..names import DELETED_SUFFIX, LEADER_EPOCHS, UNFINISHED_EPOCHS, parse_segment_file
 from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from ..seams import Seams
@@ -40,12 +39,18 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     gaps: bool = False,
+    high_watermark: int | None = None,
+    follows: bool = False,
     progress: Progress | None = None,
 ) -> Log:
     """Open the log in folder `path`, which exists; an empty folder becomes an empty log.
 
     `clean` says that the broker was stopped cleanly and the checkpoints hold, `end_offset` where
     the log ended then, if that is known: when it does not end there, it is recovered all the same.
+    `high_watermark` is where that was, as far as is known, and keeps it there until it is moved
+    (`LogState.hold_high_watermark`); without it all that is stored is seen. `follows` is for a
+    broker that is one of several and does not lead, or not yet: the log expires nothing, and what
+    it has of a transaction that has not ended may be a beginning.
     `progress` is called for every byte that recovery has read. Raises `OSError`, `StorageError`,
     and `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
     stored (they are left as they are).
@@ -53,6 +58,7 @@ def open_log(
     # What is below the log start is no part of the log any more, whichever files of it are left:
     # a hole between them must not be taken for the end.
     recovery_point = max(recovery_point, log_start_offset)
+    given_start = log_start_offset
     opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
     segments = opening.find_segments(log_start_offset)
     if not segments:
@@ -70,12 +76,17 @@ def open_log(
     listed = SegmentList(
         path, tuple(segments), opening.checksums, seams, topic=topic, partition=partition, gaps=gaps
     )
+    listed.copied = follows
     listed.names_changed = opening.names_changed
     listed.checksums_changed = opening.checksums_changed
     listed.unsynced_indexes = opening.new_checksums
     producers = LogProducers(path, seams, {"topic": topic, "partition": partition})
+    producers.follows = follows
     producers.load(segments, opening.checksums, clean=not opening.recovered)
     log_end_offset = segments[-1].next_offset
+    log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
+    if high_watermark is not None and not log_start_offset <= high_watermark <= log_end_offset:
+        high_watermark = log_start_offset
     log = Log(
         LogParts(
             topic,
@@ -84,9 +95,12 @@ def open_log(
             listed,
             producers,
             seams,
-            log_start_offset=min(max(log_start_offset, segments[0].base_offset), log_end_offset),
+            log_start_offset=log_start_offset,
             recovery_point=min(recovery_point, log_end_offset),
-            last_stamp_ms=listed.last_stamp_ms(log_start_offset),
+            last_stamp_ms=listed.last_stamp_ms(given_start),
+            has_epochs=opening.has_epochs,
+            high_watermark=high_watermark,
+            follows=follows,
         )
     )
     producers.enter_room()
@@ -112,6 +126,8 @@ class _Opening:
         self.checksums: dict[int, SegmentChecksums] = {}
         self.recovered = False
         """Whether everything from the recovery point on had to be read."""
+        self.has_epochs = False
+        """Whether there is a file of leader epochs."""
         self.names_changed = False
         self.checksums_changed = False
         """Whether the file says of a segment what does not hold any more, or not yet."""
@@ -134,7 +150,7 @@ class _Opening:
         bases = []
         for name in names:
             parsed = parse_segment_file(name)
-            if name.endswith(UNFINISHED_SUFFIX):
+            if name.endswith(UNFINISHED_SUFFIX) or name == UNFINISHED_EPOCHS:
                 self._remove(name)
             elif parsed is None:
                 if name not in _OTHER_FILES and parse_snapshot_name(name) is None:
@@ -148,6 +164,7 @@ class _Opening:
             elif f"{parsed.base_offset:020d}.log" not in names:
                 self._observe("orphan_index_removed", path=str(self._path / name))
                 self._remove(name)
+        self.has_epochs = LEADER_EPOCHS in names
         if FILE_NAME in names:
             self.checksums = parse_checksums(files.read_bytes(self._path / FILE_NAME))
         segments = [
@@ -171,7 +188,7 @@ class _Opening:
         checksums = self.checksums.get(active.base_offset)
         if active.load_indexes(checksums):
             try:
-                active.find_end()
+                active.reopen()
             except HorologError:
                 active.damaged = None  # It is looked at closely next.
                 reason = "the last segment cannot be read to its end"

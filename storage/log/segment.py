@@ -4,27 +4,21 @@ A segment is *active* while it takes appends and *closed* after the next one beg
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from zlib import crc32
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel import Walk
-from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...protocol.records.marks import NO_MARKS, Marks
-from ..damage import unreadable_format
+from ...protocol.records.marks import NO_MARKS
 from ..files import Buffer
-from ..index.index_checksums import SegmentChecksums
-from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..index.append_times import Span
 from ..index.time_map import SetTimes
 from ..names import TRANSACTION_INDEX
-from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
-from .segment_scan import Progress, SegmentScan, scan_log_file
+from .indexed_segment import IndexedSegment
 
 DELETED_SUFFIX = ".deleted"
 
@@ -33,6 +27,7 @@ class _Staged:
     """Sets that are not written yet, and what the segment was before the first of them."""
 
     __slots__ = (
+        "append_spans",
         "append_time_ms",
         "broken",
         "entries",
@@ -54,6 +49,8 @@ class _Staged:
         self.noted: list[tuple[int, int, int, SetTimes | None]] = []
         """What the time map gets."""
         self.append_time_ms = append_time_ms
+        self.append_spans: Sequence[Span] | None = None
+        """Append times that were told, instead of `append_time_ms`."""
         self.broken = False
         """Whether one of them was taken by half, because there was no memory."""
         self.size_bytes = segment.size_bytes
@@ -67,29 +64,18 @@ class _Staged:
         """How many the indexes had, if some were added."""
 
 
-class Segment(ReadableSegment):
+class Segment(IndexedSegment):
     """A segment whose files can be written."""
 
     def __init__(
         self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> None:
         super().__init__(directory, base_offset, settings, seams)
-        self.created_ms = seams.clock.now_ms()
-        self.since_bytes = 0
-        """Bytes in the log since the last index entry's place."""
-        self.indexed = True
-        """Whether the indexes are in memory and fit the log."""
-        self.tail_stamp_ms: int | None = None
-        """Append time of the last message, -1 when no broker stamped it; `None` when it was not
-        looked at, or has not been the last since."""
         self.jitter_ms = 0
         if settings.segment_jitter_ms > 0:
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
             self.jitter_ms = seams.random.randrange(max(bound, 1))
-        self._interval_bytes = settings.index_interval_bytes
         self._staged: _Staged | None = None
-        self._indexes_behind = True
-        """Whether the files of the indexes may differ from what is in memory."""
 
     @classmethod
     def create(
@@ -148,15 +134,6 @@ class Segment(ReadableSegment):
         mapped = self.time_map.checksum(self.size_bytes)
         return [*others, self.time_map.path] if mapped and mapped.size_bytes else others
 
-    @property
-    def index_room(self) -> int:
-        """How many places in the log can still be indexed."""
-        return min(self.offset_index.room, self.time_index.room)
-
-    def fits(self, last_offset: int) -> bool:
-        """Whether index entries can hold `last_offset` and the offset after it."""
-        return last_offset + 1 - self.base_offset <= RELATIVE_OFFSET_MAX
-
     def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
         """Append `data`, whole entries with final offsets that `found` is the walk over.
 
@@ -175,12 +152,14 @@ class Segment(ReadableSegment):
         append_time_ms: int = NO_TIMESTAMP,
         first_offsets: Sequence[int] = (),
         times: SetTimes | None = None,
+        append_spans: Sequence[Span] | None = None,
     ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known. Raises `OSError`, and then nothing
+        `times` those of its messages, as far as they are known. `append_spans` are append times
+        that another log told, of all that is staged together. Raises `OSError`, and then nothing
         is staged.
         """
         staged = self._staged
@@ -210,6 +189,7 @@ class Segment(ReadableSegment):
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
+        staged.append_spans = append_spans
         staged.noted.append((position, len(data), self.next_offset, times))
         staged.broken = False
 
@@ -234,9 +214,12 @@ class Segment(ReadableSegment):
                 self.offset_index.write_from(offset_entries)
                 self._write_time_entries(time_entries)
                 self._indexes_behind = False
-            self.append_times.add_sets(
-                staged.first_offsets, self.next_offset, staged.append_time_ms
-            )
+            if staged.append_spans is None:
+                self.append_times.add_sets(
+                    staged.first_offsets, self.next_offset, staged.append_time_ms
+                )
+            else:
+                self.append_times.add_spans(staged.append_spans, self.next_offset)
             if self.time_map.makes:
                 for noted in staged.noted:
                     self.time_map.add(*noted)
@@ -254,37 +237,6 @@ class Segment(ReadableSegment):
         self.time_map.take_back(staged.size_bytes)
         self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
 
-    @property
-    def _index_entries(self) -> tuple[int, int]:
-        return len(self.offset_index), len(self.time_index)
-
-    def _add_marks(self, marks: Marks) -> None:
-        self._indexes_behind = True
-        if len(marks) > self.index_room:
-            marks = marks.first(self._room_for(marks))
-        self.offset_index.add_all(marks.offsets, marks.positions)
-        self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)
-
-    def _room_for(self, marks: Marks) -> int:
-        """How many of `marks` there is room for: none behind the one that fills an index."""
-        time_room = self.time_index.room
-        if time_room <= 0:
-            return 0
-        filling = bisect_right(marks.timestamps_ms, self.time_index.last_timestamp_ms) + time_room
-        count = len(marks)
-        if filling <= len(marks.timestamps_ms):
-            count = bisect_left(marks.offsets, marks.next_offsets[filling - 1] - 1) + 1
-        return min(count, self.offset_index.room)
-
-    def _write_time_entries(self, first: int) -> None:
-        if self.time_index.write_from(first):
-            self._keep_creation_time()
-
-    def _keep_creation_time(self) -> None:
-        """The time index file's own time tells the creation time while no message does."""
-        if not self.size_bytes or self.first_timestamp_ms < 0:
-            self._seams.files.set_modified_ms(self.time_index.path, self.created_ms)
-
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
         self._indexes_behind = True
         try:
@@ -298,146 +250,6 @@ class Segment(ReadableSegment):
                 f"{self.log_path}: a failed write could not be taken back ({error}); "
                 "appends to this partition are refused until the broker has been restarted"
             ) from error
-
-    def close_indexes(self) -> None:
-        """Write the closing time entry: the largest timestamp and the next offset."""
-        changed = self.time_index.finish(self.largest[0], self.next_offset)
-        self._write_time_entries(changed)
-        self.offset_index.write_from(len(self.offset_index))
-        self.time_map.end(self.size_bytes)
-
-    def let_go_indexes(self) -> None:
-        """Keep no more of the indexes in memory than is often needed: the segment is closed.
-
-        Whoever reads them from then on goes through `OpenFiles`, which is for one thread.
-        """
-        self.offset_index.let_go()
-        self.time_index.let_go()
-
-    def checksums(self) -> SegmentChecksums:
-        """The checksums of the indexes, and of the append times, as they are now."""
-        return SegmentChecksums(
-            self.size_bytes,
-            self.offset_index.checksum(),
-            self.time_index.checksum(),
-            tuple(self.magic_changes),
-            self.append_times.checksums(),
-            self.time_map.checksum(self.size_bytes),
-        )
-
-    def load_indexes(self, checksums: SegmentChecksums | None) -> bool:
-        """Take the indexes from their files if they fit `checksums`; say whether they did.
-
-        The append times are taken, or not, by themselves.
-        """
-        if checksums is not None and checksums.log_bytes != self.size_bytes:
-            checksums = None
-        if not self.append_times.settled:
-            self.append_times.adopt(None if checksums is None else checksums.append_times)
-        mapped = None if checksums is None else checksums.time_map
-        self.time_map.adopt(mapped, self.size_bytes)
-        if checksums is None:
-            return False
-        files = self._seams.files
-        try:
-            offset_data = files.read_bytes(self.offset_index.path)
-            time_data = files.read_bytes(self.time_index.path)
-        except OSError:
-            return False
-        read = (len(offset_data), crc32(offset_data)), (len(time_data), crc32(time_data))
-        if read != (checksums.offset_index, checksums.time_index):
-            return False
-        self.offset_index.load(offset_data)
-        self.time_index.load(time_data)
-        self.magic_changes = list(checksums.magic_changes)
-        self.largest = (self.time_index.last_timestamp_ms, -1)
-        offset_entries = len(self.offset_index)
-        last = self.offset_index.entry(offset_entries - 1)[1] if offset_entries else 0
-        self.since_bytes = self.size_bytes - last
-        self.indexed = True
-        return True
-
-    def scan_whole(
-        self,
-        *,
-        gaps: bool,
-        check_crc: bool = True,
-        limit_offset: int | None = None,
-        progress: Progress | None = None,
-    ) -> SegmentScan:
-        """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`."""
-        if limit_offset is None:
-            limit_offset = self.base_offset + RELATIVE_OFFSET_MAX
-        file = self._seams.files.open(self.log_path)
-        try:
-            return scan_log_file(
-                file,
-                0,
-                self.size_bytes,
-                next_offset=self.base_offset,
-                interval_bytes=self._interval_bytes,
-                gaps=gaps,
-                check_crc=check_crc,
-                limit_offset=limit_offset,
-                progress=progress,
-            )
-        finally:
-            file.close()
-
-    def take_scan(self, scan: SegmentScan, *, closed: bool) -> None:
-        """Make both indexes fit what `scan_whole` found, in memory and on disk.
-
-        `closed` adds the closing time entry. Messages of a later format behind it leave the files
-        as they are: the version that reads them will want them. Raises `OSError`.
-        """
-        self.offset_index.load(b"")
-        self.time_index.load(b"")
-        if scan.later_format:
-            self.time_map.forget()
-        else:
-            self.time_map.discard()
-        self._add_marks(scan.marks)
-        if closed:
-            # Behind a far jump the next segment's base offset is beyond what an entry can hold.
-            whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
-            self.time_index.finish(scan.largest_ms, self.next_offset if whole else scan.next_offset)
-        self._first_timestamp_ms = scan.first_timestamp_ms
-        self.tail_stamp_ms = scan.last_append_time_ms
-        if not scan.later_format:
-            self.offset_index.replace(self._seams.files)
-            self.time_index.replace(self._seams.files)
-            self._keep_creation_time()
-        self.largest = (scan.largest_ms, scan.largest_offset)
-        self.magic_changes = scan.magic_changes
-        self.since_bytes = scan.since_bytes
-        self.indexed = True
-
-    def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
-        """Read the whole log and make both indexes fit it, in memory and on disk.
-
-        Nothing of the log is changed; the scan tells how far it is good. Raises `OSError`, and
-        `UnsupportedForMessageFormat`, with the indexes as they were, where messages of a later
-        format begin.
-        """
-        scan = self.scan_whole(gaps=gaps, check_crc=check_crc)
-        if scan.later_format:
-            raise unreadable_format(self.log_path, scan.good_bytes)
-        self.take_scan(scan, closed=closed)
-        return scan
-
-    def find_end(self) -> None:
-        """Take the offset after the last entry as `next_offset`.
-
-        After a cut that took a whole wrapper the closing time entry speaks of a later end; what
-        is appended from here on begins below that, so the entry goes.
-        """
-        self.next_offset = max(self.scan_tail().next_offset, self.base_offset)
-        true_entries = self.time_index.count_below(self.next_offset + 1)
-        if true_entries < len(self.time_index):
-            self._indexes_behind = True
-            self.time_index.keep(true_entries)
-            self._keep_creation_time()
-        self.append_times.end_at(self.next_offset)
 
     def truncate(self, offset: int) -> None:
         """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
@@ -460,6 +272,7 @@ class Segment(ReadableSegment):
         entries_kept = min(
             self.offset_index.count_below(offset), self.offset_index.count_before(position)
         )
+        self._undo_closing()
         self._indexes_behind = True
         self.offset_index.keep(entries_kept)
         self.time_index.keep(self.time_index.count_below(offset))
@@ -471,7 +284,7 @@ class Segment(ReadableSegment):
         self._keep_creation_time()
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
-        self.largest = self.largest_before(offset)
+        self._find_largest(position)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
         self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
 

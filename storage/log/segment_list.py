@@ -16,6 +16,7 @@ from ...protocol.records.kernel import Walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import Buffer
+from ..index.append_times import Span
 from ..index.index_checksums import SegmentChecksums, format_checksums
 from ..index.time_map import SetTimes
 from ..read.readable_segment import ReadableSegment
@@ -51,6 +52,8 @@ class SegmentList:
         self.segments_dropped = False
         """Whether some were since then."""
         self._gaps = gaps
+        self.copied = False
+        """Whether the log is one of several copies."""
         self._checksums = checksums
         self.checksums_changed = False
         """Whether `index-checksums` has to be written anew."""
@@ -103,6 +106,10 @@ class SegmentList:
         """The segment behind `segment`, if it is still in the list and not the last one."""
         number = self._number(segment.base_offset)
         return self.segments[number] if number < len(self.segments) else None
+
+    def number_of(self, segment: Segment) -> int:
+        """The number of a segment that is in the list, from 0 for the oldest on."""
+        return self._number(segment.base_offset) - 1
 
     def _number(self, offset: int) -> int:
         """How many segments begin at or below `offset`."""
@@ -199,8 +206,8 @@ class SegmentList:
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
 
-    def _note_checksums(self, segment: Segment) -> None:
-        checksums = segment.checksums()
+    def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
+        checksums = segment.checksums(open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
             # In this order, because a sync may begin at any point between them.
             self.unsynced_indexes.add(segment.base_offset)
@@ -281,12 +288,16 @@ class SegmentList:
             for path in (*segment.paths, segment.time_map.path):
                 self._seams.open_files.forget(str(path))
 
-    def close_indexes(self) -> None:
-        """Bring the active segment's indexes to their closed form and note their checksums."""
+    def close_indexes(self, *, stops: bool = False) -> None:
+        """Bring the active segment's indexes to their closed form and note their checksums.
+
+        `stops` says that the segment is to go on after the next start. Of one that is copied it is
+        noted how, so that its indexes are those of the copies, whenever each broker was stopped.
+        """
         if self.active.damaged is None:
             self.active.close_indexes()
         if self.active.size_bytes and self.active.damaged is None:
-            self._note_checksums(self.active)
+            self._note_checksums(self.active, open_form=stops and self.copied)
         else:
             # An empty segment's indexes are made anew as quickly as they are checked. Those of a
             # damaged one must be: what is rebuilt next meets the damage again.
@@ -319,13 +330,19 @@ class SegmentList:
         append_time_ms: int,
         first_offsets: Sequence[int] = (),
         times: SetTimes | None = None,
+        append_spans: Sequence[Span] | None = None,
     ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
         active = self.active
         if active.base_offset in self._checksums:
             self._forget_checksums(active)
         active.stage(
-            data, found, append_time_ms=append_time_ms, first_offsets=first_offsets, times=times
+            data,
+            found,
+            append_time_ms=append_time_ms,
+            first_offsets=first_offsets,
+            times=times,
+            append_spans=append_spans,
         )
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
@@ -406,6 +423,18 @@ class SegmentList:
             self._sync_names()
         self.active.truncate(offset)
         self._forget_checksums(self.active)
+
+    def reopen(self, settings: TopicSettings) -> None:
+        """Drop the active segment, which is empty; the one before it takes appends again, from the
+        end of its messages on. Raises `OSError`."""
+        self._set_aside(self.segments[-1:], settings)
+        self._change(self.segments[:-1])
+        self._forget_times()
+        self._sync_names()
+        if not self.active.indexed:
+            self._prepare_segment(self.active)
+        self._forget_checksums(self.active)
+        self.active.go_on()
 
     def restart_at(self, offset: int, settings: TopicSettings) -> None:
         """Drop all segments; one empty segment at `offset` is left."""

@@ -81,6 +81,8 @@ def scan_log_file(
     *,
     next_offset: int,
     interval_bytes: int = -1,
+    since_bytes: int = 0,
+    largest_ms: int = -1,
     gaps: bool,
     check_crc: bool,
     limit_offset: int | None = None,
@@ -91,11 +93,13 @@ def scan_log_file(
     `gaps` allows offsets to jump (a log with bytes from elsewhere). The scan ends at the end or
     at the first bad entry; `problem` then says what is wrong at `good_bytes`. Places for index
     entries are noted when `interval_bytes` is given, as of a segment whose base offset is
-    `next_offset`. `check_crc` asks for everything to be
-    checked: CRCs, what is in compressed entries, and every offset; those from `limit_offset` on
-    belong to the next segment.
+    `next_offset`, `since_bytes` behind the last one and with `largest_ms` before them. `check_crc`
+    asks for everything to be checked: CRCs, what is in compressed entries, and every offset; those
+    from `limit_offset` on belong to the next segment.
     """
-    scan = SegmentScan(good_bytes=start, next_offset=next_offset)
+    scan = SegmentScan(
+        good_bytes=start, next_offset=next_offset, since_bytes=since_bytes, largest_ms=largest_ms
+    )
     check = OffsetCheck(next_offset, gaps=gaps, limit_offset=limit_offset) if check_crc else None
     rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
     wanted = _CHUNK_BYTES

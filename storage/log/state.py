@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
@@ -12,6 +12,9 @@ from ..producers.log_producers import LogProducers
 from ..seams import Seams
 from .segment import Segment
 from .segment_list import SegmentList
+
+if TYPE_CHECKING:
+    from ..replica.leader_epochs import LeaderEpochs
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
@@ -33,6 +36,11 @@ class Watermark:
         """Everything below `offset` is on stable storage."""
         while self._waiting and self._waiting[0] < offset:
             self._waiting.popleft()
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody holds it back."""
+        return self._held_at is not None
 
     def hold(self, offset: int | None) -> None:
         """Do not pass `offset`, and go back to it if it is passed; `None` lets it go."""
@@ -72,6 +80,12 @@ class LogParts:
     recovery_point: int
     last_stamp_ms: int
     """Append time of the last message if a broker stamped it, else -1."""
+    has_epochs: bool = False
+    """Whether there is a file of leader epochs."""
+    high_watermark: int | None = None
+    """Where it is, to be kept there; `None` lets it follow the log end."""
+    follows: bool = False
+    """Whether another broker leads."""
 
 
 class LogState:
@@ -90,6 +104,17 @@ class LogState:
         """What is known of those who number their batches."""
         self.seams = parts.seams
         self.watermark = Watermark(self.log_end_offset)
+        if parts.high_watermark is not None:
+            self.watermark.hold(parts.high_watermark)
+        self.has_epochs = parts.has_epochs
+        """Whether it is known which leaders wrote what, or was to be."""
+        self._opened_end_offset = self.log_end_offset
+        self._epochs: LeaderEpochs | None = None
+        self.stamp_batches: Callable[[bytearray | memoryview], None] | None = None
+        """Told what is to be appended where there are batches in it; without replication none."""
+        self.expires = not parts.follows
+        """Whether anything goes, or is closed, because of its age or size: a follower leaves that
+        to its leader."""
         self.last_stamp_ms = parts.last_stamp_ms
         """Append time of the last message if a broker stamped it, else -1."""
         self.failure: StorageError | None = None
@@ -106,6 +131,20 @@ class LogState:
         self.on_cut: Callable[[Any], None] | None = None
         """Called with the log before its end is cut off; the recovery point has to be
         remembered."""
+
+    @property
+    def epochs(self) -> "LeaderEpochs":
+        """Which leaders wrote what. Raises `OSError` where the file cannot be read at all."""
+        if self._epochs is None:
+            from ..replica.leader_epochs import LeaderEpochs
+
+            name = {"topic": self.topic, "partition": self.partition}
+            epochs = LeaderEpochs(self.path, self.seams, name)
+            if self.has_epochs:
+                first_offset = self.segment_list.first.base_offset
+                epochs.load(first_offset, self._opened_end_offset)
+            self._epochs, self.has_epochs = epochs, True
+        return self._epochs
 
     @property
     def path(self) -> Path:

@@ -40,6 +40,8 @@ class LogProducers:
         self.states = ProducerStates()
         self.in_use = False
         """Whether the log holds batches, as far as that is known."""
+        self.follows = False
+        """Whether more of the log is to come from its leader."""
         self._folder = folder
         self._files = seams.files
         self._clock = seams.clock
@@ -65,7 +67,8 @@ class LogProducers:
         Goes by the newest snapshot that can be believed and the batches after it. A log that was
         stopped cleanly without leaving any has batches only where its seals say so. A transaction
         that has not ended counts as aborted from here on: only the broker that it was begun at
-        could have ended it, and readers of what is committed would wait for that for ever.
+        could have ended it, and readers of what is committed would wait for that for ever. A
+        follower waits for its leader's log to come to an end: see `abort_open`.
         """
         end_offset = segments[-1].next_offset
         snapshots = newest_first(self._files, self._folder)
@@ -86,6 +89,11 @@ class LogProducers:
             ],
             start,
         )
+        if not self.follows:
+            self.abort_open(end_offset)
+
+    def abort_open(self, end_offset: int) -> None:
+        """Count the transactions that have not ended as aborted at the log end."""
         for producer_id, first_offset, _ in self.states.abort_open(end_offset - 1):
             self._observe(
                 "open_transaction_aborted",

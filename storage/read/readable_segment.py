@@ -360,25 +360,30 @@ class ReadableSegment:
         start, end = self._known_around(offset - 1)[0], self.locate(offset)
         return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
 
-    def _scan_any(self, start: int, end: int, file: File) -> SegmentScan:
+    def _scan_any(
+        self,
+        start: int,
+        end: int,
+        file: File,
+        *,
+        interval_bytes: int = -1,
+        since_bytes: int = 0,
+        largest_ms: int = NO_TIMESTAMP,
+    ) -> SegmentScan:
         return scan_log_file(
-            file, start, end, next_offset=self.base_offset, gaps=True, check_crc=False
+            file,
+            start,
+            end,
+            next_offset=self.base_offset,
+            interval_bytes=interval_bytes,
+            since_bytes=since_bytes,
+            largest_ms=largest_ms,
+            gaps=True,
+            check_crc=False,
         )
 
-    def _scan(self, start: int, end: int, file: File | None = None) -> SegmentScan:
-        scan = self._scan_any(start, end, file or self.file)
+    def _scan(self, start: int, end: int, file: File | None = None, **how: int) -> SegmentScan:
+        scan = self._scan_any(start, end, file or self.file, **how)
         if scan.problem is not Problem.NONE or start > end:
             raise self.damage(min(scan.good_bytes, end), file)
         return scan
-
-    def largest_before(self, offset: int) -> tuple[int, int]:
-        """Largest timestamp below `offset`, and where it is if that was read (else -1).
-
-        Goes by the last time entry that is true of that part and reads the entries after it.
-        """
-        largest_ms, known = self.time_index.known_before(offset)
-        start, end = self.locate(known), self.locate(offset)
-        scan = self._scan(start, max(start, end))
-        if scan.largest_ms > largest_ms:
-            return scan.largest_ms, scan.largest_offset
-        return largest_ms, -1

@@ -228,6 +228,7 @@ def test_files_that_are_only_listed(data: DataDirectory) -> None:
     assert {finding.path.name for finding in found} == {
         f"{ZERO}.log.77.broken",
         f"{ZERO}.index.deleted",
+        "leader-epoch-checkpoint",
         f"{999999:020d}.index",
         f"{ZERO}.timeindex",
         "notes.txt",

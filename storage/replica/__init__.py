@@ -1,0 +1,1 @@
+"""One partition's log as one of several copies: leader epochs, copying, following."""

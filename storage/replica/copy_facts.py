@@ -1,0 +1,208 @@
+"""What a follower has to know beside the bytes of a stretch of its leader's log, as bytes.
+
+All integers are big-endian:
+
+    version        int8    0
+    flags          int8    bit 0: offsets of this topic may jump (gaps)
+    offset         int64   which was asked for
+    segment base   int64   base offset of the segment that the stretch is in
+    first offset   int64   base offset of the oldest segment, where a copy of the log begins
+    log start      int64
+    created        int64   ms; of the segment while its first message has no time, else -1
+    modified       int64   ms; file time of the segment while no message of it has a time, else -1
+    modified before int64  ms; the same of the segment before, at the begin of a segment, else -1
+    epochs         int32   then for each: epoch int32, first offset int64; the first one, which may
+                           be -1, is that of `offset`
+    told end       int64   append times are told up to here
+    spans          int32   stretches of messages that were appended at one time
+    offset bytes   int8    1, 2, 4 or 8
+    time bytes     int8    1, 2, 4 or 8
+    first time     int64   append time of the first span, ms; -1 is unknown
+    offsets                distance of each span's offset to that of the span before it, of the
+                           first one to `offset`, `offset bytes` each
+    times                  difference of each span's time to that of the span before it, of the
+                           first one to `first time`, signed, `time bytes` each; with 8 bytes the
+                           times themselves
+
+A span takes two or three bytes as a rule.
+"""
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from struct import Struct, error
+from typing import Final
+
+from ...values import value_class
+from ..index.append_times import Span
+from ..names import MAX_OFFSET
+from .epoch_history import MAX_EPOCH, NO_EPOCH, EpochStart
+
+SPANS_MAX: Final = 16_384
+"""Sets of which append times are told with one stretch: some 50 KB, and a few milliseconds."""
+
+EPOCHS_MAX: Final = 16_384
+"""Epochs in one stretch. Each leader writes a message at least."""
+
+NEVER: Final = -1
+"""No time."""
+
+_VERSION: Final = 0
+_GAPS: Final = 1
+_HEAD: Final = Struct(">bbqqqqqqqi")
+_EPOCH: Final = Struct(">iq")
+_TOLD: Final = Struct(">qibbq")
+_OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+class MalformedFacts(ValueError):
+    """Bytes are not what a leader says of a stretch."""
+
+
+@value_class
+class CopyFacts:
+    """What goes with a stretch of a log that begins at `offset`."""
+
+    offset: int
+    segment_base: int
+    """Base offset of the segment that the stretch is in, or would be if it is empty."""
+    first_offset: int
+    """Base offset of the oldest segment: a copy that begins there comes out the same."""
+    log_start_offset: int
+    gaps: bool
+    epochs: tuple[EpochStart, ...]
+    """The epochs of the messages; the first one, perhaps -1, is that of `offset`."""
+    append_times: tuple[Span, ...]
+    """The first span begins at `offset`; empty for an empty stretch."""
+    told_end: int
+    """The last span ends here. It may be behind the end of the stretch."""
+    created_ms: int = NEVER
+    """When the segment was begun, while its first message has no time."""
+    modified_ms: int = NEVER
+    """When the segment's file was written, while no message in it has a time."""
+    modified_before_ms: int = NEVER
+    """The same of the segment before, where the stretch begins with its segment."""
+
+    def encode(self) -> bytes:
+        """The bytes, as the module says."""
+        head = _HEAD.pack(
+            _VERSION,
+            _GAPS if self.gaps else 0,
+            self.offset,
+            self.segment_base,
+            self.first_offset,
+            self.log_start_offset,
+            self.created_ms,
+            self.modified_ms,
+            self.modified_before_ms,
+            len(self.epochs),
+        )
+        offsets = [offset for offset, _ in self.append_times]
+        times = [ms for _, ms in self.append_times]
+        first_ms = times[0] if times else NEVER
+        distances = [after - before for before, after in pairwise([self.offset, *offsets])]
+        changes = [after - before for before, after in pairwise([first_ms, *times])]
+        offset_bytes = _width(max(distances, default=0), signed=False)
+        time_bytes = _width(max(map(abs, changes), default=0), signed=True)
+        return b"".join(
+            [
+                head,
+                *(_EPOCH.pack(*one) for one in self.epochs),
+                _TOLD.pack(self.told_end, len(offsets), offset_bytes, time_bytes, first_ms),
+                _column(_OFFSET_CODES[offset_bytes], distances),
+                _column(_TIME_CODES[time_bytes], times if time_bytes == 8 else changes),
+            ]
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> "CopyFacts":
+        """The opposite of `encode`. Raises `MalformedFacts`, whatever the bytes are."""
+        try:
+            version, flags, *numbers, epoch_count = _HEAD.unpack_from(data)
+            if version != _VERSION or flags & ~_GAPS:
+                raise MalformedFacts(f"version {version} with flags {flags} is not known")
+            at = _HEAD.size
+            if not 0 <= epoch_count <= min(EPOCHS_MAX, (len(data) - at) // _EPOCH.size):
+                raise MalformedFacts(f"{epoch_count} epochs do not fit, or are too many")
+            epochs = tuple(
+                EpochStart(*_EPOCH.unpack_from(data, at + number * _EPOCH.size))
+                for number in range(epoch_count)
+            )
+            at += epoch_count * _EPOCH.size
+            told_end, count, offset_bytes, time_bytes, first_ms = _TOLD.unpack_from(data, at)
+        except error as cut:
+            raise MalformedFacts(f"it ends early: {cut}") from cut
+        at += _TOLD.size
+        if offset_bytes not in _OFFSET_CODES or time_bytes not in _TIME_CODES:
+            raise MalformedFacts(f"numbers of {offset_bytes} and {time_bytes} bytes")
+        if count < 0 or len(data) - at != count * (offset_bytes + time_bytes):
+            raise MalformedFacts(f"{len(data) - at} bytes are not {count} spans")
+        if count > SPANS_MAX:
+            raise MalformedFacts(f"{count} spans; {SPANS_MAX} is the most")
+        split = at + count * offset_bytes
+        distances = _numbers(_OFFSET_CODES[offset_bytes], data[at:split])
+        times: Sequence[int] = _numbers(_TIME_CODES[time_bytes], data[split:])
+        if time_bytes < 8:
+            times = list(accumulate(times, initial=first_ms))[1:]
+        offset, segment_base, first_offset, log_start, created, modified, before = numbers
+        offsets = list(accumulate(distances, initial=offset))[1:]
+        spans = tuple(zip(offsets, times, strict=True))
+        facts = cls(
+            offset,
+            segment_base,
+            first_offset,
+            log_start,
+            bool(flags & _GAPS),
+            epochs,
+            spans,
+            told_end,
+            created,
+            modified,
+            before,
+        )
+        facts.check()
+        return facts
+
+    def check(self) -> None:
+        """Raise `MalformedFacts` where this cannot be true of any log."""
+        places = (self.offset, self.segment_base, self.first_offset, self.log_start_offset)
+        if not all(0 <= place <= MAX_OFFSET for place in (*places, self.told_end)):
+            raise MalformedFacts("an offset is not between 0 and 2**63-1")
+        if min(self.created_ms, self.modified_ms, self.modified_before_ms) < NEVER:
+            raise MalformedFacts("a file time is below -1")
+        for number, (epoch, start_offset) in enumerate(self.epochs):
+            if not (0 if number else NO_EPOCH) <= epoch <= MAX_EPOCH:
+                raise MalformedFacts(f"epoch {epoch} is none")
+            if not 0 <= start_offset <= MAX_OFFSET:
+                raise MalformedFacts(f"epoch {epoch} begins at offset {start_offset}")
+        if any(a.epoch >= b.epoch or a[1] >= b[1] for a, b in pairwise(self.epochs)):
+            raise MalformedFacts("epochs and their first offsets must rise")
+        spans = self.append_times
+        if not spans:
+            return
+        if spans[0][0] != self.offset or spans[-1][0] >= self.told_end:
+            raise MalformedFacts("the append times are not of these messages")
+        if any(a[0] >= b[0] for a, b in pairwise(spans)) or min(ms for _, ms in spans) < NEVER:
+            raise MalformedFacts("the offsets of append times must rise, no time is below -1")
+
+
+def _width(largest: int, *, signed: bool) -> int:
+    """How many bytes hold numbers up to `largest`."""
+    bits = largest.bit_length() + signed
+    return next(width for width in (1, 2, 4, 8) if bits <= width * 8 or width == 8)
+
+
+def _column(code: str, numbers: Sequence[int]) -> bytes:
+    column = array(code, numbers)
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column.tobytes()
+
+
+def _numbers(code: str, data: bytes | memoryview) -> "array[int]":
+    column = array(code, bytes(data))
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column

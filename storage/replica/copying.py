@@ -1,0 +1,107 @@
+"""Reading a log for a follower: its bytes where they lie, and what has to go with them."""
+
+from dataclasses import replace
+
+from ...protocol.errors import OffsetOutOfRange
+from ...values import value_class
+from ..index.append_time_search import offset_behind
+from ..index.append_times import Span
+from ..log.segment import Segment
+from ..log.state import LogState
+from ..read.readable_segment import FarAway
+from ..read.reading import Slice, read_slice
+from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
+from .epoch_history import EpochStart
+
+
+@value_class
+class Copied:
+    """A stretch of a leader's log."""
+
+    found: Slice
+    """Of one segment and one format, perhaps cut off in the middle of an entry, perhaps empty."""
+    facts: CopyFacts
+
+
+def read_copy(
+    log: LogState, offset: int, max_bytes: int, *, whole_first: bool, far: bool
+) -> Copied:
+    """What `log` holds from `offset` on, seen or not; see `Replica.read`."""
+    if not log.prepared:
+        if not far:
+            raise FarAway
+        log.prepare()
+    first = log.segment_list.first
+    if not first.base_offset <= offset <= log.log_end_offset:
+        raise OffsetOutOfRange(
+            f"a copy of {log.topic}-{log.partition} cannot go on at offset {offset}; the log has "
+            f"{first.base_offset} (oldest segment) to {log.log_end_offset} (log end)"
+        )
+    found = read_slice(
+        log.segment_list,
+        offset,
+        max_bytes,
+        end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        whole_first=whole_first,
+        far=far,
+    )
+    segment = found.segment or log.segment_list.active
+    if not (far or segment.append_times.loaded):
+        raise FarAway
+    found, epochs, spans, told_end = _told(log, found, offset)
+    facts = CopyFacts(
+        offset,
+        segment.base_offset,
+        first.base_offset,
+        log.log_start_offset,
+        log.gaps,
+        epochs,
+        spans,
+        told_end,
+        _created_ms(segment),
+        _modified_ms(segment),
+        _modified_before_ms(log, segment, offset),
+    )
+    return Copied(found, facts)
+
+
+def _told(
+    log: LogState, found: Slice, offset: int
+) -> tuple[Slice, tuple[EpochStart, ...], tuple[Span, ...], int]:
+    """Epochs and append times of a slice, which may become shorter: there is a limit to each."""
+    history = log.epochs.history
+    segment = found.segment
+    if segment is None or not found.size:
+        return found, history.between(offset, offset + 1), (), offset
+    end = min(offset_behind(segment, found.position + found.size), log.log_end_offset)
+    told = segment.append_times.covering(max(offset, segment.base_offset), end, SPANS_MAX)
+    epochs = history.between(offset, told.end_offset)
+    told_end = told.end_offset
+    if len(epochs) > EPOCHS_MAX:
+        told_end = epochs[EPOCHS_MAX].start_offset
+        epochs = epochs[:EPOCHS_MAX]
+    if told_end < end:
+        size = min(found.size, segment.locate(told_end) - found.position)
+        found = replace(found, size=size)
+    spans = [span for span in told.spans if offset < span[0] < told_end]
+    before = [ms for at, ms in told.spans if at <= offset]
+    return found, epochs, ((offset, before[-1] if before else NEVER), *spans), told_end
+
+
+def _created_ms(segment: Segment) -> int:
+    return NEVER if segment.first_timestamp_ms >= 0 else segment.created_ms
+
+
+def _modified_ms(segment: Segment) -> int:
+    """The time of a file that has messages, none of which has a time; else -1."""
+    untimed = segment.size_bytes and segment.largest_timestamp_ms < 0
+    return max(segment.modified_ms, 0) if untimed else NEVER
+
+
+def _modified_before_ms(log: LogState, segment: Segment, offset: int) -> int:
+    if offset > segment.base_offset:
+        return NEVER
+    segments = log.segment_list.segments
+    number = log.segment_list.number_of(segment)
+    return _modified_ms(segments[number - 1]) if number > 0 else NEVER

@@ -1,0 +1,158 @@
+"""Which leader wrote which messages of a log: its epochs, and where each begins.
+
+A pure value. The file that keeps it is `leader_epochs`.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from ...values import value_class
+from ..names import MAX_OFFSET
+
+NO_EPOCH: Final = -1
+"""Of messages in front of the first epoch: written by a broker alone."""
+
+MAX_EPOCH: Final = 2**31 - 1
+
+_VERSION: Final = "0"
+_COUNT: Final = re.compile(r"[0-9]{1,10}")
+_ENTRY: Final = re.compile(r"([0-9]{1,10}) ([0-9]{1,19})")
+
+
+class EpochStart(NamedTuple):
+    """An epoch and its first offset."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """An epoch and the offset after its last message."""
+
+    epoch: int
+    end_offset: int
+
+
+class MalformedEpochs(ValueError):
+    """What is given as epochs cannot be; the text says where and how."""
+
+
+@value_class
+class EpochHistory:
+    """The epochs of a log, oldest first. Epochs and offsets both rise."""
+
+    starts: tuple[EpochStart, ...] = ()
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest epoch, whether it has a message or not; -1 without any."""
+        return self.starts[-1].epoch if self.starts else NO_EPOCH
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the message at `offset`; -1 in front of the first one."""
+        number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
+        return self.starts[number - 1].epoch if number else NO_EPOCH
+
+    def end_of(self, epoch: int, first_offset: int, log_end_offset: int) -> EpochEnd:
+        """The greatest epoch that is not above `epoch`, and where that one ends in a log between
+        these offsets. -1 stands for the messages in front of the first epoch."""
+        number = bisect_right(self.starts, epoch, key=attrgetter("epoch"))
+        found = self.starts[number - 1].epoch if number else NO_EPOCH
+        if number == len(self.starts):
+            return EpochEnd(found, log_end_offset)
+        end_offset = max(self.starts[number].start_offset, first_offset)
+        return EpochEnd(found, min(end_offset, log_end_offset))
+
+    def between(self, offset: int, end_offset: int) -> tuple[EpochStart, ...]:
+        """The epochs of the messages from `offset` on and below `end_offset`; the first one, as if
+        it began at `offset`, is that of `offset` itself, -1 where that has none."""
+        first = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
+        within = [one for one in self.starts[first:] if one.start_offset < end_offset]
+        return EpochStart(self.epoch_at(offset), offset), *within
+
+    def assigned(self, epoch: int, start_offset: int) -> "EpochHistory":
+        """With `epoch` from `start_offset` on. What is not before it in both goes, as in Kafka."""
+        if not 0 <= epoch <= MAX_EPOCH or not 0 <= start_offset <= MAX_OFFSET:
+            raise ValueError(
+                f"epoch {epoch} from offset {start_offset} on: an epoch is 0 to {MAX_EPOCH}, an "
+                f"offset 0 to {MAX_OFFSET}"
+            )
+        before = [
+            one for one in self.starts if one.epoch < epoch and one.start_offset < start_offset
+        ]
+        return EpochHistory((*before, EpochStart(epoch, start_offset)))
+
+    def cut(self, offset: int) -> "EpochHistory":
+        """Of a log that ends at `offset`: epochs that begin there, or later, have no message."""
+        if not self.starts or self.starts[-1].start_offset < offset:
+            return self
+        return EpochHistory(tuple(one for one in self.starts if one.start_offset < offset))
+
+    def begun_at(self, offset: int) -> "EpochHistory":
+        """Of a log that begins at `offset`: without the epochs that end at or before it."""
+        number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
+        return self if number <= 1 else EpochHistory(self.starts[number - 1 :])
+
+    def followed(
+        self, starts: Iterable[EpochStart], offset: int, end_offset: int
+    ) -> "EpochHistory":
+        """After messages from `offset`, the log end, up to `end_offset` whose epochs are `starts`.
+
+        Raises `MalformedEpochs` where these are not of what is here: the log has to be cut first.
+        """
+        history = self.cut(offset)
+        for epoch, start_offset in starts:
+            if start_offset >= end_offset:
+                break
+            if epoch < history.last_epoch:
+                raise MalformedEpochs(
+                    f"the messages from offset {max(start_offset, offset)} on are of epoch {epoch},"
+                    f" those before them of epoch {history.last_epoch}"
+                )
+            if epoch > history.last_epoch:
+                history = history.assigned(epoch, max(start_offset, offset))
+        return history
+
+
+def encode_epochs(history: EpochHistory) -> bytes:
+    """The content of the file: text as Kafka writes it, lines ended by a line feed. The version
+    (`0`), the number of epochs, then `epoch first_offset` for each."""
+    lines = [_VERSION, str(len(history.starts))]
+    lines += [f"{epoch} {start_offset}" for epoch, start_offset in history.starts]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_epochs(content: bytes) -> EpochHistory:
+    """The epochs of a file's content. Raises `MalformedEpochs`.
+
+    Of epochs with one first offset, which older versions of Kafka could write, the last counts.
+    """
+    try:
+        lines = content.decode("ascii").splitlines()
+    except UnicodeDecodeError as error:
+        raise MalformedEpochs(f"byte {error.start} is not text") from error
+    if not lines or lines[0] != _VERSION:
+        raise MalformedEpochs(f"line 1: version {lines[:1]}, known is {_VERSION!r}")
+    if len(lines) < 2 or _COUNT.fullmatch(lines[1]) is None:
+        raise MalformedEpochs("line 2: the number of entries is missing")
+    if len(lines) - 2 != int(lines[1]):
+        raise MalformedEpochs(
+            f"line 2 says {lines[1]} entries, the file has {len(lines) - 2}: it was cut or edited"
+        )
+    starts: list[EpochStart] = []
+    for number, line in enumerate(lines[2:], start=3):
+        match = _ENTRY.fullmatch(line)
+        if match is None:
+            raise MalformedEpochs(f"line {number}: {line[:40]!r} is not 'epoch first_offset'")
+        one = EpochStart(int(match[1]), int(match[2]))
+        if one.epoch > MAX_EPOCH or one.start_offset > MAX_OFFSET:
+            raise MalformedEpochs(f"line {number}: {line[:40]!r} is beyond what there can be")
+        if starts and (one.epoch <= starts[-1].epoch or one.start_offset < starts[-1].start_offset):
+            raise MalformedEpochs(f"line {number}: {line!r} does not rise above the line before")
+        if starts and one.start_offset == starts[-1].start_offset:
+            starts.pop()
+        starts.append(one)
+    return EpochHistory(tuple(starts))

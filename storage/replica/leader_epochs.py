@@ -1,0 +1,125 @@
+"""The leader epochs of one log, kept in its folder: `leader-epoch-checkpoint`.
+
+A file is there from the first epoch on. An epoch is written, and synced, before the first message
+of it; a cut of the log is, before the epochs that were cut off go from the file. So the file may
+name an epoch that has no message yet, or any more, never too few: such a line is passed over when
+the log is opened, as are those of segments that were dropped.
+
+A file that cannot be read is no empty history: whoever asks is refused until the log begins anew.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...protocol.errors import StorageError
+from ..files import Files, replace_file
+from ..names import LEADER_EPOCHS
+from ..seams import Seams
+from .epoch_history import (
+    NO_EPOCH,
+    EpochHistory,
+    MalformedEpochs,
+    decode_epochs,
+    encode_epochs,
+)
+
+
+class EpochWrite:
+    """A history that is to be on stable storage; any thread may `run` it."""
+
+    __slots__ = ("_files", "_path", "history")
+
+    def __init__(self, files: Files, path: Path, history: EpochHistory) -> None:
+        self._files = files
+        self._path = path
+        self.history = history
+
+    def run(self) -> None:
+        """Write the file and sync it and the folder. Raises `OSError`."""
+        replace_file(self._files, self._path, encode_epochs(self.history))
+
+
+class LeaderEpochs:
+    """The epochs of the log in `folder`; for the loop's thread."""
+
+    def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
+        """Without a file: see `load`. `log_name` goes with every event."""
+        self._path = folder / LEADER_EPOCHS
+        self._files = seams.files
+        self._observe = seams.observe
+        self._log_name = log_name
+        self._history = EpochHistory()
+        self._stored = EpochHistory()
+        """What the file says."""
+        self.kept = False
+        """Whether there is a file."""
+        self.unreadable = ""
+        """Why the file cannot be believed; empty when it can."""
+        self.highest_seen = NO_EPOCH
+        """The highest epoch that the file named, with or without a message."""
+
+    def load(self, first_offset: int, log_end_offset: int) -> None:
+        """Read the file, which is there, of a log whose oldest segment begins at `first_offset`.
+
+        Raises `OSError`."""
+        self.kept = True
+        try:
+            self._stored = decode_epochs(self._files.read_bytes(self._path))
+        except MalformedEpochs as error:
+            self.unreadable = str(error)
+            self._observe(
+                "leader_epochs_unreadable",
+                path=str(self._path),
+                reason=self.unreadable,
+                **self._log_name,
+            )
+            return
+        self.highest_seen = self._stored.last_epoch
+        self._history = self._stored.cut(log_end_offset).begun_at(first_offset)
+
+    @property
+    def history(self) -> EpochHistory:
+        """The epochs. Raises `StorageError` where the file cannot be believed."""
+        if self.unreadable:
+            raise StorageError(
+                f"{self._path} cannot be read ({self.unreadable}), so that nobody knows which "
+                "leaders wrote this log: it has to be copied anew from the leader"
+            )
+        return self._history
+
+    def writing(self, history: EpochHistory) -> EpochWrite | None:
+        """What has to be done before `take`, which may be in any thread; `None` for nothing."""
+        if self.unreadable or (history == self._stored and (self.kept or not history.starts)):
+            return None
+        return EpochWrite(self._files, self._path, history)
+
+    def take(self, history: EpochHistory) -> None:
+        """Go by `history`, which is on stable storage."""
+        self._history = self._stored = history
+        self.highest_seen = max(self.highest_seen, history.last_epoch)
+        self.kept = self.kept or bool(history.starts)
+
+    def keep(self, history: EpochHistory) -> None:
+        """Bring `history` to stable storage, if it is not there, and go by it. Raises `OSError`."""
+        write = self.writing(history)
+        if write is not None:
+            write.run()
+        self.take(history)
+
+    def cut(self, offset: int) -> None:
+        """The log ends at `offset`, on stable storage. Raises `OSError`."""
+        if not self.unreadable and self.kept:
+            self.keep(self._history.cut(offset))
+
+    def begin_at(self, offset: int) -> None:
+        """The oldest segment begins at `offset`; what is in it can still be copied. The file gets
+        shorter with the next epoch."""
+        self._history = self._history.begun_at(offset)
+
+    def clear(self) -> None:
+        """The log begins anew, without a message, on stable storage. Raises `OSError`."""
+        self.unreadable = ""
+        if self.kept:
+            self._stored = EpochHistory()
+            EpochWrite(self._files, self._path, self._stored).run()
+        self._history = self._stored

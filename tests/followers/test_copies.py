@@ -1,0 +1,75 @@
+"""A follower's log comes out as its leader's: bytes, indexes, times, verdicts (FO-1 to FO-11)."""
+
+from random import Random
+
+import pytest
+
+from horolog.testing.logs import LogFolder
+
+from .copies import Filling, assert_equal, copy_all, copy_once
+
+SEEDS = range(60)
+
+
+def settings_of(random: Random) -> dict[str, str]:
+    numbers = {
+        "segment_bytes": random.choice([800, 1000, 1500, 10_000]),
+        "index_interval_bytes": random.choice([0, 40, 100, 300]),
+        "segment_index_bytes": random.choice([24, 60, 240, 4096]),
+        "segment_ms": random.choice([5, 10_000, 604_800_000]),
+        "retention_ms": -1,
+        "file_delete_delay_ms": 0,
+        "producer_id_expiration_ms": 2**31 - 1,
+        "max_message_bytes": 10_000,
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def run(leader: LogFolder, follower: LogFolder, seed: int, *, kills: bool, steps: int = 60) -> None:
+    random = Random(f"copies {seed}")
+    settings = settings_of(random)
+    leader.set(**settings)
+    leader.open(follows=True)
+    follower.set(**settings)
+    # What a follower does not go by.
+    follower.set(max_message_bytes=1, max_message_time_difference_ms=0, retention_ms=1)
+    follower.set(retention_bytes=0, segment_ms=1, segment_bytes=100)
+    follower.open(high_watermark=0, follows=True)
+    filling = Filling(leader, random)
+    filling.lead()
+    for _ in range(steps):
+        filling.step()
+        chance = random.random()
+        if chance < 0.3:
+            copy_once(
+                leader,
+                follower,
+                random.choice([1, 50, 300, 2000]),
+                whole_first=random.random() < 0.9,
+            )
+        elif chance < 0.36 and kills:
+            follower.kill_and_restart(checkpointed=random.random() < 0.7)
+        elif chance < 0.42:
+            follower.restart()
+        elif chance < 0.5:
+            follower.log.flush()
+        elif chance < 0.55:
+            follower.log.maintain(follower.clock.now_ms())
+            follower.log.expiry.roll_if_idle(follower.clock.now_ms())
+    if kills:
+        follower.kill_and_restart()
+    copy_all(leader, follower, random.choice([100, 1000]))
+    assert_equal(leader, follower, lost=kills)
+    follower.restart()
+    assert_equal(leader, follower, lost=kills)
+    follower.kill_and_restart()
+    copy_once(leader, follower, 1)
+    assert_equal(leader, follower, lost=True)
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_is_the_same_log_fo11(
+    leader: LogFolder, follower: LogFolder, seed: int, kills: bool
+) -> None:
+    run(leader, follower, seed, kills=kills)

@@ -1,0 +1,386 @@
+"""Appending as a follower: what is refused changes nothing, what is taken is the leader's."""
+
+import errno
+import os
+from random import Random
+
+import pytest
+
+from horolog.protocol.errors import (
+    CorruptMessage,
+    HorologError,
+    InvalidRequest,
+    OffsetOutOfRange,
+    StorageError,
+)
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.read.readable_segment import FarAway
+from horolog.storage.replica.copy_facts import CopyFacts
+from horolog.storage.replica.epoch_history import EpochStart
+from horolog.testing.logs import LogFolder, timed_set, untimed_set
+
+from .copies import Filling, assert_equal, copied, copy_all, copy_once
+
+YEARS_AGO = 1_000_000_000_000
+
+
+def facts(
+    offset: int,
+    *,
+    base: int = 0,
+    gaps: bool = False,
+    epoch: int = -1,
+    spans: tuple[tuple[int, int], ...] = (),
+    told_end: int = 100,
+) -> CopyFacts:
+    return CopyFacts(
+        offset, base, 0, 0, gaps, (EpochStart(epoch, offset),), spans or ((offset, 7),), told_end
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "told", "error", "words"),
+    [
+        pytest.param(
+            timed_set(1, base_offset=2), facts(3), InvalidRequest, "comes where 3", id="below"
+        ),
+        pytest.param(
+            timed_set(1, base_offset=4), facts(3), InvalidRequest, "no gaps", id="a-gap-of-its-own"
+        ),
+        pytest.param(
+            timed_set(1, base_offset=5) + timed_set(1, base_offset=5),
+            facts(3, gaps=True),
+            InvalidRequest,
+            "next entry is below",
+            id="equal",
+        ),
+        pytest.param(
+            timed_set(1, base_offset=9) + timed_set(1, base_offset=4),
+            facts(3, gaps=True),
+            InvalidRequest,
+            "next entry is below",
+            id="falling",
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3)[:-1] + b"!", facts(3), CorruptMessage, "CRC", id="crc"
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3) + bytes(40), facts(3), CorruptMessage, "0 bytes", id="size"
+        ),
+        pytest.param(
+            build_wrapper(timed_set(1, 2, 3), offset=9, timestamp_ms=3, magic=1, codec=Codec.GZIP),
+            facts(3),
+            InvalidRequest,
+            "no gaps",
+            id="the-offset-of-a-wrapper",
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3), facts(2), InvalidRequest, "ends at 3", id="of-another-end"
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3),
+            facts(3, base=4),
+            InvalidRequest,
+            "begins at 4",
+            id="segment-behind",
+        ),
+        pytest.param(b"", facts(3, base=4), InvalidRequest, "no gaps", id="segment-after-a-gap"),
+        pytest.param(
+            timed_set(1, base_offset=3 + 2**31),
+            facts(3, gaps=True, told_end=2**40),
+            InvalidRequest,
+            "too far",
+            id="too-far-for-an-index",
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3),
+            facts(3, epoch=1),
+            InvalidRequest,
+            "has to be cut",
+            id="an-older-epoch",
+        ),
+        pytest.param(
+            timed_set(1, base_offset=3),
+            facts(3, spans=((4, 7),)),
+            InvalidRequest,
+            "append times",
+            id="times",
+        ),
+        pytest.param(
+            b"\0\0\0\0\0\0\0\3\x7f\xff\xff\xff" + bytes(60), facts(3), None, "", id="cut-off"
+        ),
+        pytest.param(b"\0\0", facts(3), None, "", id="two-bytes"),
+    ],
+)
+def test_refused_without_a_trace_fo2_fo8(
+    follower: LogFolder, data: bytes, told: CopyFacts, error: type[HorologError] | None, words: str
+) -> None:
+    log = follower.open(follows=True)
+    log.replica.append(timed_set(1, 2, 3), facts(0, epoch=4))
+    before = follower.content()
+    if error is None:
+        assert log.replica.append(data, told).count == 0
+    else:
+        with pytest.raises(error, match=words):
+            log.replica.append(data, told)
+    assert follower.content() == before
+    assert (log.log_end_offset, log.segment_count, log.gaps) == (3, 1, False)
+    assert log.epochs.history.starts == ((4, 0),)
+
+
+def test_nothing_is_judged_stamped_or_limited_fo1_fo7(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    leader.append(1, YEARS_AGO, leader.clock.now_ms() + 10**10)
+    leader.log.append(timed_set(5, value=b"x" * 500))
+    follower.open(
+        follows=True,
+        message_timestamp_type="LogAppendTime",
+        max_message_time_difference_ms=1,
+        compression_type="lz4",
+        message_format_version="0.9.0",
+        max_message_bytes=1,
+        segment_bytes=50,
+        segment_ms=1,
+    )
+    copy_all(leader, follower)
+    assert_equal(leader, follower)
+
+
+def test_gaps_are_taken_over(leader: LogFolder, follower: LogFolder) -> None:
+    leader.open(segment_bytes=120)
+    leader.log.append_stored(timed_set(1, base_offset=3))
+    leader.log.append_stored(timed_set(2, base_offset=9) + timed_set(3, base_offset=2**31 - 5))
+    leader.append(4, 5)
+    noted: list[int] = []
+    follower.open(follows=True)
+    follower.log.on_gaps = lambda log: noted.append(log.log_end_offset)
+    copy_all(leader, follower, 60)
+    assert noted == [0]
+    assert_equal(leader, follower)
+    follower.restart()
+    assert_equal(leader, follower)
+
+
+def test_a_segment_is_begun_when_the_leader_s_is_also_without_a_message(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    leader.append(1, 2)
+    follower.open(follows=True)
+    copy_once(leader, follower, 1000)
+    leader.log.roll()
+    assert follower.bases() == [0]
+    copy_once(leader, follower, 1000)
+    assert follower.bases() == leader.bases() == [0, 2]
+    assert_equal(leader, follower)
+
+
+def test_a_segment_that_the_new_leader_has_not_is_joined_again(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open(index_interval_bytes=0)
+    leader.append(5, 1, 2)
+    follower.open(follows=True, index_interval_bytes=0)
+    copy_all(leader, follower)
+    follower.log.roll()
+    assert follower.bases() == [0, 3]
+    for again in (False, True):
+        if again:
+            follower.log.roll()
+            follower.restart()
+        leader.append(6)
+        copy_all(leader, follower)
+        assert follower.bases() == [0]
+        assert_equal(leader, follower)
+
+
+def test_segments_that_were_not_begun_together_stay_until_the_next(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    leader.append(1, 2, 3, 4)
+    follower.open(follows=True)
+    copy_once(leader, follower, 80)
+    follower.log.roll()
+    follower.log.replica.append(copied(leader, 2, 39)[0], facts(2, base=2))
+    copy_all(leader, follower)
+    assert follower.bases() == [0, 2]
+    leader.log.roll()
+    leader.append(5)
+    copy_all(leader, follower)
+    assert (follower.bases(), leader.bases()) == ([0, 2, 4], [0, 4])
+    assert follower.times() == leader.times()
+
+
+def test_files_without_times_are_as_old_as_the_leader_s_decision_6(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open(retention_ms=1000)
+    follower.open(follows=True, retention_ms=1000)
+    for number in range(3):
+        leader.log.append(untimed_set(2))
+        at_ns = (YEARS_AGO + number) * 1_000_000
+        os.utime(leader.log.segments[-1].log_path, ns=(at_ns, at_ns))
+        if number < 2:
+            leader.log.roll()
+    copy_all(leader, follower, 20)
+    assert [s.age_from_ms for s in follower.log.segments] == [YEARS_AGO + n for n in range(3)]
+    assert_equal(leader, follower)
+    # A kill between writing and dating is put right with the next segment's begin.
+    follower.log.segments[-1].log_path.touch()
+    leader.log.roll()
+    leader.log.append(untimed_set(1))
+    copy_all(leader, follower)
+    assert_equal(leader, follower)
+
+
+def test_nothing_expires_or_rolls_by_itself(leader: LogFolder, follower: LogFolder) -> None:
+    leader.open(segment_bytes=80)
+    leader.append(1, 2, 3, 4, 5)
+    log = follower.open(follows=True, retention_ms=1, retention_bytes=0, segment_ms=1)
+    copy_all(leader, follower)
+    follower.clock.advance(10**10)
+    plan = log.maintain(follower.clock.now_ms())
+    assert (plan.delete_count, plan.roll_active) == (0, False)
+    assert not log.expiry.roll_if_idle(follower.clock.now_ms())
+    log.expiry.roll_before(5)
+    assert follower.bases() == leader.bases()
+    assert log.log_start_offset == 0
+    log.replica.lead(1)
+    log.maintain(follower.clock.now_ms())
+    assert log.log_start_offset == 5
+
+
+def test_the_log_start_comes_from_the_leader_once_what_is_below_is_safe(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open(segment_bytes=80)
+    leader.append(1, 2, 3, 4, 5)
+    log = follower.open(follows=True)
+    copy_all(leader, follower)
+    assert log.replica.begin_at(3) == 0
+    log.flush()
+    assert log.replica.begin_at(3) == 3
+    log.expiry.drop_expired()
+    assert follower.bases() == [2, 4]
+    assert log.replica.begin_at(1) == 3
+    assert log.replica.begin_at(99) == 5
+
+
+def test_a_copy_begins_with_the_oldest_segment(leader: LogFolder, follower: LogFolder) -> None:
+    leader.open(segment_bytes=120)
+    leader.append(1, 2, 3, 4, 5, 6, 7)
+    leader.log.flush()
+    leader.log.expiry.trim(4)
+    leader.log.expiry.drop_expired()
+    assert leader.bases() == [3, 6]
+    with pytest.raises(OffsetOutOfRange, match="3 \\(oldest segment\\) to 7"):
+        leader.log.replica.read(2, 100)
+    with pytest.raises(OffsetOutOfRange):
+        leader.log.replica.read(8, 100)
+    follower.open(follows=True, high_watermark=0)
+    copy_all(leader, follower)
+    follower.log.flush()
+    assert follower.log.replica.begin_at(4) == 4
+    assert follower.log.high_watermark == 4
+    assert_equal(leader, follower)
+    assert [offset for offset, _ in follower.times()] == [4, 5, 6]
+
+
+def test_what_the_leader_has_not_synced_and_nobody_sees_is_copied(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    leader.log.hold_high_watermark(0)
+    leader.append(1, 2)
+    follower.open(follows=True, high_watermark=0)
+    copy_all(leader, follower)
+    assert (follower.log.log_end_offset, follower.log.high_watermark) == (2, 0)
+    assert follower.times() == []
+    follower.log.hold_high_watermark(1)
+    assert follower.times() == [(0, 1)]
+
+
+def test_the_epochs_of_a_stretch_may_be_written_in_another_thread(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open(follows=True)
+    log = follower.open(follows=True)
+    for epoch in (3, 4):
+        leader.log.replica.lead(epoch)
+        leader.append(1, 2)
+        data, told = copied(leader, log.log_end_offset, 1000)
+        write = log.replica.appending(data, told)
+        assert write is not None
+        write.run()
+        follower.files.fail("pwrite", errno.EIO, name="checkpoint.tmp")
+        log.replica.append(data, told, write)
+        assert follower.files.heal()
+        assert log.replica.last_epoch == epoch
+        leader.append(3)
+        data, told = copied(leader, log.log_end_offset, 1000)
+        assert log.replica.appending(data, told) is None
+        log.replica.append(data, told)
+    assert_equal(leader, follower)
+    with pytest.raises(InvalidRequest):
+        log.replica.appending(timed_set(1), facts(5, epoch=9))
+
+
+def test_append_times_are_looked_at_in_pieces(leader: LogFolder) -> None:
+    leader.open()
+    leader.append(1, 2, 3)
+    leader.restart()
+    leader.log.prepare()
+    with pytest.raises(FarAway):
+        leader.log.replica.read(0, 100, far=False)
+    while not leader.log.reader.append_times_loaded(0):
+        pass
+    assert leader.log.replica.read(0, 100, far=False).found.size == 100
+
+
+def test_a_full_disk_leaves_all_as_it_was(leader: LogFolder, follower: LogFolder) -> None:
+    leader.open(follows=True)
+    leader.log.replica.lead(1)
+    leader.append(1, 2)
+    log = follower.open(follows=True)
+    for kind, name in [("pwrite", "checkpoint.tmp"), ("pwrite", ".log"), ("pwrite", ".appendtime")]:
+        follower.files.fail(kind, errno.ENOSPC, name=name)
+        with pytest.raises(StorageError):
+            copy_once(leader, follower, 1000)
+        follower.files.heal()
+        assert (log.log_end_offset, log.size_bytes) == (0, 0)
+    copy_all(leader, follower)
+    assert_equal(leader, follower)
+
+
+def test_a_retry_after_a_failover_is_recognised(leader: LogFolder, follower: LogFolder) -> None:
+    leader.open(follows=True)
+    filling = Filling(leader, Random(3))
+    filling.lead()
+    for _ in range(5):
+        filling.number()
+    follower.open(follows=True)
+    copy_all(leader, follower)
+    follower.kill_and_restart()
+    follower.log.replica.lead(9)
+    first = leader.log.append(bytearray(filling.last_sent[-1]))
+    again = follower.log.append(bytearray(filling.last_sent[-1]))
+    assert again.repeated
+    assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
+
+
+def test_sendfile_gets_the_bytes_where_they_lie(leader: LogFolder) -> None:
+    leader.open()
+    leader.append(1, 2, 3)
+    copy = leader.log.replica.read(1, 50)
+    stretch = copy.found.stretch()
+    assert stretch is not None
+    data = stretch.file.pread(len(stretch), stretch.position)
+    assert data == copied(leader, 1, 50)[0]
+    assert len(data) == 50
+    leader.log.truncate(1)
+    assert not stretch.intact
+    del stretch
