@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
+    from .client.security.errors import SecurityError, TlsFailed
+    from .client.security.secret import SecretCommand, SecretFile, SecretVariable
+    from .client.security.security import Mechanism, Security
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.cluster_errors import (
@@ -148,6 +151,7 @@ __all__ = [
     "Lag",
     "LeaderNotAvailable",
     "LogDir",
+    "Mechanism",
     "MessageTooLarge",
     "NewRecord",
     "NoTimestamps",
@@ -171,6 +175,11 @@ __all__ = [
     "RecordListTooLarge",
     "ReplicaNotAvailable",
     "RequestTimedOut",
+    "SecretCommand",
+    "SecretFile",
+    "SecretVariable",
+    "Security",
+    "SecurityError",
     "SentBatch",
     "SentRange",
     "SentRecord",
@@ -181,6 +190,7 @@ __all__ = [
     "TimeError",
     "TimeWindow",
     "TimestampType",
+    "TlsFailed",
     "TopicAlreadyExists",
     "TopicAuthorizationFailed",
     "TopicDescription",
@@ -223,6 +233,9 @@ _HOMES = {
         "TopicSetting",
         "TopicSummary",
     ),
+    ".client.security.errors": ("SecurityError", "TlsFailed"),
+    ".client.security.secret": ("SecretCommand", "SecretFile", "SecretVariable"),
+    ".client.security.security": ("Mechanism", "Security"),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.cluster_errors": (

@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..client.administer.admin import Admin
-from ..client.cluster.servers import parse_servers
+from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed
 from ..clock import SystemClock
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
@@ -19,7 +19,7 @@ from ..protocol.errors import RequestTimedOut, UnsupportedVersion
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, Json, Server
+from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
@@ -67,7 +67,7 @@ def doctor(
         Path | None,
         typer.Option(metavar="DIR", help="Check the files of a data directory here too."),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong, and say what to do about it.
@@ -88,11 +88,11 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _server(server: str) -> Iterator[Finding]:
+def _server(server: Servers) -> Iterator[Finding]:
     try:
         probe = asyncio.run(_ask(server))
     except UnsupportedVersion:
-        if parse_servers(server).kafka:
+        if server.kafka:
             yield Finding(
                 "server", Verdict.GOOD, f"{server} answers; Kafka's protocol tells no more of it"
             )
@@ -141,7 +141,7 @@ def judge(probe: Probe) -> Iterator[Finding]:
         )
 
 
-async def _ask(server: str) -> Probe:
+async def _ask(server: Servers) -> Probe:
     clock = SystemClock()
     best: Probe | None = None
     async with Admin(server, request_timeout_ms=5_000) as admin:

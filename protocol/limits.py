@@ -102,3 +102,7 @@ MAX_OLD_STYLE_OFFSETS: Final = MAX_SEGMENTS + 1
 MAX_CLIENT_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """Largest response a client accepts. More than twice the largest request a broker accepts by
 default, so that anything which could be produced can be fetched."""
+
+MAX_HANDSHAKE_RESPONSE_BYTES: Final = 64 * 1024
+"""The same while the client has not authenticated, and may be talking to anybody. An api-versions
+response has 2 KiB, a step of an authentication less."""

@@ -16,7 +16,7 @@ from ...pipeline.jobs.bootstrap import (
 )
 from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, name_values
+from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, json_line, json_time, shown_size, shown_time
 from ..streams import note
 from .shown import refusals
@@ -64,7 +64,7 @@ def bootstrap(
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Append rows to a topic, each with its own time.

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from ...client.cluster.servers import Servers
 from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
 from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_before, part_from
 from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, TopicName, check_address
+from ..options import DEFAULT_SERVER, Json, Server, TopicName, check_address
 from ..output import emit, json_line, json_time, shown_span, shown_time, table
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -70,7 +71,7 @@ def failover(
     ] = None,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Say where a reader goes on in the cluster --server, so that it misses nothing.
@@ -106,7 +107,7 @@ def failover(
 
 
 def _sides(
-    plan: FailoverPlan, old_server: str, since_ms: int | None
+    plan: FailoverPlan, old_server: Servers, since_ms: int | None
 ) -> tuple[ReadPlan, ReadPlan, ReadPlan]:
     """What was read in the old cluster, what is skipped in the new one, and what is ahead there."""
     old = plan_by_create_time(old_server, plan.topic, since_ms, None)

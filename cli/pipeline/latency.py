@@ -11,7 +11,7 @@ from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, check_texts
+from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
@@ -46,7 +46,7 @@ def latency(
     windows: Annotated[bool, typer.Option("--windows", help="Print each window too.")] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Measure append time less create time, by topic, partition and minute of append time.

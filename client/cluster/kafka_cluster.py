@@ -35,13 +35,14 @@ from ...protocol.errors import (
 )
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
+from ..security.security import Security
 from .backoff import Backoff
 from .cluster import Cluster
 from .connection import Connection
 from .kafka_map import KafkaMap
 from .link import Link
 from .moves import moved
-from .servers import KAFKA
+from .servers import scheme
 from .targets import Coordinator, Leader, Node, Some, Target
 
 T = TypeVar("T")
@@ -65,13 +66,20 @@ class KafkaCluster(Cluster):
     kafka = True
 
     def __init__(
-        self, addresses: Sequence[str], *, client_id: str | None, request_timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: Security | None = None,
     ) -> None:
-        self.address = KAFKA + ",".join(addresses)
+        tls = security is not None and bool(security.tls)
+        self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)
         self.map = KafkaMap()
         self._bootstrap = tuple(addresses)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self._security = security
         self._links: dict[tuple[str, bool], Link] = {}
         self._finding = asyncio.Lock()
         self._closed = False
@@ -257,6 +265,7 @@ class KafkaCluster(Cluster):
                 client_id=self._client_id,
                 request_timeout_ms=self._request_timeout_ms,
                 encoding=kafka,
+                security=self._security,
             )
         return link
 

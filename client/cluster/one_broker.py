@@ -13,6 +13,7 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.errors import LeaderNotAvailable
 from ..responses import topic_result
+from ..security.security import Security
 from .cluster import Cluster
 from .link import Link
 from .targets import Some, Target
@@ -23,8 +24,20 @@ class OneBroker(Link, Cluster):
 
     kafka = False
 
-    def __init__(self, address: str, *, client_id: str | None, request_timeout_ms: int) -> None:
-        super().__init__(address, client_id=client_id, request_timeout_ms=request_timeout_ms)
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: Security | None = None,
+    ) -> None:
+        super().__init__(
+            address,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
         self._partition_counts: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -77,6 +90,7 @@ class OneBroker(Link, Cluster):
             self.address,
             client_id=self._client_id,
             request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
         )
 
     async def close(self) -> None:

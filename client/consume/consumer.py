@@ -20,9 +20,11 @@ from ..administer.positions import Position, commit, committed
 from ..administer.searching import By, find_offset, offsets_at
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import retry
+from ..cluster.servers import Servers
 from ..cluster.topic_metadata import partition_counts
 from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
+from ..security.security import Security
 from .assigned import Assigned
 from .assignment import Assignment
 from .fetch_sources import fetches_of
@@ -45,7 +47,7 @@ class Consumer(Client):
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | Servers = DEFAULT_ADDRESS,
         *,
         name: str | None = None,
         max_wait_ms: int = 500,
@@ -58,6 +60,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
+        security: Security | None = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,
@@ -76,6 +79,7 @@ class Consumer(Client):
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
+            security=security,
         )
         # A broker answers in order, so a question must not stand behind a fetch that waits.
         self._questions = self._cluster.beside()

@@ -13,9 +13,11 @@ from ...protocol.records.layout import NO_TIMESTAMP, Codec
 from ...protocol.records.messages.sets import NewRecord
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import RETRIABLE, retry
+from ..cluster.servers import Servers
 from ..errors import ClientClosed
 from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
+from ..security.security import Security
 from .batch_delivery import BatchDelivery
 from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .byte_budget import ByteBudget
@@ -49,7 +51,7 @@ class Producer(Client):
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | Servers = DEFAULT_ADDRESS,
         *,
         acks: Acks = "all",
         compression: Compression = "none",
@@ -61,6 +63,7 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
+        security: Security | None = None,
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
@@ -79,6 +82,7 @@ class Producer(Client):
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
+            security=security,
         )
         if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
             raise ValueError(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..connecting import connection_options
 from ..logs import Logs
 from .ranges import ReadPlan, offsets_json
 
@@ -20,7 +21,7 @@ def read_plans(
     logs = Logs(plans[0].log.cluster_id, ids)
     reader = spark.read.format("horolog").options(
         **{
-            "bootstrap.servers": plans[0].server,
+            **connection_options(plans[0].server),
             "subscribe": ",".join(plan.topic for plan in plans),
             "startingOffsets": offsets_json(
                 ((one.topic, one.partition, one.start_offset) for one in ranges), logs

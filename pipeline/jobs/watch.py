@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...client.cluster.servers import Servers
+from ..connecting import connection_options
 from ..planning import AHEAD_MS
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 class Watch:
     """What to watch, and how."""
 
-    server: str
+    server: str | Servers
     topic: str
     window: str = "1 minute"
     late: str = "5 minutes"
@@ -44,7 +46,7 @@ def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
         spark.readStream.format("horolog")
         .options(
             **{
-                "bootstrap.servers": watch.server,
+                **connection_options(watch.server),
                 "subscribe": watch.topic,
                 "startingOffsets": watch.start,
                 "maxTimePerTrigger": watch.slice or watch.late,

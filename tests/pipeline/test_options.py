@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline.option_values import OptionError, duration_ms
 from horolog.pipeline.options import READ_NAMES, Bound, Broker, ReadOptions, read_options
 from horolog.pipeline.windows import Window
@@ -23,7 +24,7 @@ def test_the_defaults() -> None:
     batch, stream = parse(), parse(streaming=True)
     assert (batch.start, batch.end) == (Bound("earliest"), Bound("latest"))
     assert stream.start == Bound("latest")
-    assert batch.broker == Broker("127.0.0.1:7070")
+    assert batch.broker == Broker(parse_servers("127.0.0.1:7070"))
     assert batch.fail_on_data_loss
     assert batch.window is None
 
