@@ -46,7 +46,7 @@ def _is_plain(name: str) -> bool:
 
 
 async def _asked(
-    server: Servers, ask: Callable[[Admin], Awaitable[Iterable[str]]]
+    server: str | Servers, ask: Callable[[Admin], Awaitable[Iterable[str]]]
 ) -> Iterable[str]:
     async with Admin(server, request_timeout_ms=_TIMEOUT_MS) as admin:
         return await ask(admin)

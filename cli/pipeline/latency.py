@@ -5,7 +5,6 @@ from typing import Annotated, Final
 
 import typer
 
-from ...client.cluster.servers import KAFKA
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
@@ -13,6 +12,7 @@ from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
+from ..security.settings import for_workers
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -54,10 +54,11 @@ def latency(
     The largest of all is the MaxLatencyOfCluster that a failover steps back by. Messages that were
     appended before they were created count as 0, and as skewed: a clock is wrong.
     """
+    server = for_workers(server)
     window_ms = length_ms("--by", by)
     if out is not None:
         _check_out(out, len(topics))
-    if created_in is None and server.startswith(KAFKA):
+    if created_in is None and server.kafka:
         raise CommandFailed(
             "a Kafka cluster keeps one time of each message, and a latency takes two: let "
             "producers put the create time into a header, the topic have "

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from typer.core import TyperOption
 
+from ...client.cluster.servers import Servers
 from ..errors import WrongUsage
 from . import profiles
 from .settings import Layers, servers_of
@@ -70,13 +71,22 @@ def added(params: Sequence[Any]) -> list[Any]:
     ]
 
 
+def with_profile(servers: Servers, name: str | None) -> Servers:
+    """Servers beside those of `--server`: only a profile says how to be let in there. Raises
+    WrongUsage."""
+    if name is None:
+        return servers
+    layers = Layers({}, {}, profiles.named(os.environ, name))
+    return replace(servers, security=layers.security(servers))
+
+
 def is_security(param: Any) -> bool:
     """Whether a parameter is one of these."""
     return param.name in _BY_PARAMETER
 
 
 def connected(context: Any) -> None:
-    """Put what the options, the environment and the profile say into `server`. Raises WrongUsage."""
+    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
     chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
     given = context.params.get("server")
     if given is None:
@@ -132,13 +142,4 @@ class _Places:
         name = self.chosen["security_profile"]
         if name is None and not may_take_it:
             return {}
-        path = profiles.path_of(self.environment)
-        found = profiles.load(path)
-        name = name or found.in_use
-        if name is None:
-            return {}
-        if name not in found.by_name:
-            raise WrongUsage(
-                f"there is no profile {name!r} in {path}; `horolog profile list` shows them"
-            )
-        return found.by_name[name]
+        return profiles.named(self.environment, name)

@@ -85,6 +85,20 @@ def load(path: Path | None) -> Profiles:
     return _checked(tables, path)
 
 
+def named(environment: Mapping[str, str], name: str | None) -> Layer:
+    """The settings of one, or of the one in use. Raises WrongUsage where there is none."""
+    path = path_of(environment)
+    found = load(path)
+    name = name or found.in_use
+    if name is None:
+        return {}
+    if name not in found.by_name:
+        raise WrongUsage(
+            f"there is no profile {name!r} in {path}; `horolog profile list` shows them"
+        )
+    return found.by_name[name]
+
+
 def _check_owner(path: Path, found: os.stat_result) -> None:
     # It names programs that are run, and where passwords are sent to.
     if found.st_uid not in (os.getuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

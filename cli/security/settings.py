@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from ...client.cluster.servers import Servers, parse_servers
 from ...client.security.errors import SecurityError
-from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretText, SecretVariable
-from ...client.security.security import Security
+from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
+from ...client.security.security import Security, mechanism_of
 from ..errors import WrongUsage
 
 Layer = Mapping[str, str | tuple[str, ...]]
@@ -35,6 +35,7 @@ class Layers:
             layers[1:] = [_without_tls(layer) for layer in layers[1:]]
         own = _known_with(layers, ("client_cert",))
         who = _known_with(layers, ("user", *_TOKENS))
+        mechanism = _text(who, "mechanism")
         try:
             found = Security(
                 tls=servers.tls,
@@ -42,7 +43,7 @@ class Layers:
                 certificate=_text(own, "client_cert"),
                 key=_text(own, "client_key"),
                 key_password=_secret(own, "client_key_password"),
-                mechanism=_text(who, "mechanism"),  # type: ignore[arg-type]  # checked there
+                mechanism=None if mechanism is None else mechanism_of(mechanism),
                 user=_text(who, "user"),
                 password=_secret(who, "password"),
                 token=_secret(who, "token"),
@@ -98,24 +99,28 @@ def _printed(words: tuple[str, ...]) -> str:
     return SecretCommand(words).read()
 
 
-_WORKER_VARIABLE: Final = "HOROLOG_WORKER_{}"
-"""A secret for Spark's Python processes on this machine."""
-
-
-def for_workers(servers: Servers) -> Servers:
+def for_workers(servers: Servers, prefix: str = "") -> Servers:
     """The same for processes that are started from now on: a secret that a command prints is put
-    into the environment, which they inherit, and is not said on any command line or in a plan."""
+    into the environment, which they inherit, and is not said on any command line or in a plan.
+    `prefix` tells several servers apart."""
     security = servers.security
     if security is None:
         return servers
-    found: dict[str, Secret] = {}
-    for name in ("password", "token", "key_password"):
-        secret = getattr(security, name)
-        if isinstance(secret, _Once | SecretText):
-            variable = _WORKER_VARIABLE.format(name.upper())
-            os.environ[variable] = secret.read()
-            found[name] = SecretVariable(variable)
-    return replace(servers, security=replace(security, **found)) if found else servers
+
+    def inherited(name: str, secret: Any) -> Any:
+        if not isinstance(secret, _Once):
+            return secret
+        variable = f"HOROLOG_WORKER_{prefix}{name}"
+        os.environ[variable] = secret.read()
+        return SecretVariable(variable)
+
+    security = replace(
+        security,
+        password=inherited("PASSWORD", security.password),
+        token=inherited("TOKEN", security.token),
+        key_password=inherited("KEY_PASSWORD", security.key_password),
+    )
+    return replace(servers, security=security)
 
 
 def _with_options(text: str) -> str:

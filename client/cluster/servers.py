@@ -65,8 +65,8 @@ def parse_servers(given: str | Servers) -> Servers:
     rest = given.removeprefix(found)
     if "://" in rest:
         raise ValueError(
-            f"{given!r} is neither HOST:PORT nor kafka://HOST:PORT[,HOST:PORT...], nor one of these "
-            "over TLS: tls://HOST:PORT, kafka+tls://HOST:PORT[,HOST:PORT...]"
+            f"{given!r} is neither HOST:PORT nor kafka://HOST:PORT[,HOST:PORT...], nor one of "
+            "these over TLS: tls://HOST:PORT, kafka+tls://HOST:PORT[,HOST:PORT...]"
         )
     if not kafka:
         split_address(rest)

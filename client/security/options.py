@@ -5,7 +5,7 @@ from typing import Final
 
 from .errors import SecurityError
 from .secret import Secret, SecretFile, SecretText, SecretVariable
-from .security import Security
+from .security import Security, mechanism_of
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
@@ -58,16 +58,14 @@ def from_options(options: Mapping[str, str]) -> Security | None:
     check = options.get(HOST_NAME_CHECK, "https").strip().lower()
     if check not in _HOST_NAME_CHECKS:
         raise SecurityError(f"{HOST_NAME_CHECK}={check!r}: it is https, or none")
-    mechanism = options.get(MECHANISM) or options.get(_MECHANISM_TOO)
-    security = _made(options, tls, mechanism, _HOST_NAME_CHECKS[check])
+    security = _made(options, tls, _HOST_NAME_CHECKS[check])
     if authenticated is not None and authenticated != (security.mechanism is not None):
         raise SecurityError(f"{PROTOCOL}={protocol}: {_contradiction(authenticated)}")
     return security
 
 
-def _made(
-    options: Mapping[str, str], tls: bool | None, mechanism: str | None, check_host_name: bool
-) -> Security:
+def _made(options: Mapping[str, str], tls: bool | None, check_host_name: bool) -> Security:
+    mechanism = options.get(MECHANISM) or options.get(_MECHANISM_TOO)
     return Security(
         tls=tls,
         ca=options.get(CA),
@@ -75,7 +73,7 @@ def _made(
         key=options.get(KEY),
         key_password=_secret(options, KEY_PASSWORD),
         check_host_name=check_host_name,
-        mechanism=mechanism,  # type: ignore[arg-type]  # it is checked there
+        mechanism=None if mechanism is None else mechanism_of(mechanism),
         user=options.get(USER),
         password=_secret(options, PASSWORD),
         token=_secret(options, TOKEN),

@@ -65,7 +65,7 @@ class Security:
                 # So that whatever shows the values of variables does not show this one.
                 object.__setattr__(self, name, secret(given))
         if self.mechanism is not None:
-            object.__setattr__(self, "mechanism", _mechanism(self.mechanism))
+            object.__setattr__(self, "mechanism", mechanism_of(self.mechanism))
         elif self.user is not None or self.token is not None:
             chosen = Mechanism.SCRAM_SHA_512 if self.token is None else Mechanism.OAUTHBEARER
             object.__setattr__(self, "mechanism", chosen)
@@ -114,7 +114,8 @@ class Security:
             )
 
 
-def _mechanism(name: str) -> Mechanism:
+def mechanism_of(name: str) -> Mechanism:
+    """The one of that name, in any case. Raises SecurityError."""
     try:
         return Mechanism(name.upper())
     except ValueError:
