@@ -18,6 +18,7 @@ from .output import emit
 from .pipeline.app import pipeline
 from .produce import produce
 from .repair import repair
+from .security.commands import profile
 from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics
@@ -82,6 +83,7 @@ def _demo(context: typer.Context) -> None:
 topics.command()(trim)
 app.add_typer(topics, name="topic")
 app.add_typer(explain, name="explain")
+app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")
 app.command()(produce)
 app.command()(consume)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,12 +14,13 @@ from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed
 from ..clock import SystemClock
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
-from ..protocol.errors import RequestTimedOut, UnsupportedVersion
+from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table
+from .security.checks import security_findings
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
 """Clocks further apart than this make times of messages useless for comparing machines."""
@@ -31,25 +31,6 @@ DISK_WARNING_SHARE: Final = 0.10
 
 _PROBES: Final = 5
 """Questions about the clock; the one that was answered fastest tells most exactly."""
-
-
-class Verdict(StrEnum):
-    """How serious a finding is. Only a problem makes the exit code 1."""
-
-    GOOD = "good"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    verdict: Verdict
-    finding: str
-    fix: str = ""
-    """What to do; empty when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +58,11 @@ def doctor(
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
-    findings = [*_server(server), *(_files(data_dir) if data_dir is not None else ())]
+    findings = asyncio.run(security_findings(server, SystemClock()))
+    if all(one.verdict is not Verdict.PROBLEM for one in findings):
+        findings += _server(server)
+    if data_dir is not None:
+        findings += _files(data_dir)
     if as_json:
         emit(json_line(asdict(finding)) for finding in findings)
     else:
@@ -111,6 +96,9 @@ def _server(server: Servers) -> Iterator[Finding]:
             " ".join(str(error).split()),
             "start a broker with `horolog serve`, or name another one with --server",
         )
+        return
+    except HorologError as error:
+        yield Finding("server", Verdict.PROBLEM, " ".join(str(error).split()))
         return
     yield Finding("server", Verdict.GOOD, f"{server} answers")
     yield from judge(probe)

@@ -13,7 +13,7 @@ from .names import Given
 PREFIX: Final = "HOROLOG_"
 OTHER_VARIABLES: Final = frozenset(
     (
-        *("SERVER", "PROFILE", "CA", "CERT", "KEY", "KEY_PASSWORD_FILE"),
+        *("SERVER", "PROFILE", "CA", "CLIENT_CERT", "CLIENT_KEY", "CLIENT_KEY_PASSWORD_FILE"),
         *("USER", "PASSWORD_FILE", "TOKEN_FILE", "MECHANISM"),
         *("REQUIRE", "KERNEL"),
     )

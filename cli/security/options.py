@@ -139,7 +139,7 @@ class _Places:
                 yield option.name, value
 
     def _profile(self, may_take_it: bool) -> Mapping[str, str | tuple[str, ...]]:
-        name = self.chosen["security_profile"]
+        name = self.chosen["security_profile"] or self.environment.get("HOROLOG_PROFILE")
         if name is None and not may_take_it:
             return {}
         return profiles.named(self.environment, name)
