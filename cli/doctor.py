@@ -18,6 +18,7 @@ from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
+from .findings import Finding, Verdict
 from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table
 from .security.checks import security_findings
