@@ -31,7 +31,9 @@ RETRIABLE = {
     "OtherUnit": False,
     "PartlySent": False,
     "ProtocolError": False,
+    "SecurityError": False,
     "TimeError": False,
+    "TlsFailed": False,
 }
 """Of the errors without a code."""
 
@@ -86,6 +88,8 @@ def test_every_error_without_a_code_says_whether_to_try_again() -> None:
         (horolog.ClientClosed, RuntimeError),
         (horolog.PartlySent, RuntimeError),
         (horolog.TimeError, ValueError),
+        (horolog.SecurityError, ValueError),
+        (horolog.TlsFailed, ConnectionError),
     ],
 )
 def test_the_usual_class_of_python_catches_it_too(
