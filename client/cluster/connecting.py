@@ -76,7 +76,8 @@ async def connect(
             raise ConnectionFailed(text) from None
         # The latter: a name that DNS cannot have.
         if isinstance(error, OSError | UnicodeError) and not isinstance(error, HorologError):
-            raise _unreachable(error, address) from error
+            tls = security is not None and bool(security.tls)
+            raise _unreachable(error, address, tls=tls) from error
         raise
     return connection
 
@@ -92,7 +93,15 @@ async def _channel(security: Security, host: str) -> dict[str, Any]:
     return {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": _TLS_CLOSING_S}
 
 
-def _unreachable(error: Exception, address: str) -> HorologError:
+def _unreachable(error: Exception, address: str, *, tls: bool) -> HorologError:
     from ..security.tls import explained
 
-    return explained(error, address) or ConnectionFailed(f"cannot connect to {address}: {error}")
+    refused = explained(error, address)
+    if refused is not None:
+        return refused
+    if tls and isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return ConnectionFailed(
+            f"{address} ended the connection when TLS began; is it a plaintext port? Those are "
+            "written without tls"
+        )
+    return ConnectionFailed(f"cannot connect to {address}: {error}")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import ssl
 
 _CORRELATION_IDS: Final = 2**31
+_FIRST_REQUEST: Final = 1
+"""Its correlation id; that of the question for versions is 0."""
 _CLOSING_TIMEOUT_S: Final = 5
 """How long `close` waits for what is still to be sent to a broker that does not read."""
 
@@ -92,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failure: str | None = None
         self._cause: Exception | None = None
         """What the transport said when the connection was lost."""
+        self._authenticated = False
         self._reauthenticate_at: float | None = None
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
@@ -223,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def authenticated(self, authenticate_again_in_s: float | None) -> None:
         """The client is who it says: large responses may come. After this time `session_ends`."""
+        self._authenticated = True
         self._reader.max_frame_bytes = MAX_CLIENT_RESPONSE_BYTES
         self._reauthenticate_at = (
             None if authenticate_again_in_s is None else self._loop.time() + authenticate_again_in_s
@@ -274,7 +278,13 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
             self._cause = exc
-        self._fail(f"the connection was lost: {exc}" if exc else "the broker closed the connection")
+        cause = f"the connection was lost: {exc}" if exc else "the broker closed the connection"
+        if _FIRST_REQUEST in self._pending and not self._authenticated:
+            cause += (
+                ", and answered nothing but which versions it has. Perhaps it asks who the client "
+                "is (user and password, or a certificate)"
+            )
+        self._fail(cause)
         self._lost.set()
 
     # The rest.
