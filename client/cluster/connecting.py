@@ -8,7 +8,6 @@ from ...config.address import split_address
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
-from ...protocol.limits import MAX_CLIENT_RESPONSE_BYTES, MAX_HANDSHAKE_RESPONSE_BYTES
 from ..errors import ConnectionFailed
 from ..security.security import Security
 from .connection import Connection
@@ -48,10 +47,7 @@ async def connect(
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
     guarded = security is not None and security.mechanism is not None
-    limit = MAX_HANDSHAKE_RESPONSE_BYTES if guarded else MAX_CLIENT_RESPONSE_BYTES
-    factory = partial(
-        Connection, address, client_id, request_timeout_ms, encoding, max_response_bytes=limit
-    )
+    factory = partial(Connection, address, client_id, request_timeout_ms, encoding, guarded=guarded)
     connection: Connection | None = None
     understood = False
     try:

@@ -27,7 +27,11 @@ from ...protocol.errors import (
     UnsupportedVersion,
     error_from_code,
 )
-from ...protocol.limits import MAX_CLIENT_RESPONSE_BYTES, SLAB_BYTES
+from ...protocol.limits import (
+    MAX_CLIENT_RESPONSE_BYTES,
+    MAX_HANDSHAKE_RESPONSE_BYTES,
+    SLAB_BYTES,
+)
 from ..errors import ConnectionFailed
 from ..security.errors import TlsFailed
 
@@ -74,15 +78,16 @@ class Connection(asyncio.BufferedProtocol):
         request_timeout_ms: int,
         encoding: Encoding = native,
         *,
-        max_response_bytes: int = MAX_CLIENT_RESPONSE_BYTES,
+        guarded: bool = False,
     ) -> None:
+        """`guarded`: the client is going to say who it is, before anything else."""
         self.address = address
         self._client_id = client_id
         self._encoding = encoding
         self._request_timeout_ms = request_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
-            max_response_bytes,
+            MAX_HANDSHAKE_RESPONSE_BYTES if guarded else MAX_CLIENT_RESPONSE_BYTES,
             limit_name="the client's limit for a response",
             protocol=encoding.NAME,
         )
@@ -94,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failure: str | None = None
         self._cause: Exception | None = None
         """What the transport said when the connection was lost."""
-        self._authenticated = False
+        self._guarded = guarded
         self._reauthenticate_at: float | None = None
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
@@ -226,7 +231,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def authenticated(self, authenticate_again_in_s: float | None) -> None:
         """The client is who it says: large responses may come. After this time `session_ends`."""
-        self._authenticated = True
         self._reader.max_frame_bytes = MAX_CLIENT_RESPONSE_BYTES
         self._reauthenticate_at = (
             None if authenticate_again_in_s is None else self._loop.time() + authenticate_again_in_s
@@ -279,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is None:
             self._cause = exc
         cause = f"the connection was lost: {exc}" if exc else "the broker closed the connection"
-        if _FIRST_REQUEST in self._pending and not self._authenticated:
+        if _FIRST_REQUEST in self._pending and not self._guarded:
             cause += (
                 ", and answered nothing but which versions it has. Perhaps it asks who the client "
                 "is (user and password, or a certificate)"
