@@ -54,7 +54,7 @@ class ListenAddress:
 
 
 def listen_addresses(text: str) -> tuple[ListenAddress, ...]:
-    """The addresses in `127.0.0.1:7070, tls://0.0.0.0:7443`; none for `off`.
+    """The addresses in `127.0.0.1:7070,tls://0.0.0.0:7443`; none for `off`.
 
     Raises `ValueError` saying what is wrong.
     """
@@ -64,7 +64,7 @@ def listen_addresses(text: str) -> tuple[ListenAddress, ...]:
 def _split(text: str) -> Iterator[ListenAddress]:
     seen = set()
     for part in text.split(","):
-        found = _listen_address(part.strip())
+        found = _listen_address(part)
         if str(found) in seen and not found.address.endswith(":0"):
             raise ValueError(f"{found} is named twice")
         seen.add(str(found))

@@ -11,7 +11,6 @@ from typing import Final, cast
 
 from aiohttp import hdrs, web
 
-from ..network.connection import NO_TLS_HERE
 from ..network.deadline import Deadline
 from ..security.names import subject_name
 from ..security.session import principal_of
@@ -33,8 +32,6 @@ MAX_HEADERS: Final = 50
 
 PRINCIPAL: Final = "principal"
 """The key under which a request says who asks."""
-
-_TLS_RECORD: Final = b"\x16"
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -77,7 +74,6 @@ class HttpConnection(web.RequestHandler):
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
         self._wire: asyncio.Transport | None = None
         self._at_work = False
-        self._is_first = True
         self._unsent_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,12 +86,6 @@ class HttpConnection(web.RequestHandler):
         self._head_deadline.start()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_first and data[:1] == _TLS_RECORD and self._wire is not None:
-            self.port.request_refused(self.address, "tls", "the other side speaks TLS")
-            self._wire.write(NO_TLS_HERE)
-            self._wire.close()
-            return
-        self._is_first = False
         if not self._at_work:
             self._idle_deadline.stop()
             self._head_deadline.start()

@@ -147,7 +147,7 @@ class Listener:
         admit: Callable[[str], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
         refused: Callable[[str], None],
-        tls: TlsPort | None = None,
+        tls: "TlsPort | None" = None,
     ) -> None:
         """With `tls`, the protocols get their transports when the handshake is done."""
         self._loop = loop
