@@ -17,12 +17,14 @@ from collections.abc import Iterable
 from typing import cast
 
 from ...config.address import join_address
-from ...protocol.api.framing import FrameReader, ProtocolError
+from ...protocol.api.framing import ForeignProtocol, FrameReader, ProtocolError
 from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
+from ..security.session import Session
 from .deadline import Deadline, IdleLimit
-from .endpoint import Caller, Endpoint, Frames
+from .encrypted_sending import EncryptedFileSender
+from .endpoint import Answerer, Caller, Endpoint, Frames
 from .file_sending import FileChanged, FileSender
 from .held_memory import FREE_BYTES
 from .host import Host
@@ -32,6 +34,12 @@ from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
+
+UNAUTHENTICATED_FRAME_BYTES = 64 * 1024
+"""Largest request before a login; tokens and certificates of SASL have a few KiB."""
+
+NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
+"""A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
 
 JOINED_BYTES = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
@@ -55,6 +63,11 @@ class Connection(asyncio.BufferedProtocol):
             protocol=endpoint.protocol,
             slab=host.slab,
         )
+        self._answerer = endpoint.answerer
+        self._inside = True
+        """Whether it is let in: requests go to those of all who speak the protocol."""
+        self._login_deadline: Deadline | None = None
+        self._session_end: asyncio.TimerHandle | None = None
         self._answers = AnswerQueue(self._work)
         self._frames: Frames = deque()
         self._transport: asyncio.Transport | None = None
@@ -80,14 +93,67 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")[:2]
-        self._caller = self._endpoint.caller(local, peer[0] if peer else "")
+        host = peer[0] if peer else ""
         self.peer = join_address(*peer[:2]) if peer else "unknown"
+        session = self._meet(transport, host) if self._endpoint.makes_wait else None
+        self._caller = self._endpoint.caller(local, host, session)
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1
         self._idle_limit.start()
         if self._finishing:
             self._close()
+
+    def _meet(self, transport: asyncio.Transport, host: str) -> Session | None:
+        """The session of who has come in; where a login is required, nothing else is answered
+        until it is done."""
+        endpoint = self._endpoint
+        session = Session(host, endpoint.mechanisms, logged_in=self._logged_in, failed=self.finish)
+        tls = transport.get_extra_info("tls") if endpoint.certificates else None
+        certificate = None if tls is None else tls.peer_certificate
+        if certificate is not None:
+            from ..security.names import subject_name
+
+            session.by_certificate(subject_name(certificate))
+        if endpoint.gate is None or certificate is not None:
+            self._host.let_in(self)
+            return session if certificate is not None else None
+        self._lock(endpoint.gate)
+        return session
+
+    def _lock(self, gate: Answerer) -> None:
+        """Answer nothing but a login."""
+        self._answerer = gate
+        self._inside = False
+        self._reader.allow(UNAUTHENTICATED_FRAME_BYTES, "before a login")
+        seconds = self._limits.login_seconds
+        self._login_deadline = Deadline(self._loop, seconds, self._login_is_late)
+        self._login_deadline.start()
+
+    def _logged_in(self) -> None:
+        """A login was done, the first one or a later one that prolongs the session."""
+        if self._login_deadline is not None:
+            self._login_deadline.stop()
+        if not self._inside:
+            self._inside = True
+            self._answerer = self._endpoint.answerer
+            self._reader.allow(self._limits.max_frame_bytes, "max.frame.bytes")
+            self._host.let_in(self)
+        if self._limits.session_seconds is not None:
+            if self._session_end is not None:
+                self._session_end.cancel()
+            self._session_end = self._loop.call_later(
+                self._limits.session_seconds, self._session_is_over
+            )
+
+    def _session_is_over(self) -> None:
+        """Only a new login is answered from now on, and is waited for."""
+        if self._endpoint.gate is not None and self._transport is not None:
+            self._lock(self._endpoint.gate)
+
+    def _login_is_late(self) -> None:
+        seconds = self._limits.login_seconds
+        self._drop("login", f"no login was done in {seconds:g} s (authentication.deadline.ms)")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -107,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             self.held_since = self._loop.time()
         if self._reader.fault is not None:
             self._broken = "protocol", self._reader.fault.cause
+            self._tell_tls(self._reader.fault)
         if not frames:
             self._work()
             return
@@ -116,10 +183,15 @@ class Connection(asyncio.BufferedProtocol):
         if views:
             self.go_on()
             self._own_frames()
-        elif self._endpoint.answerer.waits_for_others(self._frames[0]):
+        elif self._answerer.waits_for_others(self._frames[0]):
             self._gathering.heard(self, sum(map(len, frames)))
         else:
             self.go_on()
+
+    def _tell_tls(self, fault: ProtocolError) -> None:
+        """Tell a client of TLS that there is none here, in the words of TLS."""
+        if isinstance(fault, ForeignProtocol) and fault.name == "TLS" and self._transport:
+            self._transport.write(NO_TLS_HERE)
 
     def _own_frames(self) -> None:
         """Give frames bytes of their own that wait longer than until more is received."""
@@ -171,6 +243,10 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._unread_deadline.stop()
         self._idle_limit.stop()
+        if self._login_deadline is not None:
+            self._login_deadline.stop()
+        if self._session_end is not None:
+            self._session_end.cancel()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)
@@ -209,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def to_be_answered(self) -> tuple[Frames, int]:
         """The frames that wait, and how many of them may be taken now."""
-        if not self._may_work() or self._stuck:
+        if not self._may_work() or self._stuck or not self._inside:
             return self._frames, 0
         most = self._limits.max_requests_in_flight - len(self._answers.unmade)
         return self._frames, min(most, REQUESTS_IN_A_TURN)
@@ -238,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
         is made: what `_work` would do, which looks at more."""
         assert self._transport is not None
         try:
-            for answer in self._endpoint.answerer.answer(self._frames, 1, self._caller):
+            for answer in self._answerer.answer(self._frames, 1, self._caller):
                 if isinstance(answer, bytes):
                     self._host.figures.sent_bytes += len(answer)
                     self._transport.write(answer)
@@ -317,10 +393,10 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
         of them are left for the next turn."""
         frames, unmade = self._frames, self._answers.unmade
-        answer, most = self._endpoint.answerer.answer, self._limits.max_requests_in_flight
+        most = self._limits.max_requests_in_flight
         while True:
             room = min(most - len(unmade), len(frames) - left)
-            self._take(answer(frames, room, self._caller))
+            self._take(self._answerer.answer(frames, room, self._caller))
             if len(frames) <= left or self._stuck:
                 return
 
@@ -365,7 +441,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send_from_files(self, answers: list[Made]) -> None:
         assert self._transport is not None
         if self._sender is None:
-            self._sender = FileSender(self._transport, self._host.in_thread, self._work)
+            sender = FileSender if self._endpoint.tls is None else EncryptedFileSender
+            self._sender = sender(self._transport, self._host.in_thread, self._work)
         for answer in answers:
             self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
 
