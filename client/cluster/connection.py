@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import ssl
 
 _CORRELATION_IDS: Final = 2**31
+_LIMIT_NAME: Final = "the client's limit for a response"
+
 _FIRST_REQUEST: Final = 1
 """Its correlation id; that of the question for versions is 0."""
 _CLOSING_TIMEOUT_S: Final = 5
@@ -88,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             MAX_HANDSHAKE_RESPONSE_BYTES if guarded else MAX_CLIENT_RESPONSE_BYTES,
-            limit_name="the client's limit for a response",
+            limit_name=_LIMIT_NAME,
             protocol=encoding.NAME,
         )
         self._transport: asyncio.Transport | None = None
@@ -231,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def authenticated(self, authenticate_again_in_s: float | None) -> None:
         """The client is who it says: large responses may come. After this time `session_ends`."""
-        self._reader.max_frame_bytes = MAX_CLIENT_RESPONSE_BYTES
+        self._reader.allow(MAX_CLIENT_RESPONSE_BYTES, _LIMIT_NAME)
         self._reauthenticate_at = (
             None if authenticate_again_in_s is None else self._loop.time() + authenticate_again_in_s
         )

@@ -67,13 +67,13 @@ class FrameReader:
         "_beginning",
         "_large",
         "_limit_name",
+        "_max_frame_bytes",
         "_opened",
         "_protocol",
         "_slab",
         "_spare",
         "_window",
         "fault",
-        "max_frame_bytes",
         "unfinished",
     )
 
@@ -91,7 +91,7 @@ class FrameReader:
         `slab` has at least `SLAB_BYTES`. Readers may share one if nothing of another's comes
         between `get_buffer` and `received`.
         """
-        self.max_frame_bytes = max_frame_bytes
+        self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
         self._protocol = protocol
         self._opened = False
@@ -165,7 +165,7 @@ class FrameReader:
             return [frame]
         if self._opened and not self._beginning:
             length = int.from_bytes(content[:LENGTH_BYTES], "big")
-            if count == LENGTH_BYTES + length and 0 < length <= self.max_frame_bytes:
+            if count == LENGTH_BYTES + length and 0 < length <= self._max_frame_bytes:
                 # One frame and nothing else, as from all who wait for the answer to each request.
                 self._window = len(self._slab)
                 return [content[LENGTH_BYTES:count]]
@@ -222,9 +222,9 @@ class FrameReader:
                 )
             self._opened = True
         length = int.from_bytes(head, "big", signed=True)
-        if not 0 < length <= self.max_frame_bytes:
+        if not 0 < length <= self._max_frame_bytes:
             raise ProtocolError(
-                f"a frame of {length} bytes; allowed are 1 to {self.max_frame_bytes} "
+                f"a frame of {length} bytes; allowed are 1 to {self._max_frame_bytes} "
                 f"({self._limit_name})"
             )
         return length
