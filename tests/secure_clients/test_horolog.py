@@ -54,10 +54,11 @@ def broker_pair(certificates: Certificates) -> Pair:
     return certificates.authority.signed("horolog", "IP:127.0.0.1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker(
     certificates: Certificates, broker_pair: Pair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerThread]:
+    """One for each test: logins that fail make it slow towards their address."""
     data_dir = tmp_path_factory.mktemp("guarded") / "data"
     add_user(data_dir, "alice", PASSWORD)
     settings: dict[str, object] = {
@@ -190,6 +191,7 @@ def files(certificates: Certificates, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("address", ["kafka"], indirect=True)
 def test_commands_by_options(
     address: str, topic: str, certificates: Certificates, files: Path
 ) -> None:
@@ -208,6 +210,7 @@ def test_commands_by_options(
     assert WRONG not in wrong.err
 
 
+@pytest.mark.parametrize("address", ["native"], indirect=True)
 def test_commands_by_variables_and_profiles(
     address: str, certificates: Certificates, files: Path
 ) -> None:
