@@ -9,7 +9,7 @@ import typer
 
 from ...client.client import DEFAULT_ADDRESS
 from ..errors import CommandFailed, WrongUsage
-from ..options import Json, check_address
+from ..options import Json, check_address, check_texts
 from ..output import NOTHING, emit, json_line, table
 from . import profiles
 from .settings import Layer, Layers
@@ -77,6 +77,8 @@ def add(
         **{key: _absolute(path) for key, path in paths.items() if path is not None},
         **{key: _words(key, text) for key, text in commands.items() if text is not None},
     }
+    for value in settings.values():
+        check_texts([value] if isinstance(value, str) else list(value))
     # What does not go together is told now.
     _ = Layers({}, {}, settings).security(check_address(address, "--server"))
     path = profiles.path_of(os.environ)
