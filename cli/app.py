@@ -23,6 +23,7 @@ from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics
 from .trim import trim
+from .users import users
 
 app = typer.Typer(
     help="Horolog, the log that knows what time it is.",
@@ -82,6 +83,7 @@ def _demo(context: typer.Context) -> None:
 
 topics.command()(trim)
 app.add_typer(topics, name="topic")
+app.add_typer(users, name="user")
 app.add_typer(explain, name="explain")
 app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")

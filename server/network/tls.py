@@ -14,10 +14,10 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, cast
 
-from ...values import value_class
 from ..metrics.figures import Figures, count
 from .tls_files import TlsFiles
 
@@ -32,7 +32,7 @@ _MAX_HANDSHAKE_BYTES: Final = 256 * 1024
 """A client's handshake, with its certificates: OpenSSL takes 100 KiB of those."""
 
 
-@value_class
+@dataclass(frozen=True, slots=True, eq=False)
 class TlsPort:
     """What connections of one port share."""
 

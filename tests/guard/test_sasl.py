@@ -153,6 +153,25 @@ def test_a_server_refuses(first: bytes, why: str) -> None:
         server().first(first)
 
 
+def test_a_client_that_sends_its_nonce_twice_is_let_in() -> None:
+    """Older librdkafka, and so kcat, does; Kafka takes it too."""
+    exchange = server()
+    exchange.first(CLIENT_FIRST)
+    without_proof = f"c=biws,r={CLIENT_NONCE}{CLIENT_NONCE}{SERVER_NONCE}"
+    signed = ",".join((CLIENT_FIRST.decode()[3:], SERVER_FIRST.decode(), without_proof)).encode()
+    salted = scram.salted_password(SHA_256, "pencil", SALT, 4096)
+    proof = base64.b64encode(scram.client_proof(SHA_256, salted, signed)).decode()
+    assert exchange.last(f"{without_proof},p={proof}".encode()).startswith(b"v=")
+
+
+@pytest.mark.parametrize("nonce", [CLIENT_NONCE, SERVER_NONCE, f"{CLIENT_NONCE}{SERVER_NONCE}x"])
+def test_a_nonce_of_another_exchange_is_refused(nonce: str) -> None:
+    exchange = server()
+    exchange.first(CLIENT_FIRST)
+    with pytest.raises(SaslAuthenticationFailed, match="not that of this exchange"):
+        exchange.last(f"c=biws,r={nonce},p=AAAA".encode())
+
+
 def test_extensions_are_signed_and_passed_over() -> None:
     assert server().first(CLIENT_FIRST + b",x=1") == SERVER_FIRST
 
