@@ -15,6 +15,7 @@ from typing import Annotated, Final, Protocol, TypeVar
 import typer
 
 from ..client.administer.users import UserAdmin
+from ..client.cluster.servers import Servers
 from ..protocol.api.security.scram_credentials import ScramUpsertion
 from ..protocol.errors import DuplicateResource, ResourceNotFound
 from ..protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
@@ -32,7 +33,7 @@ from ..server.security.users import (
 from ..storage.directory.lock import DirectoryLock
 from ..storage.files import SystemFiles, make_directory_safely
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, Json, Server, check_text
+from .options import DEFAULT_SERVER, Json, Server, check_text
 from .output import emit, json_line, table
 
 _SALT_BYTES: Final = 16
@@ -94,7 +95,7 @@ def add(
     password_file: PasswordFile = None,
     iterations: Iterations = DEFAULT_ITERATIONS,
     data_dir: DataDir = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Add a user, with a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN.
 
@@ -113,7 +114,7 @@ def password(
     password_file: PasswordFile = None,
     iterations: Iterations = DEFAULT_ITERATIONS,
     data_dir: DataDir = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Give a user another password. Connections that are logged in stay so."""
     place = _place(data_dir, server)
@@ -123,7 +124,7 @@ def password(
 
 
 @users.command()
-def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_ADDRESS) -> None:
+def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_SERVER) -> None:
     """Remove a user. Connections that are logged in stay so until they log in again
     (connections.max.reauth.ms)."""
     place = _place(data_dir, server)
@@ -132,9 +133,7 @@ def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_ADDRES
 
 
 @users.command("list")
-def list_(
-    data_dir: DataDir = None, server: Server = DEFAULT_ADDRESS, as_json: Json = False
-) -> None:
+def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the users, and how they may log in."""
     found = _place(data_dir, server).users()
     named = {
@@ -156,7 +155,7 @@ def list_(
 class _Broker:
     """A broker that runs."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: Servers) -> None:
         self._server = server
 
     def users(self) -> Found:
@@ -219,7 +218,7 @@ class _Directory:
             lock.release()
 
 
-def _place(data_dir: Path | None, server: str) -> Place:
+def _place(data_dir: Path | None, server: Servers) -> Place:
     return _Broker(server) if data_dir is None else _Directory(data_dir)
 
 

@@ -231,6 +231,18 @@ def test_commands_by_variables_and_profiles(
     refused.ok("topic", "list", "--password-file", str(files / "password"))
 
 
+@pytest.mark.parametrize("address", ["native", "kafka"], indirect=True)
+def test_users_are_added_by_a_user(address: str, certificates: Certificates, files: Path) -> None:
+    """The password file of the command is the new user's; the variable has that of who adds."""
+    env = {"HOROLOG_CA": certificates.ca, "HOROLOG_USER": "alice"}
+    env["HOROLOG_PASSWORD_FILE"] = str(files / "password")
+    (files / "new").write_text("password-of-bob-3391")
+    alice = Program(address, env)
+    alice.ok("user", "add", "bob", "--password-file", files / "new")
+    bob = Program(address, {**env, "HOROLOG_USER": "bob", "HOROLOG_PASSWORD_FILE": ""})
+    bob.ok("topic", "list", "--password-file", files / "new")
+
+
 def test_what_doctor_says(address: str, certificates: Certificates, files: Path) -> None:
     options = ["--server", address, "--ca", certificates.ca, "--user", "alice", "--json"]
     good = Program().ok("doctor", *options, "--password-file", files / "password")
