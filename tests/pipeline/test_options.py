@@ -10,7 +10,14 @@ from horolog import SecretFile, Security
 from horolog.client.cluster.servers import parse_servers, with_security
 from horolog.pipeline.connecting import connection_options
 from horolog.pipeline.option_values import OptionError, duration_ms
-from horolog.pipeline.options import READ_NAMES, Bound, Broker, ReadOptions, read_options
+from horolog.pipeline.options import (
+    READ_NAMES,
+    SECURITY,
+    Bound,
+    Broker,
+    ReadOptions,
+    read_options,
+)
 from horolog.pipeline.windows import Window
 from horolog.pipeline.write_options import WRITE_NAMES, write_options
 
@@ -192,12 +199,16 @@ def test_patience_is_checked_where_files_are_read_too(name: str) -> None:
 
 
 def test_every_option_is_in_the_guide() -> None:
-    guide = Path(__file__).parents[2] / "docs" / "spark.md"
-    text = guide.read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    pages = (docs / "spark.md", docs / "security" / "clients.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     silent = {
         # Other spellings, Kafka's, what Spark adds.
         *("bootstrapServers", "kafka.bootstrap.servers", "path"),
         *("queryName", "outputMode"),
+        # "The same behind `kafka.`", ".env, or without", librdkafka's other word.
+        *(name for name in SECURITY if name.startswith("kafka.")),
+        *("sasl.mechanisms", "sasl.oauthbearer.token.env", "ssl.key.password.env"),
     }
     names = {*READ_NAMES, *WRITE_NAMES} - silent
     assert [name for name in sorted(names) if name not in text] == []
