@@ -51,8 +51,8 @@ class ScramServer:
         final = scram.read_client_final(content)
         if final.binding != scram.channel_binding(client.header):
             raise SaslAuthenticationFailed("the client's c= is not what it began with")
-        # As Kafka has it, only its end is looked at: older librdkafka sends its own nonce twice. The
-        # nonce is signed, in what the server said, whatever the client repeats of it.
+        # As in Kafka, only its end is looked at: older librdkafka sends its own nonce twice. All of
+        # it is signed, in what the server said, whatever the client repeats.
         end = final.nonce[-len(self._nonce) :]
         if not hmac.compare_digest(end.encode(), self._nonce.encode()):
             raise SaslAuthenticationFailed("the client's nonce is not that of this exchange")

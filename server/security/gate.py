@@ -1,16 +1,17 @@
 """What is answered before a login: which versions there are, and the login itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.framing import Frame, ProtocolError
+from ...protocol.api.native.frames import RequestHead
 from ...protocol.api.registry import APIS
 from ...protocol.api.security.authenticate import AUTHENTICATE
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
 from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
-from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed
+from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationFailed
 from ...protocol.limits import LENGTH_BYTES
 from ..dispatch import Dispatcher
 from ..network.endpoint import Caller, Frames
@@ -56,8 +57,12 @@ class Gate:
         if not self._encoding.NATIVE:
             # As Kafka does: its clients know that they have to log in, or were told to use no SASL.
             raise ProtocolError(error.message)
-        session.fail()
-        return (self._encoding.encode_refusal(head, None, None, error.code, error.message),)
+        return self._refused(head, error)
+
+    def _refused(self, head: RequestHead, error: CodedError) -> Iterator[Answer]:
+        """Say why, and close."""
+        yield self._encoding.encode_refusal(head, None, None, error.code, error.message)
+        raise ProtocolError(error.message)
 
     def answer_together(
         self, sources: Sequence[tuple[Frames, int]]
