@@ -17,9 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
 
-_FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
+_FIRST = ("pipeline", "clusters", "secure_clients", "clients", "faults", "pages", "cli", "bench")
 
-_TOGETHER = ("pipeline", "clusters")
+_TOGETHER = ("pipeline", "clusters", "secure_clients")
 """Their tests run in one process: a second Spark, or a second cluster of Kafka brokers, would take
 longer to come up than it saves, and from everything else beside it."""
 

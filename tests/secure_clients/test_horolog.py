@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,31 +21,16 @@ from horolog import (
     UnsupportedSaslMechanism,
     blocking,
 )
-from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
-from horolog.protocol.sasl.scram import credential_of, salted_password
-from horolog.server.security.users import Entry, Users
-from horolog.storage.files import SystemFiles
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program
 
 from .certificates import Pair
 from .conftest import PASSWORD, Certificates
+from .users import add_user
 
 WRONG = "not-the-password-6602"
 COUNT = 60
 START_MS = 1_700_000_000_000
-
-
-def add_user(data_dir: Path, name: str, password: str) -> None:
-    """As `horolog user add` before the first start."""
-    data_dir.mkdir(parents=True)
-    users = Users(SystemFiles(), data_dir, os.urandom)
-    salt = os.urandom(16)
-    entries = [
-        Entry(name, credential_of(one, salted_password(one, password, salt, 4096), salt, 4096))
-        for one in SCRAM_MECHANISMS.values()
-    ]
-    assert users.change_each([entries]) == [None]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +156,7 @@ async def test_nobody_is_told_to_be_somebody(address: str, certificates: Certifi
             address, security=Security(ca=certificates.ca), request_timeout_ms=2_000
         ) as admin:
             await admin.list_topics()
-    assert "user" in str(caught.value) or "login" in str(caught.value)
+    assert "user and password" in str(caught.value) or "not logged in" in str(caught.value)
 
 
 async def test_plain_clients_are_told_of_tls(address: str) -> None:

@@ -13,7 +13,7 @@ from horolog.testing.program import Program
 from horolog.tests.pages.python import examples, run_example
 
 from .conftest import PASSWORD, Certificates
-from .test_horolog import add_user
+from .users import add_user
 
 PAGE = Path(__file__).parents[2] / "docs" / "security" / "clients.md"
 EXAMPLES = [one for one in examples(PAGE) if "spark." not in one]

@@ -32,7 +32,7 @@ async def test_no_secret_is_shown(
         if os.environ.get("HOROLOG_REQUIRE") == "all":
             pytest.fail(str(error))
         pytest.skip(str(error))
-    source, *targets = [await new_topic() for _ in range(6)]
+    source, *targets = [await new_topic() for _ in range(5)]
     plain = f"kafka://{apache.bootstrap}"
     async with Producer(plain) as producer:
         for number in range(COUNT):
@@ -59,12 +59,6 @@ async def test_no_secret_is_shown(
             "kafka.ssl.ca.location": ca,
         },
         {
-            "bootstrap.servers": f"kafka+tls://{guarded}",
-            "sasl.username": "alice",
-            "sasl.password.env": "TEST_PASSWORD",
-            "ssl.ca.location": ca,
-        },
-        {
             "bootstrap.servers": f"kafka+tls://{apache.at('MUTUAL')}",
             "ssl.ca.location": ca,
             "ssl.certificate.location": str(pair.certificate),
@@ -72,13 +66,25 @@ async def test_no_secret_is_shown(
             "ssl.key.password": KEY_PASSWORD,
         },
     ]
-    given = {"options": options, "source": source, "targets": targets, "wrong": WRONG}
+    of_stream = {
+        "bootstrap.servers": f"kafka+tls://{guarded}",
+        "sasl.username": "alice",
+        "sasl.password.env": "TEST_PASSWORD",
+        "ssl.ca.location": ca,
+    }
+    given = {
+        "options": options,
+        "of_stream": of_stream,
+        "source": source,
+        "targets": targets,
+        "wrong": WRONG,
+    }
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps(given))
     done = await asyncio.to_thread(_run, tmp_path)
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout.count(f"rows: {COUNT}\n") == len(options)
-    assert "did not let the user 'alice' in" in done.stdout
+    assert done.stdout.count("did not let the user 'alice' in") >= 2
     for topic in targets:
         assert await read(plain, topic, None) == COUNT
     secret_file.unlink()
