@@ -21,7 +21,6 @@ from .errors import WrongUsage
 from .findings import Finding, Verdict
 from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table
-from .security.checks import security_findings
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
 """Clocks further apart than this make times of messages useless for comparing machines."""
@@ -59,6 +58,8 @@ def doctor(
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
+    from .security.checks import security_findings
+
     findings = asyncio.run(security_findings(server, SystemClock()))
     if all(one.verdict is not Verdict.PROBLEM for one in findings):
         findings += _server(server)

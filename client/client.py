@@ -1,13 +1,15 @@
 """What producer, consumer and admin have in common."""
 
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from .cluster.cluster import Cluster
 from .cluster.kafka_cluster import KafkaCluster
 from .cluster.one_broker import OneBroker
 from .cluster.servers import Servers, parse_servers, with_security
-from .security.security import Security
+
+if TYPE_CHECKING:
+    from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 
@@ -22,7 +24,7 @@ class Client:
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
-        security: Security | None = None,
+        security: "Security | None" = None,
     ) -> None:
         """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`
         with some brokers of a Kafka cluster; `tls://` and `kafka+tls://` are the same over TLS.

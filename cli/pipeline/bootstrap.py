@@ -18,7 +18,6 @@ from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, json_line, json_time, shown_size, shown_time
-from ..security.settings import for_workers
 from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
@@ -75,6 +74,8 @@ def bootstrap(
     code 1, with the command that changes that. Done again, it appends everything again,
     but for --job-id.
     """
+    from ..security.settings import for_workers
+
     server = for_workers(server)
     if kind not in FORMATS:
         raise WrongUsage(f"--format {kind}: it is one of {', '.join(FORMATS)}")

@@ -12,8 +12,6 @@ from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, TopicName, check_address
 from ..output import emit, json_line, json_time, shown_span, shown_time, table
-from ..security.options import with_profile
-from ..security.settings import for_workers
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
@@ -92,6 +90,9 @@ def failover(
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
+    from ..security.places import with_profile
+    from ..security.settings import for_workers
+
     server = for_workers(server)
     old = None
     if old_server is not None:

@@ -12,7 +12,6 @@ from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
-from ..security.settings import for_workers
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -54,6 +53,8 @@ def latency(
     The largest of all is the MaxLatencyOfCluster that a failover steps back by. Messages that were
     appended before they were created count as 0, and as skewed: a clock is wrong.
     """
+    from ..security.settings import for_workers
+
     server = for_workers(server)
     window_ms = length_ms("--by", by)
     if out is not None:

@@ -10,7 +10,6 @@ from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, json_line, shown_time
-from ..security.settings import for_workers
 from ..streams import note
 from .interrupts import ask_in_thread
 from .shown import length_ms, refusals, show_plan
@@ -61,6 +60,8 @@ def watch(
     a message count once, and messages later than --late no more. Messages of more than five
     minutes in the future are left out.
     """
+    from ..security.settings import for_workers
+
     server = for_workers(server)
     asked = Watch(
         server=server,

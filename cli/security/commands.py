@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +11,9 @@ from ...client.client import DEFAULT_ADDRESS
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json, check_address, check_texts
 from ..output import NOTHING, emit, json_line, table
-from . import profiles
-from .settings import Layer, Layers
+
+if TYPE_CHECKING:
+    from .profiles import Layer, Profiles
 
 profile = typer.Typer(
     help="Servers and how to be let in there, under names.",
@@ -57,6 +58,9 @@ def add(
 
     It keeps where a password is, and never the password.
     """
+    from . import profiles
+    from .settings import Layers
+
     profiles.check_name(name)
     paths = {
         "ca": ca,
@@ -92,6 +96,8 @@ def add(
 @profile.command()
 def use(name: Name) -> None:
     """Use a profile from now on, wherever no other server is named."""
+    from . import profiles
+
     path = profiles.path_of(os.environ)
     _ = profiles.named(os.environ, name)
     found = profiles.load(path)
@@ -103,6 +109,8 @@ def use(name: Name) -> None:
 @profile.command("list")
 def list_(as_json: Json = False) -> None:
     """List the profiles; the one in use has a star."""
+    from . import profiles
+
     found = profiles.load(profiles.path_of(os.environ))
     if as_json:
         emit(
@@ -123,6 +131,8 @@ def list_(as_json: Json = False) -> None:
 @profile.command()
 def remove(name: Name) -> None:
     """Remove a profile; its password stays where it is."""
+    from . import profiles
+
     path = profiles.path_of(os.environ)
     _ = profiles.named(os.environ, name)
     found = profiles.load(path)
@@ -133,7 +143,9 @@ def remove(name: Name) -> None:
     emit([f"profile {name} is removed"])
 
 
-def _save(path: Path | None, found: profiles.Profiles) -> None:
+def _save(path: Path | None, found: "Profiles") -> None:
+    from . import profiles
+
     try:
         profiles.save(path, found)
     except OSError as error:

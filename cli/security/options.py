@@ -1,20 +1,17 @@
 """The options of every command that takes `--server`, and the variables that stand for them."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from typer.core import TyperOption
 
-from ...client.cluster.servers import Servers
+from ...values import value_class
 from ..errors import WrongUsage
-from . import profiles
-from .settings import Layers, servers_of
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SecurityOption:
     """One of them. Its name is that of the setting in a profile."""
 
@@ -51,7 +48,11 @@ OPTIONS: Final = (
         "mechanism", "NAME", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER (SASL)."
     ),
 )
-_BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
+OPTION: Final = "COMMANDLINE"
+ENVIRONMENT: Final = "ENVIRONMENT"
+"""Where a parameter comes from, as the parser calls it."""
+
+BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
 
 
 def added(params: Sequence[Any]) -> list[Any]:
@@ -71,75 +72,49 @@ def added(params: Sequence[Any]) -> list[Any]:
     ]
 
 
-def with_profile(servers: Servers, name: str | None) -> Servers:
-    """Servers beside those of `--server`: only a profile says how to be let in there. Raises
-    WrongUsage."""
-    if name is None:
-        return servers
-    layers = Layers({}, {}, profiles.named(os.environ, name))
-    return replace(servers, security=layers.security(servers))
-
-
 def is_security(param: Any) -> bool:
     """Whether a parameter is one of these."""
-    return param.name in _BY_PARAMETER
+    return param.name in BY_PARAMETER
 
 
 def connected(context: Any) -> None:
     """Put what options, environment and profile say into `server`. Raises WrongUsage."""
     chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
     given = context.params.get("server")
-    if given is None:
+    if given is None or not (_is_any_given(chosen) or _has_profiles()):
         return
+    from .places import Places
+    from .settings import servers_of
+
     sources = {name: _source(context, name) for name in (*chosen, "server")}
-    layers = _Places(chosen, sources, os.environ)
+    places = Places(chosen, sources, os.environ)
     # While a line is completed, what is wrong with it is not the matter.
     with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
         context.params["server"] = servers_of(
-            given, is_chosen=sources["server"] in (_OPTION, _ENVIRONMENT), layers=layers.layers
+            given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
         )
 
 
-_OPTION: Final = "COMMANDLINE"
-_ENVIRONMENT: Final = "ENVIRONMENT"
+def _is_any_given(chosen: Mapping[str, str | None]) -> bool:
+    return any(chosen.values()) or any(os.environ.get(option.variable) for option in OPTIONS)
+
+
+def _has_profiles() -> bool:
+    path = profiles_path(os.environ)
+    return path is not None and os.path.lexists(path)
+
+
+def profiles_path(environment: Mapping[str, str]) -> str | None:
+    """Where the profiles of the user are; None for one without a home."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(base):  # so the specification of these folders says
+        home = environment.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        base = os.path.join(home, ".config")
+    return os.path.join(base, "horolog", "config.toml")
 
 
 def _source(context: Any, name: str) -> str:
     source = context.get_parameter_source(name)
     return "" if source is None else str(source.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """What was given where."""
-
-    chosen: Mapping[str, str | None]
-    sources: Mapping[str, str]
-    environment: Mapping[str, str]
-
-    def layers(self, may_take_profile: bool) -> Layers:
-        """The settings of each place. A profile in use is for its own server; one that is named
-        is for any."""
-        return Layers(
-            dict(self._given(_OPTION)),
-            dict(self._from_environment()),
-            self._profile(may_take_profile),
-        )
-
-    def _given(self, source: str) -> Iterator[tuple[str, str]]:
-        for parameter, value in self.chosen.items():
-            if value is not None and self.sources[parameter] == source:
-                yield _BY_PARAMETER[parameter].name, value
-
-    def _from_environment(self) -> Iterator[tuple[str, str]]:
-        # Not through the parser: a command may have no such option, and the variable still counts.
-        for option in OPTIONS:
-            value = self.environment.get(option.variable)
-            if value:
-                yield option.name, value
-
-    def _profile(self, may_take_it: bool) -> Mapping[str, str | tuple[str, ...]]:
-        name = self.chosen["security_profile"] or self.environment.get("HOROLOG_PROFILE")
-        if name is None and not may_take_it:
-            return {}
-        return profiles.named(self.environment, name)

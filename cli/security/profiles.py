@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import WrongUsage
-from .settings import Layer
+from .options import profiles_path
+
+Layer = Mapping[str, str | tuple[str, ...]]
+"""Settings of one place, by the names that they have in a profile."""
 
 TEXTS: Final = (
     *("server", "ca", "client_cert", "client_key", "client_key_password_file"),
@@ -43,14 +46,9 @@ class Profiles:
 
 
 def path_of(environment: Mapping[str, str]) -> Path | None:
-    """Where the profiles of the user are; None for one without a home."""
-    base = environment.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(base):  # so the specification of these folders says
-        home = environment.get("HOME", "")
-        if not os.path.isabs(home):
-            return None
-        base = os.path.join(home, ".config")
-    return Path(base, "horolog", "config.toml")
+    """Where they are; None for a user without a home."""
+    path = profiles_path(environment)
+    return None if path is None else Path(path)
 
 
 def check_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """What a command knows of how to be let in, from its options, the environment and a profile."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
@@ -11,9 +11,7 @@ from ...client.security.errors import SecurityError
 from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
 from ...client.security.security import Security, mechanism_of
 from ..errors import WrongUsage
-
-Layer = Mapping[str, str | tuple[str, ...]]
-"""Settings from one place, by the names that they have in a profile."""
+from .profiles import Layer
 
 _TLS: Final = ("ca", "client_cert")
 _TOKENS: Final = ("token_file", "token_command")

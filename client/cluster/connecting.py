@@ -2,15 +2,17 @@
 
 import asyncio
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
 from ..errors import ConnectionFailed
-from ..security.security import Security
 from .connection import Connection
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 _TLS_CLOSING_S: Final = 2
 """How long the end of TLS waits for the other side's word; what matters was said before."""
@@ -35,7 +37,7 @@ async def connect(
     client_id: str | None = None,
     request_timeout_ms: int = 30_000,
     encoding: Encoding = native,
-    security: Security | None = None,
+    security: "Security | None" = None,
 ) -> Connection:
     """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), agree on versions, and authenticate.
 
@@ -78,7 +80,7 @@ async def connect(
     return connection
 
 
-async def _channel(security: Security, host: str) -> dict[str, Any]:
+async def _channel(security: "Security", host: str) -> dict[str, Any]:
     """What the loop has to be told to encrypt a connection."""
     if not security.tls:
         return {}

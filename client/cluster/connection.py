@@ -33,10 +33,11 @@ from ...protocol.limits import (
     SLAB_BYTES,
 )
 from ..errors import ConnectionFailed
-from ..security.errors import TlsFailed
 
 if TYPE_CHECKING:
     import ssl
+
+    from ..security.errors import TlsFailed
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"
@@ -304,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
             raise self._error(self._failure or "not connected")
         return self._transport
 
-    def _error(self, cause: str) -> ConnectionFailed | TlsFailed:
+    def _error(self, cause: str) -> "ConnectionFailed | TlsFailed":
         if self._cause is not None and self.tls is not None:
             from ..security.tls import explained
 

@@ -7,7 +7,7 @@ sent again, where the cluster says then, with waits that grow, for as long as th
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...protocol.api.groups.find_coordinator import (
     FIND_COORDINATOR,
@@ -35,7 +35,6 @@ from ...protocol.errors import (
 )
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
-from ..security.security import Security
 from .backoff import Backoff
 from .cluster import Cluster
 from .connection import Connection
@@ -44,6 +43,9 @@ from .link import Link
 from .moves import moved
 from .servers import scheme
 from .targets import Coordinator, Leader, Node, Some, Target
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ class KafkaCluster(Cluster):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: Security | None = None,
+        security: "Security | None" = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)

@@ -2,17 +2,19 @@
 
 import asyncio
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.api.schema import Api
 from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
-from ..security.security import Security
 from .backoff import Backoff
 from .connecting import connect
 from .connection import Connection
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 _STOPPED: Final = "it had stopped answering"
 
@@ -27,7 +29,7 @@ class Link:
         client_id: str | None,
         request_timeout_ms: int,
         encoding: Encoding = native,
-        security: Security | None = None,
+        security: "Security | None" = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
@@ -140,7 +142,7 @@ class Link:
             await connection.close()
 
 
-async def _prolong(connection: Connection, security: Security) -> None:
+async def _prolong(connection: Connection, security: "Security") -> None:
     """Authenticate again. Nothing else is sent meanwhile: the broker would take it for a part."""
     from ..security.authentication import authenticate
 

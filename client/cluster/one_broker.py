@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.schema import Api
 from ...protocol.api.topics.metadata import (
@@ -13,10 +13,12 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.errors import LeaderNotAvailable
 from ..responses import topic_result
-from ..security.security import Security
 from .cluster import Cluster
 from .link import Link
 from .targets import Some, Target
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 
 class OneBroker(Link, Cluster):
@@ -30,7 +32,7 @@ class OneBroker(Link, Cluster):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: Security | None = None,
+        security: "Security | None" = None,
     ) -> None:
         super().__init__(
             address,

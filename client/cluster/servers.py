@@ -7,11 +7,12 @@ tls://a:7070, kafka+tls://a:9092,b:9092
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...config.address import split_address
-from ..security.errors import SecurityError
-from ..security.security import Security
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 KAFKA: Final = "kafka://"
 TLS: Final = "tls://"
@@ -30,17 +31,23 @@ class Servers:
     kafka: bool
     tls: bool = False
     """What the address says of it; `security` may say more."""
-    security: Security | None = None
+    security: "Security | None" = None
 
     def __str__(self) -> str:
         return scheme(kafka=self.kafka, tls=self.tls) + ",".join(self.addresses)
 
     @property
-    def channel(self) -> Security | None:
+    def channel(self) -> "Security | None":
         """How to connect, with `tls` as it is going to be; None for plain connections without
         authentication. Raises SecurityError for what does not go together."""
+        if self.security is None and not self.tls:
+            return None
+        # Most clients need none.
+        from ..security.errors import SecurityError
+        from ..security.security import Security
+
         if self.security is None:
-            return Security(tls=True) if self.tls else None
+            return Security(tls=True)
         if self.tls and self.security.tls is False:
             raise SecurityError(
                 f"{self} is an address of TLS, and the security that goes with it is without: "
@@ -77,7 +84,7 @@ def parse_servers(given: str | Servers) -> Servers:
     return Servers(addresses, kafka=True, tls=tls)
 
 
-def with_security(given: str | Servers, security: Security | None) -> Servers:
+def with_security(given: str | Servers, security: "Security | None") -> Servers:
     """The same, reached as `security` says. Raises ValueError."""
     found = parse_servers(given)
     return found if security is None else replace(found, security=security)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.framing import ProtocolError
@@ -24,7 +24,6 @@ from ..cluster.servers import Servers
 from ..cluster.topic_metadata import partition_counts
 from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
-from ..security.security import Security
 from .assigned import Assigned
 from .assignment import Assignment
 from .fetch_sources import fetches_of
@@ -32,6 +31,9 @@ from .fetches import Results
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 _MIB: Final = 1024 * 1024
 
@@ -60,7 +62,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
-        security: Security | None = None,
+        security: "Security | None" = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,

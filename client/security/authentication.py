@@ -51,6 +51,11 @@ _EARLY: Final = (0.85, 0.95)
 do not come together."""
 
 
+_KAFKA_LEAST_S: Final = 1.05
+"""Kafka refuses a second login within a second (KIP-368), and takes one that is late, as long as
+nothing was asked before it."""
+
+
 async def authenticate(connection: "Connection", security: Security) -> None:
     """Let the broker know who the client is, and know that it is the broker.
 
@@ -67,9 +72,15 @@ async def authenticate(connection: "Connection", security: Security) -> None:
         raise SaslAuthenticationFailed(
             f"{connection.address} ended the exchange of {client.mechanism} before it was done"
         )
-    connection.authenticated(
-        lifetime_ms / 1000 * random.uniform(*_EARLY) if lifetime_ms > 0 else None
-    )
+    connection.authenticated(_again_in_s(lifetime_ms, connection.native))
+
+
+def _again_in_s(lifetime_ms: int, native: bool) -> float | None:
+    """When to log in again; None for a session without end."""
+    if lifetime_ms <= 0:
+        return None
+    in_s = lifetime_ms / 1000 * random.uniform(*_EARLY)
+    return in_s if native else max(in_s, _KAFKA_LEAST_S)
 
 
 async def _client(security: Security) -> SaslClient:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ...blocking import Admin
 from ...client.cluster.servers import Servers
 from ...protocol.api.log.list_offsets import LATEST
-from ..connecting import connection_options
 from .preflight import DataFacts
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ def load(
     `job_id` that holds for the whole job too: the same rows under the same id, within
     `producer.id.expiration.ms`, are appended once.
     """
+    from ..connecting import connection_options
+
     writer = (
         rows.repartitionById(partitions, "partition")
         .sortWithinPartitions("timestamp", "key", "value")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..connecting import connection_options
 from ..logs import Logs
 from .ranges import ReadPlan, offsets_json
 
@@ -16,6 +15,8 @@ def read_plans(
 ) -> "DataFrame":
     """The rows of these plans, which are of one server; `schema` names the columns, else all but
     headers and append times. The session must know the format `horolog`."""
+    from ..connecting import connection_options
+
     ranges = [one for plan in plans for one in plan.ranges]
     ids = {plan.topic: plan.log.topic_id for plan in plans if plan.log.topic_id}
     logs = Logs(plans[0].log.cluster_id, ids)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...client.cluster.servers import Servers
-from ..connecting import connection_options
 from ..planning import AHEAD_MS
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ class Watch:
 def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
     """A streaming DataFrame: `start`, `end` of the window, `value` of `by`, `count`, `latest`."""
     from pyspark.sql import functions as sf
+
+    from ..connecting import connection_options
 
     rows = (
         spark.readStream.format("horolog")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from horolog.cli.errors import WrongUsage
 from horolog.cli.security import profiles
 from horolog.cli.security.options import OPTIONS
-from horolog.cli.security.settings import Layer, Layers
+from horolog.cli.security.profiles import Layer
+from horolog.cli.security.settings import Layers
 from horolog.client.cluster.servers import parse_servers
 from horolog.client.security.secret import SecretFile
 from horolog.config.loading import OTHER_VARIABLES

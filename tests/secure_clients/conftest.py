@@ -25,10 +25,10 @@ LISTENERS: Final = {
     "EXPIRED": "SSL",
     "ELSEWHERE": "SSL",
 }
-"""What each is for: everything; client certificates; no TLS; sessions of a second; a certificate
-that has expired; one that is for another host."""
+"""What each is for: everything; client certificates; no TLS; sessions of a second and a half; a
+certificate that has expired; one that is for another host."""
 
-SESSION_MS: Final = 1_000
+SESSION_MS: Final = 1_500
 
 NewTopic = Callable[..., Awaitable[str]]
 
