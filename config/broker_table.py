@@ -2,21 +2,16 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from .setting import INT32_MAX, Kind, Scope, Setting, Value
+from .declaring import integer as _integer
+from .declaring import setting as _setting
+from .security_table import SECURITY
+from .setting import INT32_MAX, Kind, Setting
 
 AS_REACHED: Final = "as-reached"
 
 FLUSH_SCHEDULER_INTERVAL: Final = "log.flush.scheduler.interval.ms"
-
-
-def _setting(name: str, kind: Kind, default: Value, doc: str, **more: Any) -> Setting:
-    return Setting(name=name, scope=Scope.BROKER, kind=kind, default=default, doc=doc, **more)
-
-
-def _integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
-    return _setting(name, Kind.INTEGER, default, doc, unit=unit, **{"minimum": 1} | more)
 
 
 _PLACES: Final = (
@@ -89,109 +84,6 @@ _PLACES: Final = (
         "kafka.listen, or one for each kind of them, behind the same tls:// or name of Kafka's.",
         choices=(AS_REACHED,),
         plaintext_says_nothing=True,
-    ),
-)
-
-_SECURITY: Final = (
-    _setting(
-        "allow.plaintext",
-        Kind.BOOLEAN,
-        False,
-        "Whether the broker may listen at addresses that are not loopback without TLS or without a "
-        "login, and take passwords (PLAIN) where nothing is encrypted. Whoever reaches such a port "
-        "reads and writes everything; the log says so once a day.",
-    ),
-    _setting(
-        "tls.cert",
-        Kind.PATH,
-        "",
-        "File with the certificate in PEM, and those between it and the root behind it. It is read "
-        "again when it changes, and on SIGHUP: new connections get the new one.",
-        choices=("",),
-    ),
-    _setting(
-        "tls.key",
-        Kind.PATH,
-        "",
-        "File with the certificate's key in PEM. Empty: it is in the file of tls.cert.",
-        choices=("",),
-    ),
-    _setting(
-        "tls.key.password.file",
-        Kind.PATH,
-        "",
-        "File whose first line is the password of an encrypted key.",
-        choices=("",),
-    ),
-    _setting(
-        "tls.client.ca",
-        Kind.PATH,
-        "",
-        "File with the roots, in PEM, of clients' certificates.",
-        choices=("",),
-    ),
-    _setting(
-        "tls.client.auth",
-        Kind.CHOICE,
-        "none",
-        "Whether clients show a certificate of tls.client.ca. Who does is User: and its subject, "
-        "and needs no other login, unless the address has SASL_SSL://.",
-        choices=("none", "requested", "required"),
-    ),
-    _setting(
-        "tls.min.version",
-        Kind.CHOICE,
-        "1.2",
-        "The oldest version of TLS that is spoken.",
-        choices=("1.2", "1.3"),
-    ),
-    _setting(
-        "authentication",
-        Kind.CHOICE,
-        "none",
-        "Whether those who come in by bare addresses and tls:// have to log in, as a user of "
-        "`horolog user` or with a client certificate.",
-        choices=("none", "required"),
-    ),
-    _setting(
-        "sasl.enabled.mechanisms",
-        Kind.CHOICES,
-        "SCRAM-SHA-256,SCRAM-SHA-512",
-        "The ways to log in with a password. PLAIN sends the password itself, so it is offered "
-        "only where the connection is encrypted, unless allow.plaintext.",
-        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
-    ),
-    _integer(
-        "authentication.deadline.ms",
-        10_000,
-        "ms",
-        "Time from the start of a connection to the end of the TLS handshake, and from there to "
-        "the end of the login, where there are such.",
-        minimum=100,
-        maximum=600_000,
-    ),
-    _integer(
-        "connections.unauthenticated.max",
-        250,
-        "",
-        "Connections at one time that have not logged in where they have to, or are in a TLS "
-        "handshake; the ones above it are closed at once and counted.",
-        maximum=1_000_000,
-    ),
-    _integer(
-        "connections.max.reauth.ms",
-        0,
-        "ms",
-        "How long a login holds; then the client logs in again on the same connection, or it is "
-        "closed. So long a user who was removed may go on. 0: as long as the connection.",
-        minimum=0,
-    ),
-    _setting(
-        "http.open.paths",
-        Kind.CHOICES,
-        "/metrics,/healthz,/readyz",
-        "Paths of the HTTP port that are answered without a login where one is required.",
-        choices=("/metrics", "/healthz", "/readyz"),
     ),
 )
 
@@ -521,7 +413,7 @@ _OPERATION: Final = (
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         setting.name: setting
-        for table in (_PLACES, _SECURITY, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
+        for table in (_PLACES, SECURITY, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
         for setting in table
     }
 )

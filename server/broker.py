@@ -119,7 +119,7 @@ class Broker:
         opened until then is closed again.
         """
         async with AsyncExitStack() as cleanups:
-            ports = cleanups.enter_context(Ports(self.settings, self.observe))
+            ports = self._ports = cleanups.enter_context(Ports(self.settings, self.observe))
             if isinstance(self._files, SystemFiles):
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from ..network.deadline import Deadline
 from ..security.names import subject_name
-from ..security.session import principal_of
+from ..security.session import ANONYMOUS, principal_of
 from .authentication import HttpAuthentication
 from .hosts import is_known_host
 from .port import HttpPort, shown
@@ -29,9 +29,6 @@ HEADERS: Final = MappingProxyType(
 
 MAX_HEADERS: Final = 50
 """Lines of a head, each of at most 8 KiB: browsers send about twenty."""
-
-PRINCIPAL: Final = "principal"
-"""The key under which a request says who asks."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -69,6 +66,8 @@ class HttpConnection(web.RequestHandler):
         self.needs_login = needs_login
         """Whether those who show no certificate have to log in."""
         self.certificate_principal: str | None = None
+        self.principal = ANONYMOUS
+        """Who sent the request that is answered now."""
         self._knows_certificates = certificates
         self._head_deadline = Deadline(loop, limits.head_seconds, self._head_is_late)
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
@@ -176,7 +175,7 @@ def guarded(answer: Handler, authentication: HttpAuthentication | None = None) -
                     cause = "the request has no login, or a wrong one"
                     connection.port.request_refused(connection.address, "login", cause)
                     return authentication.refusal(request)
-                request[PRINCIPAL] = principal
+                connection.principal = principal
             return await answer(request)
         finally:
             connection.request_ends()

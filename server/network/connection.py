@@ -21,10 +21,10 @@ from ...protocol.api.framing import ForeignProtocol, FrameReader, ProtocolError
 from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
-from ..security.session import Session
 from .deadline import Deadline, IdleLimit
 from .encrypted_sending import EncryptedFileSender
 from .endpoint import Answerer, Caller, Endpoint, Frames
+from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
 from .file_sending import FileChanged, FileSender
 from .held_memory import FREE_BYTES
 from .host import Host
@@ -34,9 +34,6 @@ from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
-
-UNAUTHENTICATED_FRAME_BYTES = 64 * 1024
-"""Largest request before a login; tokens and certificates of SASL have a few KiB."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
@@ -64,10 +61,8 @@ class Connection(asyncio.BufferedProtocol):
             slab=host.slab,
         )
         self._answerer = endpoint.answerer
-        self._inside = True
-        """Whether it is let in: requests go to those of all who speak the protocol."""
-        self._login_deadline: Deadline | None = None
-        self._session_end: asyncio.TimerHandle | None = None
+        self._entrance: Entrance | None = None
+        """What it has to pass; `None` where anybody is let in."""
         self._answers = AnswerQueue(self._work)
         self._frames: Frames = deque()
         self._transport: asyncio.Transport | None = None
@@ -95,7 +90,11 @@ class Connection(asyncio.BufferedProtocol):
         local = transport.get_extra_info("sockname")[:2]
         host = peer[0] if peer else ""
         self.peer = join_address(*peer[:2]) if peer else "unknown"
-        session = self._meet(transport, host) if self._endpoint.makes_wait else None
+        if self._endpoint.makes_wait:
+            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop)
+            session = self._entrance.meet(transport, host)
+        else:
+            session = None
         self._caller = self._endpoint.caller(local, host, session)
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
@@ -103,57 +102,6 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_limit.start()
         if self._finishing:
             self._close()
-
-    def _meet(self, transport: asyncio.Transport, host: str) -> Session | None:
-        """The session of who has come in; where a login is required, nothing else is answered
-        until it is done."""
-        endpoint = self._endpoint
-        session = Session(host, endpoint.mechanisms, logged_in=self._logged_in, failed=self.finish)
-        tls = transport.get_extra_info("tls") if endpoint.certificates else None
-        certificate = None if tls is None else tls.peer_certificate
-        if certificate is not None:
-            from ..security.names import subject_name
-
-            session.by_certificate(subject_name(certificate))
-        if endpoint.gate is None or certificate is not None:
-            self._host.let_in(self)
-            return session if certificate is not None else None
-        self._lock(endpoint.gate)
-        return session
-
-    def _lock(self, gate: Answerer) -> None:
-        """Answer nothing but a login."""
-        self._answerer = gate
-        self._inside = False
-        self._reader.allow(UNAUTHENTICATED_FRAME_BYTES, "before a login")
-        seconds = self._limits.login_seconds
-        self._login_deadline = Deadline(self._loop, seconds, self._login_is_late)
-        self._login_deadline.start()
-
-    def _logged_in(self) -> None:
-        """A login was done, the first one or a later one that prolongs the session."""
-        if self._login_deadline is not None:
-            self._login_deadline.stop()
-        if not self._inside:
-            self._inside = True
-            self._answerer = self._endpoint.answerer
-            self._reader.allow(self._limits.max_frame_bytes, "max.frame.bytes")
-            self._host.let_in(self)
-        if self._limits.session_seconds is not None:
-            if self._session_end is not None:
-                self._session_end.cancel()
-            self._session_end = self._loop.call_later(
-                self._limits.session_seconds, self._session_is_over
-            )
-
-    def _session_is_over(self) -> None:
-        """Only a new login is answered from now on, and is waited for."""
-        if self._endpoint.gate is not None and self._transport is not None:
-            self._lock(self._endpoint.gate)
-
-    def _login_is_late(self) -> None:
-        seconds = self._limits.login_seconds
-        self._drop("login", f"no login was done in {seconds:g} s (authentication.deadline.ms)")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -187,6 +135,25 @@ class Connection(asyncio.BufferedProtocol):
             self._gathering.heard(self, sum(map(len, frames)))
         else:
             self.go_on()
+
+    def let_in(self) -> None:
+        """Answer whatever is asked."""
+        self._answerer = self._endpoint.answerer
+        self._reader.allow(self._limits.max_frame_bytes, "max.frame.bytes")
+        self._host.let_in(self)
+
+    def lock(self, gate: Answerer) -> None:
+        """Answer what `gate` does, to small requests."""
+        self._answerer = gate
+        self._reader.allow(UNAUTHENTICATED_FRAME_BYTES, "before a login")
+
+    def login_is_late(self) -> None:
+        seconds = self._limits.login_seconds
+        self._drop("login", f"no login was done in {seconds:g} s (authentication.deadline.ms)")
+
+    @property
+    def _is_inside(self) -> bool:
+        return self._answerer is self._endpoint.answerer
 
     def _tell_tls(self, fault: ProtocolError) -> None:
         """Tell a client of TLS that there is none here, in the words of TLS."""
@@ -243,10 +210,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._unread_deadline.stop()
         self._idle_limit.stop()
-        if self._login_deadline is not None:
-            self._login_deadline.stop()
-        if self._session_end is not None:
-            self._session_end.cancel()
+        if self._entrance is not None:
+            self._entrance.close()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)
@@ -285,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def to_be_answered(self) -> tuple[Frames, int]:
         """The frames that wait, and how many of them may be taken now."""
-        if not self._may_work() or self._stuck or not self._inside:
+        if not self._may_work() or self._stuck or not self._is_inside:
             return self._frames, 0
         most = self._limits.max_requests_in_flight - len(self._answers.unmade)
         return self._frames, min(most, REQUESTS_IN_A_TURN)

@@ -241,7 +241,7 @@ def decode_response(struct: type[T], version: int, raw: Body) -> T:
     """
     if is_flexible(struct):
         try:
-            return compact.read(struct, version, raw.content, MAX_RESPONSE_VALUES, strict=False)
+            return compact.read(struct, version, raw.content, MAX_RESPONSE_VALUES)
         except compact.Wrong as wrong:
             raise ProtocolError(f"in a response, {wrong}") from None
     found, _ = _decoded(struct, version, raw, MAX_RESPONSE_VALUES)
