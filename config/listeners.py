@@ -9,10 +9,10 @@ SASL_SSL://...              encrypted, a login
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..values import value_class
 from .address import split_address
 
 OFF: Final = "off"
@@ -41,7 +41,7 @@ class Scheme(StrEnum):
         return self in (Scheme.SASL_PLAINTEXT, Scheme.SASL_SSL)
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class ListenAddress:
     """One address of a protocol."""
 

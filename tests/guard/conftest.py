@@ -119,3 +119,9 @@ def guarded(tmp_path: Path, pair: Pair) -> Guarded:
             yield broker
 
     return partial(start)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parents[2]

@@ -2,10 +2,12 @@
 
 import asyncio
 import io
+import re
 import signal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.api.kafka import frames as kafka
@@ -214,3 +216,31 @@ def test_sighup_without_tls(tmp_path: Path) -> None:
             broker.read_certificates_again()
 
     asyncio.run(run())
+
+
+def test_the_composition_with_tls_starts_and_is_healthy(
+    root: Path, tmp_path: Path, pair: Pair
+) -> None:
+    """With the settings of docker/compose-tls.yaml, on free ports and with files of its own."""
+    composition = yaml.safe_load((root / "docker" / "compose-tls.yaml").read_text("utf-8"))
+    broker = composition["services"]["broker"]
+    env = {
+        name: re.sub(r":\d{4}\b", ":0", value.replace("${HOROLOG_NAME:-localhost}", "localhost"))
+        for name, value in broker["environment"].items()
+    }
+    assert (env["HOROLOG_TLS_CERT"], env["HOROLOG_TLS_KEY"]) == (
+        "/tls/broker.pem",
+        "/tls/broker.key",
+    )
+    env |= {
+        "HOROLOG_DATA_DIR": str(tmp_path / "data"),
+        "HOROLOG_TLS_CERT": str(pair.cert),
+        "HOROLOG_TLS_KEY": str(pair.key),
+        "HOROLOG_ADVERTISED_LISTENERS": "localhost:9092",
+    }
+    assert "allow" not in str(env).lower()
+    with Program(env=env).running("serve") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready native=0.0.0.0:")
+        process.terminate()
+        assert process.wait(30) == 0

@@ -371,3 +371,41 @@ class TestBadFiles:
             wire(broker.addresses.native, tls=authority.trusting()) as client,
         ):
             await log_in(client, "alice", PASSWORD)
+
+
+async def test_certificates_without_end_are_refused(
+    guarded: Guarded, authority: Authority, tmp_path: Path
+) -> None:
+    """OpenSSL takes 100 KiB of them."""
+    mine = authority.issue("giant", "/CN=giant")
+    many = tmp_path / "many.pem"
+    many.write_text(mine.cert.read_text() * 400)
+    async with guarded(tls_client_auth="required", tls_client_ca=authority.cert) as broker:
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await asked(broker, authority.trusting(Pair(many, mine.key)))
+        await until(lambda: broker.connections() == 0)
+        assert sum(broker.figures.tls_failures.values()) == 1
+        async with wire(broker.addresses.native, tls=authority.trusting(mine)) as client:
+            await client.call(MetadataRequest())
+
+
+async def test_renegotiation_is_refused(guarded: Guarded) -> None:
+    """A client of TLS 1.2 that asks for handshakes one after the other, to keep a broker busy."""
+    async with guarded() as broker:
+        process = await asyncio.create_subprocess_exec(
+            *("openssl", "s_client", "-connect", broker.addresses.native, "-tls1_2"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = b""
+        while b"Verify return code" not in said:
+            said += await process.stdout.read(1 << 16)
+        await until(lambda: broker.connections() == 1)
+        process.stdin.write(b"R\n")  # s_client then asks for a new handshake
+        said, _ = await process.communicate()
+        assert b"RENEGOTIATING" in said
+        assert b"no renegotiation" in said
+        assert not broker.figures.tls_failures

@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import admin as kafka_admin
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka import KafkaAdminClient
+from kafka.admin import _users
 
 from horolog.protocol.api.security.scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -36,7 +38,7 @@ from horolog.testing.program import Program, serving
 from horolog.testing.wire import wire
 
 from .conftest import PASSWORD, Authority, Guarded
-from .test_real_clients import librdkafka
+from .test_real_clients import kafka_python, librdkafka
 
 ADMIN: Any = kafka_admin
 SHA_256, SHA_512 = SCRAM_MECHANISMS.values()
@@ -250,6 +252,29 @@ async def test_kafkas_own_requests(guarded: Guarded, authority: Authority) -> No
         async with wire(broker.addresses.native, tls=authority.trusting()) as client:
             with pytest.raises(SaslAuthenticationFailed):
                 await log_in(client, "dave", "secret-of-dave")
+
+
+async def test_kafkas_requests_by_kafka_python(guarded: Guarded, authority: Authority) -> None:
+    """It encodes them by itself."""
+
+    def administer(conf: dict[str, Any]) -> None:
+        admin = KafkaAdminClient(**conf)
+        try:
+            added = _users.UserScramCredentialUpsertion(
+                "dave", _users.ScramMechanism.SCRAM_SHA_256, "secret-of-dave", iterations=5000
+            )
+            gone = _users.UserScramCredentialDeletion("x", _users.ScramMechanism.SCRAM_SHA_512)
+            outcomes = admin.alter_user_scram_credentials([gone, added])
+            assert outcomes["dave"] is None
+            assert "x" in str(outcomes["x"])
+            told = admin.describe_user_scram_credentials(["dave"])["dave"]
+            assert [each["iterations"] for each in told["credential_infos"]] == [5000]
+        finally:
+            admin.close()
+
+    async with guarded() as broker:
+        await asyncio.to_thread(administer, kafka_python(broker, authority, "SCRAM-SHA-256"))
+        assert broker.security.users.names() == ["alice", "bob", "dave"]
 
 
 def test_the_program_before_the_first_start_and_live(tmp_path: Path) -> None:
