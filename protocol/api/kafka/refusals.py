@@ -89,7 +89,8 @@ def _named_in(named: Named) -> list[Named]:
     if not isinstance(named, msgspec.Struct):
         return []
     if isinstance(named, AlterUserScramCredentialsRequest):
-        return list({each.name: each for each in (*named.deletions, *named.upsertions)}.values())
+        changes: list[Any] = [*named.deletions, *named.upsertions]
+        return list({change.name: change for change in changes}.values())
     for spec in all_fields(type(named)):
         if isinstance(spec.type, Array):
             return getattr(named, spec.name) or []
