@@ -67,6 +67,8 @@ class Logins:
                 f"the mechanism {mechanism[:100]!r} is not offered here; offered are: {offered} "
                 "(sasl.enabled.mechanisms; PLAIN only where the connection is encrypted)"
             )
+        if raw and session.state is LoginState.INSIDE:
+            raise IllegalSaslState("who is logged in does so again with sasl-handshake 1 only")
         if session.name and mechanism != session.mechanism:
             raise IllegalSaslState(
                 f"a session of {session.mechanism} cannot go on with {mechanism}"

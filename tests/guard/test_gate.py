@@ -220,6 +220,15 @@ async def test_messages_without_a_head(broker: Broker) -> None:
         assert await client.at_end()
 
 
+async def test_who_is_logged_in_cannot_go_over_to_messages_without_a_head(broker: Broker) -> None:
+    async with kafka_wire(broker) as client:
+        await log_in_to_kafka(client, "alice", PASSWORD)
+        handshake = SaslHandshakeRequest(mechanism="SCRAM-SHA-512")
+        assert (await client.call(handshake, 0)).error_code == 34
+        assert (await client.call(MetadataRequest(topics=[]))).brokers
+        await log_in_to_kafka(client, "alice", PASSWORD)
+
+
 async def test_messages_out_of_turn(broker: Broker) -> None:
     async with kafka_wire(broker) as client:
         answer = await client.call(SaslAuthenticateRequest(auth_bytes=b"x"))
