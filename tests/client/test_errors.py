@@ -13,12 +13,14 @@ import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
+from horolog.protocol.api.framing import ForeignProtocol
+from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import Wrong
 from horolog.protocol.records.kernel.terms import Unreadable
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
-INSIDE = {DamagedSlice, TooManyMessages, Unreadable, Wrong}
+INSIDE = {CompactWrong, DamagedSlice, ForeignProtocol, TooManyMessages, Unreadable, Wrong}
 """Raised and caught within the library; no caller meets them."""
 
 RETRIABLE = {
