@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
+    from .client.security.errors import SecurityError, TlsFailed
+    from .client.security.secret import SecretCommand, SecretFile, SecretVariable
+    from .client.security.security import Mechanism, Security
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.cluster_errors import (
@@ -56,11 +59,13 @@ if TYPE_CHECKING:
     from .protocol.errors import (
         CodedError,
         CorruptMessage,
+        DuplicateResource,
         DuplicateSequenceNumber,
         GroupIdNotFound,
         GroupMaxSizeReached,
         HorologError,
         IllegalGeneration,
+        IllegalSaslState,
         InconsistentGroupProtocol,
         InvalidCommitOffsetSize,
         InvalidConfig,
@@ -86,13 +91,17 @@ if TYPE_CHECKING:
         RebalanceInProgress,
         RecordListTooLarge,
         RequestTimedOut,
+        ResourceNotFound,
+        SaslAuthenticationFailed,
         StorageError,
         TopicAlreadyExists,
+        UnacceptableCredential,
         UnknownFetchSession,
         UnknownMemberId,
         UnknownServerError,
         UnknownTopicOrPartition,
         UnsupportedForMessageFormat,
+        UnsupportedSaslMechanism,
         UnsupportedVersion,
     )
     from .protocol.lag import Lag
@@ -123,6 +132,7 @@ __all__ = [
     "CoordinatorLoading",
     "CoordinatorNotAvailable",
     "CorruptMessage",
+    "DuplicateResource",
     "DuplicateSequenceNumber",
     "FencedLeaderEpoch",
     "Found",
@@ -131,6 +141,7 @@ __all__ = [
     "GroupMaxSizeReached",
     "HorologError",
     "IllegalGeneration",
+    "IllegalSaslState",
     "InconsistentGroupProtocol",
     "InvalidCommitOffsetSize",
     "InvalidConfig",
@@ -148,6 +159,7 @@ __all__ = [
     "Lag",
     "LeaderNotAvailable",
     "LogDir",
+    "Mechanism",
     "MessageTooLarge",
     "NewRecord",
     "NoTimestamps",
@@ -171,6 +183,13 @@ __all__ = [
     "RecordListTooLarge",
     "ReplicaNotAvailable",
     "RequestTimedOut",
+    "ResourceNotFound",
+    "SaslAuthenticationFailed",
+    "SecretCommand",
+    "SecretFile",
+    "SecretVariable",
+    "Security",
+    "SecurityError",
     "SentBatch",
     "SentRange",
     "SentRecord",
@@ -181,11 +200,13 @@ __all__ = [
     "TimeError",
     "TimeWindow",
     "TimestampType",
+    "TlsFailed",
     "TopicAlreadyExists",
     "TopicAuthorizationFailed",
     "TopicDescription",
     "TopicSetting",
     "TopicSummary",
+    "UnacceptableCredential",
     "UnknownFetchSession",
     "UnknownLeaderEpoch",
     "UnknownMemberId",
@@ -193,6 +214,7 @@ __all__ = [
     "UnknownServerError",
     "UnknownTopicOrPartition",
     "UnsupportedForMessageFormat",
+    "UnsupportedSaslMechanism",
     "UnsupportedVersion",
     "blocking",
 ]
@@ -223,6 +245,9 @@ _HOMES = {
         "TopicSetting",
         "TopicSummary",
     ),
+    ".client.security.errors": ("SecurityError", "TlsFailed"),
+    ".client.security.secret": ("SecretCommand", "SecretFile", "SecretVariable"),
+    ".client.security.security": ("Mechanism", "Security"),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.cluster_errors": (

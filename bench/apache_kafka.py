@@ -32,6 +32,9 @@ MEASURED_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 STARTED: Final = "Kafka Server started"
 """In the line that a broker writes when it can serve."""
 
+_PLAIN: Final = "PLAINTEXT"
+"""The listener that every broker has, which the brokers use among themselves too."""
+
 _CLUSTER_ID: Final = "aG9yb2xvZy1iZXNpZGU0Mg"
 _RESOLVE_SECONDS: Final = 900
 _START_SECONDS: Final = 120
@@ -99,6 +102,8 @@ class KafkaBroker:
     node_id: int
     address: str
     """`HOST:PORT` of its Kafka protocol."""
+    listeners: Mapping[str, str]
+    """`HOST:PORT` of its other listeners, by name."""
     folder: Path
     """Its configuration, its data (`data`) and what it wrote (`log`)."""
     command: Sequence[str]
@@ -169,6 +174,10 @@ class ApacheKafka:
         """The addresses of all brokers, as clients take them."""
         return ",".join(broker.address for broker in self.brokers)
 
+    def at(self, listener: str) -> str:
+        """The same of another listener."""
+        return ",".join(broker.listeners[listener] for broker in self.brokers)
+
 
 @contextmanager
 def apache_kafka(
@@ -177,21 +186,33 @@ def apache_kafka(
     brokers: int = 1,
     jvm: Sequence[str] = SMALL_JVM,
     settings: Mapping[str, str] | None = None,
+    listeners: Mapping[str, str] | None = None,
+    users: Sequence[str] = (),
 ) -> Iterator[ApacheKafka]:
     """A cluster with its files in `folder`, from the moment it serves on; killed in the end.
 
-    `settings` are those of every broker, under Kafka's names. Raises `Unavailable`, and
-    `RuntimeError` when it does not start.
+    `settings` are those of every broker, under Kafka's names. `listeners` are others than the plain
+    one, name -> security protocol. `users` are what `kafka-storage format --add-scram` takes.
+    Raises `Unavailable`, and `RuntimeError` when it does not start.
     """
     jars = class_path()
-    ports = _free_ports(brokers + 1)
-    controller = f"127.0.0.1:{ports.pop()}"
+    more = listeners or {}
+    ports = iter(_free_ports(1 + brokers * (1 + len(more))))
+    controller = f"127.0.0.1:{next(ports)}"
     started = [
-        _configured(folder / f"broker-{number}", number, port, controller, brokers, settings or {})
-        for number, port in enumerate(ports, start=1)
+        _configured(
+            folder / f"broker-{number}",
+            number,
+            {name: f"127.0.0.1:{next(ports)}" for name in (_PLAIN, *more)},
+            controller,
+            brokers,
+            _protocols(more) | dict(settings or {}),
+        )
+        for number in range(1, brokers + 1)
     ]
     formats = [
-        subprocess.Popen(_format(jars, broker), stdout=subprocess.DEVNULL) for broker in started
+        subprocess.Popen(_format(jars, broker, users), stdout=subprocess.DEVNULL)
+        for broker in started
     ]
     codes = [process.wait(_START_SECONDS) for process in formats]
     if any(codes):
@@ -221,7 +242,7 @@ def _free_ports(count: int) -> list[int]:
 def _configured(
     folder: Path,
     node_id: int,
-    port: int,
+    addresses: Mapping[str, str],
     controller: str,
     brokers: int,
     settings: Mapping[str, str],
@@ -229,13 +250,13 @@ def _configured(
     """Write the configuration of a broker that is not started yet."""
     folder.mkdir(parents=True)
     leads = node_id == 1
-    address = f"127.0.0.1:{port}"
+    listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
     copies = str(min(brokers, 3))
     own = {
         "node.id": str(node_id),
         "process.roles": "broker,controller" if leads else "broker",
-        "listeners": f"PLAINTEXT://{address}" + (f",CONTROLLER://{controller}" if leads else ""),
-        "advertised.listeners": f"PLAINTEXT://{address}",
+        "listeners": listeners + (f",CONTROLLER://{controller}" if leads else ""),
+        "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{controller}",
         "log.dirs": str(folder / "data"),
@@ -247,7 +268,8 @@ def _configured(
         "group.initial.rebalance.delay.ms": "0",
     }
     lines = [f"{name}={value}\n" for name, value in {**own, **settings}.items()]
-    broker = KafkaBroker(node_id, address, folder, ())
+    more = {name: address for name, address in addresses.items() if name != _PLAIN}
+    broker = KafkaBroker(node_id, addresses[_PLAIN], more, folder, ())
     _properties(broker).write_text("".join(lines))
     (folder / "log4j.properties").write_text(_LOGGING)
     return broker
@@ -257,9 +279,20 @@ def _properties(broker: KafkaBroker) -> Path:
     return broker.folder / "server.properties"
 
 
-def _format(jars: str, broker: KafkaBroker) -> list[str]:
+def _protocols(listeners: Mapping[str, str]) -> dict[str, str]:
+    """The setting that says which security protocol each listener has."""
+    if not listeners:
+        return {}
+    known = {"CONTROLLER": _PLAIN, _PLAIN: _PLAIN, **listeners}
+    text = ",".join(f"{name}:{protocol}" for name, protocol in known.items())
+    return {"listener.security.protocol.map": text}
+
+
+def _format(jars: str, broker: KafkaBroker, users: Sequence[str]) -> list[str]:
     """The command that prepares a broker's empty data directory."""
-    arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", str(_properties(broker)))
+    arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(_properties(broker))]
+    for user in users:
+        arguments += ("--add-scram", user)
     return _java(jars, SMALL_JVM, broker.folder, "kafka.tools.StorageTool", *arguments)
 
 

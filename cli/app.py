@@ -18,10 +18,12 @@ from .output import emit
 from .pipeline.app import pipeline
 from .produce import produce
 from .repair import repair
+from .security.commands import profile
 from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics
 from .trim import trim
+from .users import users
 
 app = typer.Typer(
     help="Horolog, the log that knows what time it is.",
@@ -81,7 +83,9 @@ def _demo(context: typer.Context) -> None:
 
 topics.command()(trim)
 app.add_typer(topics, name="topic")
+app.add_typer(users, name="user")
 app.add_typer(explain, name="explain")
+app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")
 app.command()(produce)
 app.command()(consume)

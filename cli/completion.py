@@ -9,6 +9,7 @@ import typer
 
 from ..client.administer.admin import Admin
 from ..client.client import DEFAULT_ADDRESS
+from ..client.cluster.servers import Servers
 from ..protocol.errors import HorologError
 
 _PLAIN: Final = frozenset("_-.,:/@%+=")
@@ -44,7 +45,9 @@ def _is_plain(name: str) -> bool:
     return all(letter.isalnum() or letter in _PLAIN for letter in name)
 
 
-async def _asked(server: str, ask: Callable[[Admin], Awaitable[Iterable[str]]]) -> Iterable[str]:
+async def _asked(
+    server: str | Servers, ask: Callable[[Admin], Awaitable[Iterable[str]]]
+) -> Iterable[str]:
     async with Admin(server, request_timeout_ms=_TIMEOUT_MS) as admin:
         return await ask(admin)
 

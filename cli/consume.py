@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName
 from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
@@ -93,7 +94,7 @@ def consume(
             help="Say what a window took as a JSON object, the last line of standard error.",
         ),
     ] = False,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
@@ -144,7 +145,7 @@ def _check_no_window(by: WindowedBy, stats: bool) -> None:
 class _Reading:
     def __init__(
         self,
-        server: str,
+        server: Servers,
         topic: str,
         as_json: bool,
         follow: bool,

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,15 +10,16 @@ import typer
 
 from .. import __version__
 from ..client.administer.admin import Admin
-from ..client.cluster.servers import parse_servers
+from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed
 from ..clock import SystemClock
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
-from ..protocol.errors import RequestTimedOut, UnsupportedVersion
+from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, Json, Server
+from .findings import Finding, Verdict
+from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, shown_size, shown_span, table
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
@@ -31,25 +31,6 @@ DISK_WARNING_SHARE: Final = 0.10
 
 _PROBES: Final = 5
 """Questions about the clock; the one that was answered fastest tells most exactly."""
-
-
-class Verdict(StrEnum):
-    """How serious a finding is. Only a problem makes the exit code 1."""
-
-    GOOD = "good"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    verdict: Verdict
-    finding: str
-    fix: str = ""
-    """What to do; empty when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +48,7 @@ def doctor(
         Path | None,
         typer.Option(metavar="DIR", help="Check the files of a data directory here too."),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong, and say what to do about it.
@@ -77,7 +58,13 @@ def doctor(
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
-    findings = [*_server(server), *(_files(data_dir) if data_dir is not None else ())]
+    from .security.checks import security_findings
+
+    findings = asyncio.run(security_findings(server, SystemClock()))
+    if all(one.verdict is not Verdict.PROBLEM for one in findings):
+        findings += _server(server)
+    if data_dir is not None:
+        findings += _files(data_dir)
     if as_json:
         emit(json_line(asdict(finding)) for finding in findings)
     else:
@@ -88,11 +75,11 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _server(server: str) -> Iterator[Finding]:
+def _server(server: Servers) -> Iterator[Finding]:
     try:
         probe = asyncio.run(_ask(server))
     except UnsupportedVersion:
-        if parse_servers(server).kafka:
+        if server.kafka:
             yield Finding(
                 "server", Verdict.GOOD, f"{server} answers; Kafka's protocol tells no more of it"
             )
@@ -111,6 +98,9 @@ def _server(server: str) -> Iterator[Finding]:
             " ".join(str(error).split()),
             "start a broker with `horolog serve`, or name another one with --server",
         )
+        return
+    except HorologError as error:
+        yield Finding("server", Verdict.PROBLEM, " ".join(str(error).split()))
         return
     yield Finding("server", Verdict.GOOD, f"{server} answers")
     yield from judge(probe)
@@ -141,7 +131,7 @@ def judge(probe: Probe) -> Iterator[Finding]:
         )
 
 
-async def _ask(server: str) -> Probe:
+async def _ask(server: Servers) -> Probe:
     clock = SystemClock()
     best: Probe | None = None
     async with Admin(server, request_timeout_ms=5_000) as admin:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..client.errors import ClientClosed, ConnectionFailed, PartlySent
+from ..client.security.errors import SecurityError, TlsFailed
 from ..pipeline.java import NoJava
 from ..pipeline.option_values import OptionError
 from ..pipeline.planning import DataLoss
@@ -14,7 +15,10 @@ from ..protocol.errors import ERRORS, HorologError
 from ..times import TimeError
 
 WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
-    "horolog": (ClientClosed, ConnectionFailed, PartlySent, ProtocolError, TimeError),
+    "horolog": (
+        *(ClientClosed, ConnectionFailed, PartlySent, ProtocolError),
+        *(SecurityError, TimeError, TlsFailed),
+    ),
     "horolog.pipeline": (DataLoss, NoJava, OptionError),
 }
 """Errors that only clients and jobs raise, by the module that has their names."""

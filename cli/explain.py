@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
 from ..client.results import TopicDescription
 from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
 from .explain_offset import offset
-from .options import DEFAULT_ADDRESS, Json, Partition, Server, TopicName
+from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName
 from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table
 
 explain = typer.Typer(
@@ -86,7 +87,7 @@ explain.command()(offset)
 def retention(
     topic: TopicName,
     partition: Partition = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Say of each segment why it is still there, and when it goes.
@@ -107,7 +108,7 @@ def retention(
 
 
 async def _describe(
-    server: str, topic: str, partition: int | None
+    server: Servers, topic: str, partition: int | None
 ) -> tuple[TopicDescription, list[DescribeLogPartitionResult]]:
     async with Admin(server) as admin:
         description = await admin.describe_topic(topic)

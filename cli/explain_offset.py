@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
 from ..clock import SystemClock
 from ..protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, json_time, shown_size, shown_time
 
 
@@ -24,7 +25,7 @@ def offset(
         ),
     ],
     partition: Partition = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
@@ -46,7 +47,7 @@ def offset(
 
 
 async def _ask(
-    server: str, topic: str, partition: int | None, at_ms: int
+    server: Servers, topic: str, partition: int | None, at_ms: int
 ) -> list[DescribeLogPartitionResult]:
     async with Admin(server, check_units=False) as admin:
         count = (await admin.describe_topic(topic)).partitions

@@ -10,11 +10,12 @@ import typer
 
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
+from ..client.cluster.servers import Servers
 from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
 from ..times import TimeError, parse_length
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName
 from .output import emit, json_line, shown_size, shown_time, table
 from .positions import AtTime, Position, parse_bounds
 from .replay import WindowedBy
@@ -51,7 +52,7 @@ def histogram(
         typer.Option(help="Count by the messages' own times, or by when the broker appended them."),
     ] = WindowedBy.CREATE,
     partition: Partition = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
@@ -105,7 +106,7 @@ def _every(text: str) -> timedelta:
 
 
 async def _ask(
-    server: str,
+    server: Servers,
     topic: str,
     partition: int | None,
     window: tuple[int, int],

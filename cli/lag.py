@@ -7,9 +7,10 @@ import typer
 
 from ..client.administer.admin import Admin
 from ..client.administer.lagging import PositionLag
+from ..client.cluster.servers import Servers
 from .completion import complete_position_name
 from .errors import CommandFailed
-from .options import DEFAULT_ADDRESS, Json, Server, check_text
+from .options import DEFAULT_SERVER, Json, Server, check_text
 from .output import NOTHING, emit, json_line, shown_span, table
 from .streams import note
 
@@ -24,7 +25,7 @@ def lag(
             callback=check_text,
         ),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Say how far readers are behind.
@@ -55,7 +56,7 @@ def lag(
         raise typer.Exit(1)
 
 
-async def _ask(server: str, name: str | None) -> list[tuple[str, PositionLag]]:
+async def _ask(server: Servers, name: str | None) -> list[tuple[str, PositionLag]]:
     async with Admin(server) as admin:
         if name is None:
             names = await admin.position_names()

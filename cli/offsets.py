@@ -9,12 +9,13 @@ from typing import Annotated, Final
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
 _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
@@ -58,7 +59,7 @@ def offsets(
         ),
     ] = SearchedBy.TIMESTAMP,
     partition: Partition = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
@@ -90,7 +91,7 @@ def _target(text: str, now_ms: int, any_unit: bool) -> int:
 
 
 async def _ask(
-    server: str,
+    server: Servers,
     topic: str,
     partition: int | None,
     targets: Sequence[tuple[str, int]],

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 import typer
 
 from ..client.client import DEFAULT_ADDRESS
-from ..client.cluster.servers import parse_servers
+from ..client.cluster.servers import Servers, parse_servers
 from ..times import OtherUnit, TimeError
 from .completion import complete_topic
 from .errors import WrongUsage
 
 __all__ = [
-    "DEFAULT_ADDRESS",
+    "DEFAULT_SERVER",
     "INT32_MAX",
     "AnyUnit",
     "Json",
@@ -31,13 +31,15 @@ INT32_MAX: Final = 2**31 - 1
 """The largest number of a partition, and of partitions, that a request can carry."""
 
 
-def check_address(text: str, option: str) -> str:
-    """Wrong usage when `text` is no address of servers."""
+DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
+
+
+def check_address(text: str | Servers, option: str) -> Servers:
+    """The servers at an address. Wrong usage when `text` is none."""
     try:
-        parse_servers(text)
+        return parse_servers(text)
     except ValueError as error:
         raise WrongUsage(f"{option}: {error}") from None
-    return text
 
 
 def check_text(text: str | None) -> str | None:
@@ -56,18 +58,19 @@ def check_texts(texts: list[str] | None) -> list[str] | None:
     return texts
 
 
-def _check_server(text: str) -> str:
+def _servers(text: str | Servers) -> Servers:
     return check_address(text, "--server or HOROLOG_SERVER")
 
 
 Server = Annotated[
-    str,
+    Servers,
     typer.Option(
         "--server",
         envvar="HOROLOG_SERVER",
         metavar="ADDRESS",
-        callback=_check_server,
-        help="HOST:PORT of a broker, or kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster.",
+        parser=_servers,
+        help="HOST:PORT of a broker, or kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster; over "
+        "TLS tls://HOST:PORT, kafka+tls://HOST:PORT.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.cluster.servers import parse_servers
+from ..client.cluster.servers import Servers
 from ..client.produce.encoding import headers_bytes
 from ..client.produce.producer import Producer
 from ..client.produce.set_limits import TOO_LARGE
@@ -21,7 +21,7 @@ from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OV
 from ..protocol.records.messages.sets import NewRecord
 from .errors import INTERRUPTED, CommandFailed, OutputClosed
 from .lines import Message, json_message, looks_like_other_unit, plain_message
-from .options import DEFAULT_ADDRESS, INT32_MAX, Server, TopicName
+from .options import DEFAULT_SERVER, INT32_MAX, Server, TopicName
 from .output import emit, json_line, json_time
 from .standard_input import StandardInput
 from .streams import note
@@ -79,7 +79,7 @@ def produce(
             'is no time; headers a list of {"name", "value"}.',
         ),
     ] = False,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Send standard input, a message a line.
 
@@ -159,7 +159,7 @@ class _Sending:
         self._divided: Counter[int] = Counter()
         """Sets of each partition that are being sent in parts: those behind them wait."""
 
-    async def run(self, server: str) -> bool:
+    async def run(self, server: Servers) -> bool:
         """Send all of standard input; returns whether anything was refused."""
         async with Producer(
             server,
@@ -168,7 +168,7 @@ class _Sending:
             stamp_missing=False,
             # Whoever pipes into this decides what is sent again; a lost broker is reported at once.
             # A cluster is only lost when all its brokers are.
-            delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if parse_servers(server).kafka else 0,
+            delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.kafka else 0,
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
             reading = asyncio.create_task(self._send_all())

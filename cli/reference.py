@@ -7,6 +7,7 @@ from typing import Any, Final
 import typer
 
 from .app import app
+from .security.options import OPTIONS, is_security
 
 TIMES: Final = (
     ("2016-11-14T17:24:32.509Z", "RFC 3339 with a zone, in UTC"),
@@ -101,6 +102,13 @@ headers.
 
 """
 
+_SECURITY: Final = """
+Every command that has `--server` has these, too, but for one that has an option of that name for
+itself (`user add --password-file` is the new user's). An option wins over its variable, and that
+over the [profile](security/clients.md#profiles):
+
+"""
+
 _PIPELINE: Final = """
 ## Jobs
 
@@ -125,6 +133,9 @@ def lines() -> Iterator[str]:
     commands = list(_commands(root, typer.Context(root, info_name="horolog")))
     common = {param.name: param for context in commands for param in _params(context)}
     yield from _rows("Option", "Means", (_record(common[name], commands[0]) for name in _COMMON))
+    yield from _SECURITY.splitlines()
+    security = (_record(common[option.parameter], commands[0]) for option in OPTIONS)
+    yield from _rows("Option", "Means", security)
     jobs = [context for context in commands if context.parent.info_name == "pipeline"]
     yield from ("", "## Commands")
     for context in commands:
@@ -160,7 +171,9 @@ def _command(context: Any) -> Iterator[str]:
     yield from (command.help or "").splitlines()
     if command.epilog:
         yield from ("", command.epilog)
-    own = [param for param in _params(context) if param.name not in _COMMON]
+    own = [
+        param for param in _params(context) if param.name not in _COMMON and not is_security(param)
+    ]
     if own:
         yield ""
         records = (_record(param, context) for param in own)

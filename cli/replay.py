@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.consume.time_window import TimeWindow
 from ..client.results import ConsumerRecord
@@ -57,7 +58,7 @@ class Replay:
 
     def __init__(
         self,
-        server: str,
+        server: Servers,
         topic: str,
         window: Window,
         as_json: bool,

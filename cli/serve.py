@@ -38,6 +38,7 @@ class BrokerOption:
     flag: str
     metavar: str
     help: str
+    repeats: bool = False
 
 
 _SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
@@ -45,10 +46,24 @@ _SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated"
 BROKER_OPTIONS: Final = (
     BrokerOption("--data-dir", "DIR", "where all data is (./horolog-data)"),
     BrokerOption(
-        "--listen", "HOST:PORT", "native protocol (127.0.0.1:7070; port 0 takes a free one)"
+        "--listen",
+        "ADDRESS",
+        "native protocol: HOST:PORT (127.0.0.1:7070; port 0 takes a free one) or tls://HOST:PORT; "
+        "may be repeated",
+        repeats=True,
     ),
-    BrokerOption("--http-listen", "HOST:PORT", "the page and /metrics (127.0.0.1:7071), or off"),
-    BrokerOption("--kafka-listen", "HOST:PORT", "Kafka's protocol (127.0.0.1:9092), or off"),
+    BrokerOption(
+        "--http-listen",
+        "ADDRESS",
+        "the page and /metrics (127.0.0.1:7071), or off; may be repeated",
+        repeats=True,
+    ),
+    BrokerOption(
+        "--kafka-listen",
+        "ADDRESS",
+        "Kafka's protocol (127.0.0.1:9092), or off; may be repeated, and begin with SASL_SSL://",
+        repeats=True,
+    ),
     BrokerOption("--config", "FILE", "settings in TOML"),
     _SET,
 )
@@ -85,7 +100,10 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
                 dest="settings",
             )
         else:
-            parser.add_argument(option.flag, metavar=option.metavar, help=option.help)
+            action = "append" if option.repeats else "store"
+            parser.add_argument(
+                option.flag, metavar=option.metavar, help=option.help, action=action
+            )
     return parser
 
 
@@ -97,7 +115,8 @@ def settings_of(
     for attribute, name in _SETTING_OF.items():
         value = getattr(options, attribute)
         if value is not None:
-            overrides.append(f"{name}={value}")
+            text = ",".join(value) if isinstance(value, list) else value
+            overrides.append(f"{name}={text}")
     try:
         config_file = None if options.config is None else Path(options.config)
         return load(config_file, environ, overrides)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from ..client.administer.admin import Admin
-from ..client.cluster.servers import parse_servers
+from ..client.cluster.servers import Servers
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from .completion import complete_topic
 from .errors import WrongUsage
-from .options import DEFAULT_ADDRESS, INT32_MAX, Json, Server, check_text, name_values
+from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, name_values
 from .output import NOTHING, emit, json_line, shown_size, table
 
 topics = typer.Typer(
@@ -57,7 +57,7 @@ def create(
             "says when not given.",
         ),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Create a topic."""
@@ -78,7 +78,7 @@ def create(
 
 
 @topics.command("list")
-def list_(server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the topics."""
 
     async def run() -> dict[str, int]:
@@ -99,7 +99,7 @@ def list_(server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
 
 
 @topics.command()
-def describe(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+def describe(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Show a topic's partitions and settings.
 
     Of each setting: where it comes from, the topic, the broker or the default.
@@ -122,7 +122,7 @@ def alter(
         list[str] | None,
         typer.Option(metavar="NAME", help="A setting to give back; may be repeated."),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Change settings of a topic, or give it more partitions.
@@ -151,7 +151,7 @@ def alter(
 
 
 async def _alter(
-    server: str, name: str, changes: Mapping[str, str | None], partitions: int | None
+    server: Servers, name: str, changes: Mapping[str, str | None], partitions: int | None
 ) -> None:
     """All of it or nothing, as far as the broker can tell beforehand."""
     async with Admin(server) as admin:
@@ -164,7 +164,7 @@ async def _alter(
 
 
 @topics.command()
-def delete(name: Existing, server: Server = DEFAULT_ADDRESS, as_json: Json = False) -> None:
+def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Delete a topic and its messages."""
 
     async def run() -> None:
@@ -190,11 +190,11 @@ class _Log:
 Described = tuple[TopicDescription, list[_Log]]
 
 
-def _describe(server: str, name: str) -> Coroutine[Any, Any, Described]:
+def _describe(server: Servers, name: str) -> Coroutine[Any, Any, Described]:
     async def run() -> Described:
         async with Admin(server) as admin:
             description = await admin.describe_topic(name)
-            log = _log_in_cluster if parse_servers(server).kafka else _log
+            log = _log_in_cluster if server.kafka else _log
             return description, [
                 await log(admin, name, partition) for partition in range(description.partitions)
             ]

@@ -7,12 +7,13 @@ from typing import Annotated, Final
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import INT64_MAX, TimeError, parse_time
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_ADDRESS, AnyUnit, Json, Partition, Server, TopicName, refused
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, table
 
 _OFFSET: Final = "offset:"
@@ -38,7 +39,7 @@ def trim(
         ),
     ],
     partition: Partition = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
@@ -73,7 +74,7 @@ def _target(text: str, any_unit: bool) -> Before:
 
 
 async def _trim(
-    server: str, name: str, partition: int | None, before: Before
+    server: Servers, name: str, partition: int | None, before: Before
 ) -> list[tuple[int, int]]:
     """Each partition with its first offset afterwards."""
     async with Admin(server, check_units=False) as admin:

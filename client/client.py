@@ -1,12 +1,15 @@
 """What producer, consumer and admin have in common."""
 
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from .cluster.cluster import Cluster
 from .cluster.kafka_cluster import KafkaCluster
 from .cluster.one_broker import OneBroker
-from .cluster.servers import parse_servers
+from .cluster.servers import Servers, parse_servers, with_security
+
+if TYPE_CHECKING:
+    from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 
@@ -16,21 +19,26 @@ class Client:
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | Servers = DEFAULT_ADDRESS,
         *,
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
+        security: "Security | None" = None,
     ) -> None:
         """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`
-        with some brokers of a Kafka cluster.
+        with some brokers of a Kafka cluster; `tls://` and `kafka+tls://` are the same over TLS.
 
         `request_timeout_ms` bounds connecting, and each request beyond the wait it asks for.
 
         `check_units=False` accepts timestamps that look like seconds or microseconds.
+
+        `security` says who the client is, and whom it trusts.
         """
         self._cluster = cluster_at(
-            address, client_id=client_id, request_timeout_ms=request_timeout_ms
+            with_security(address, security),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
         )
         self._check_units = check_units
 
@@ -51,11 +59,21 @@ class Client:
         await self._cluster.close()
 
 
-def cluster_at(address: str, *, client_id: str | None, request_timeout_ms: int) -> Cluster:
+def cluster_at(
+    address: str | Servers, *, client_id: str | None, request_timeout_ms: int
+) -> Cluster:
     """The way to the broker or brokers at an address. Raises ValueError for one that is none."""
     servers = parse_servers(address)
     if servers.kafka:
         return KafkaCluster(
-            servers.addresses, client_id=client_id, request_timeout_ms=request_timeout_ms
+            servers.addresses,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=servers.channel,
         )
-    return OneBroker(address, client_id=client_id, request_timeout_ms=request_timeout_ms)
+    return OneBroker(
+        servers.addresses[0],
+        client_id=client_id,
+        request_timeout_ms=request_timeout_ms,
+        security=servers.channel,
+    )

@@ -33,6 +33,19 @@ class BrokerSettings:
     kafka_listen_given: bool
     """Whether it was asked for: a default that cannot be had is no reason not to start."""
     advertised_listeners: str
+    allow_plaintext: bool
+    tls_cert: str
+    tls_key: str
+    tls_key_password_file: str
+    tls_client_ca: str
+    tls_client_auth: str
+    tls_min_version: str
+    authentication: str
+    sasl_enabled_mechanisms: str
+    authentication_deadline_ms: int
+    connections_unauthenticated_max: int
+    connections_max_reauth_ms: int
+    http_open_paths: str
     auto_create_topics_enable: bool
     num_partitions: int
     max_topics: int

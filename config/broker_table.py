@@ -2,21 +2,16 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from .setting import INT32_MAX, Kind, Scope, Setting, Value
+from .declaring import integer as _integer
+from .declaring import setting as _setting
+from .security_table import SECURITY
+from .setting import INT32_MAX, Kind, Setting
 
 AS_REACHED: Final = "as-reached"
 
 FLUSH_SCHEDULER_INTERVAL: Final = "log.flush.scheduler.interval.ms"
-
-
-def _setting(name: str, kind: Kind, default: Value, doc: str, **more: Any) -> Setting:
-    return Setting(name=name, scope=Scope.BROKER, kind=kind, default=default, doc=doc, **more)
-
-
-def _integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
-    return _setting(name, Kind.INTEGER, default, doc, unit=unit, **{"minimum": 1} | more)
 
 
 _PLACES: Final = (
@@ -51,13 +46,17 @@ _PLACES: Final = (
         "listen",
         Kind.ADDRESS,
         "127.0.0.1:7070",
-        "Address of the native protocol. Port 0 takes a free one; [::]:7070 listens everywhere.",
+        "Address of the native protocol, or several: an inner one on loopback, and an outer one "
+        "with tls:// for example. Port 0 takes a free one; [::]:7070 listens everywhere. A bare "
+        "address is not encrypted, and tls:// is; for both, authentication says whether a login is "
+        "required. Kafka's PLAINTEXT://, SSL://, SASL_PLAINTEXT:// and SASL_SSL:// say it "
+        "themselves. An address that is not loopback has to have both, or allow.plaintext.",
     ),
     _setting(
         "http.listen",
         Kind.ADDRESS,
         "127.0.0.1:7071",
-        "Address of the HTTP port with /metrics, or `off`.",
+        "Address of the HTTP port with /metrics, or several, as in listen, or `off`.",
         choices=("off",),
     ),
     _setting(
@@ -73,7 +72,7 @@ _PLACES: Final = (
         "kafka.listen",
         Kind.ADDRESS,
         "127.0.0.1:9092",
-        "Address of Kafka's protocol, or `off`.",
+        "Address of Kafka's protocol, or several, as in listen, or `off`.",
         choices=("off",),
     ),
     _setting(
@@ -81,11 +80,10 @@ _PLACES: Final = (
         Kind.ADDRESS,
         AS_REACHED,
         "Where Kafka's clients are told to find the broker, when that is not the address at which "
-        "they have reached it: behind a forwarded port, for example. One address; Kafka's "
-        "PLAINTEXT:// may stand before it.",
+        "they have reached it: behind a forwarded port, for example. One address for all of "
+        "kafka.listen, or one for each kind of them, behind the same tls:// or name of Kafka's.",
         choices=(AS_REACHED,),
-        scheme="PLAINTEXT://",
-        why_not="Kafka's other protocols (SSL, SASL_PLAINTEXT, SASL_SSL) do not exist in Horolog.",
+        plaintext_says_nothing=True,
     ),
 )
 
@@ -415,7 +413,7 @@ _OPERATION: Final = (
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         setting.name: setting
-        for table in (_PLACES, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
+        for table in (_PLACES, SECURITY, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
         for setting in table
     }
 )

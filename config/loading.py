@@ -11,9 +11,15 @@ from .broker import NAMES, BrokerSettings, build, resolve
 from .names import Given
 
 PREFIX: Final = "HOROLOG_"
-OTHER_VARIABLES: Final = frozenset({"SERVER", "REQUIRE", "KERNEL"})
-"""Variables with our prefix that are not settings: the clients' server, what tests require, which
-form of the kernel runs."""
+OTHER_VARIABLES: Final = frozenset(
+    (
+        *("SERVER", "PROFILE", "CA", "CLIENT_CERT", "CLIENT_KEY", "CLIENT_KEY_PASSWORD_FILE"),
+        *("USER", "PASSWORD_FILE", "TOKEN_FILE", "MECHANISM"),
+        *("REQUIRE", "KERNEL"),
+    )
+)
+"""Variables with our prefix that are not settings: what clients connect to and how, what tests
+require, which form of the kernel runs."""
 
 _MISSPELT: Final = 0.88
 """How alike (0 to 1) an unknown variable must be to a known one to be taken for a misspelling.

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ..protocol.errors import InvalidConfig
-from .address import host_names, split_address
+from .address import host_names
+from .listeners import Scheme, listen_addresses
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     HOSTS = "hosts"
     PATH = "path"
     FILE_MODE = "file mode"
+    CHOICES = "choices"
 
 
 class Scope(StrEnum):
@@ -50,8 +52,8 @@ class Setting:
     smallest unit counts. Integers have inclusive bounds; `negative_is_off` takes any negative
     number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
     all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
-    where `part_that_counts` is given, that part of a choice has to be one of them. `scheme` may
-    stand before an address, in any case, and is no part of the value.
+    where `part_that_counts` is given, that part of a choice has to be one of them. Of `choices`
+    there may be several, separated by commas; addresses may be several too.
     """
 
     name: str
@@ -66,7 +68,8 @@ class Setting:
     zero_in_broker: bool = True
     no_limit: int | None = None
     choices: tuple[str, ...] = ()
-    scheme: str = ""
+    plaintext_says_nothing: bool = False
+    """Whether PLAINTEXT:// before the only address is no part of the value."""
     part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
@@ -113,7 +116,7 @@ class Setting:
             return self.check(text.lower() == "true", name=name, at=at)
         return self.check(text, name=name, at=at)
 
-    def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:  # noqa: C901 - the checks of one value, in order
+    def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:  # noqa: C901, PLR0912 - the checks of one value, in order
         """`value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
 
         Types are not mixed up: `true`, `1.0` and `"1"` are none of them the number 1.
@@ -136,7 +139,11 @@ class Setting:
                 names = host_names(value)
                 if names is not None and len(value) <= _LONGEST_TEXT:
                     return ",".join(names)
+            case Kind.CHOICES if isinstance(value, str):
+                return self._check_choices(value, name, at)
             case Kind.PATH if isinstance(value, str):
+                if value in self.choices:
+                    return value
                 if 0 < len(value) <= _LONGEST_TEXT and "\0" not in value:
                     return value
             case Kind.FILE_MODE if isinstance(value, str):
@@ -156,12 +163,16 @@ class Setting:
             case Kind.CHOICE:
                 return " or ".join(self.choices)
             case Kind.ADDRESS:
-                forms = ("HOST:PORT", f"{self.scheme}HOST:PORT") if self.scheme else ("HOST:PORT",)
-                return " or ".join((*forms, *self.choices))
+                schemes = ", ".join(each for each in Scheme if each)
+                forms = f"HOST:PORT, or several separated by commas, each perhaps behind {schemes}"
+                return " or ".join((forms, *self.choices))
+            case Kind.CHOICES:
+                return f"any of {', '.join(self.choices)}, separated by commas"
             case Kind.HOSTS:
                 return f"host names separated by commas, at most {_LONGEST_TEXT} characters"
             case Kind.PATH:
-                return f"a path of 1 to {_LONGEST_TEXT} characters"
+                empty = ", or empty" if "" in self.choices else ""
+                return f"a path of 1 to {_LONGEST_TEXT} characters{empty}"
             case Kind.FILE_MODE:
                 return (
                     "permissions in octal, as text: 06 for the owner, then 0, 4 or 6 for the "
@@ -193,13 +204,21 @@ class Setting:
     def _check_address(self, text: str, name: str, at: Scope | None) -> str:
         if text in self.choices:
             return text
-        has_scheme = text[: len(self.scheme)].upper() == self.scheme
-        address = text[len(self.scheme) :] if has_scheme else text
         try:
-            split_address(address)
+            found = listen_addresses(text)
         except ValueError:
             raise self._refusal(text, name, at) from None
-        return address
+        if self.plaintext_says_nothing and len(found) == 1 and found[0].scheme is Scheme.PLAINTEXT:
+            return found[0].address
+        return ",".join(map(str, found))
+
+    def _check_choices(self, text: str, name: str, at: Scope | None) -> str:
+        chosen = [part.strip() for part in text.split(",")] if text.strip() else []
+        by_name = {choice.casefold(): choice for choice in self.choices}
+        found = [by_name.get(each.casefold()) for each in chosen]
+        if None in found or len(set(found)) < len(found):
+            raise self._refusal(text, name, at)
+        return ",".join(filter(None, found))
 
     def _refusal(self, value: object, name: str, at: Scope | None) -> InvalidConfig:
         label = name or self.name

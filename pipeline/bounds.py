@@ -157,7 +157,7 @@ def plan(asked: Questions, options: ReadOptions) -> list[Span]:
         "max_records": options.max_records_per_partition,
     }
     window = options.window
-    if window is None or not found or not reads_windows(options.broker.address):
+    if window is None or not found or not reads_windows(options.broker):
         return split(found, **most)
     if window.empty:
         return []

@@ -1,7 +1,29 @@
-"""How the parts of the pipeline that are asyncio connect to a broker."""
+"""How the parts of the pipeline connect to a broker."""
 
+from typing import Final
+
+from ..client.client import cluster_at
+from ..client.cluster.cluster import Cluster
+from ..client.cluster.servers import Servers, parse_servers
 from ..client.consume.consumer import Consumer
+from ..client.security.options import to_options
 from .options import Broker
+
+CLIENT_ID: Final = "horolog-spark"
+
+
+def connection_options(server: str | Servers) -> dict[str, str]:
+    """The options of the source and the sink that lead there. Raises SecurityError for a secret
+    that cannot be handed on as an option."""
+    servers = parse_servers(server)
+    return {"bootstrap.servers": str(servers), **to_options(servers.security)}
+
+
+def cluster_of(broker: Broker) -> Cluster:
+    """Its connections; to be closed."""
+    return cluster_at(
+        broker.servers, client_id=CLIENT_ID, request_timeout_ms=broker.request_timeout_ms
+    )
 
 
 def consumer_at(
@@ -9,9 +31,9 @@ def consumer_at(
 ) -> Consumer:
     """One that tries for as long as `broker` says, or for `retry_timeout_ms`."""
     return Consumer(
-        broker.address,
+        broker.servers,
         partition_max_bytes=partition_max_bytes,
-        client_id="horolog-spark",
+        client_id=CLIENT_ID,
         request_timeout_ms=broker.request_timeout_ms,
         retry_timeout_ms=broker.retry_budget_ms if retry_timeout_ms is None else retry_timeout_ms,
         check_units=False,

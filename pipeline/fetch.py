@@ -45,7 +45,7 @@ def _fetched(
 ) -> Iterator[pa.RecordBatch]:
     if not _as_planned(span, options):
         return
-    passes_over = window is not None and reads_windows(options.broker.address)
+    passes_over = window is not None and reads_windows(options.broker)
     kind = (os.getpid(), options.broker, "appendTime" in schema.names, passes_over)
     reader = _take(kind)
     done = False

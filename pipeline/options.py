@@ -6,11 +6,13 @@ Spark.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import Final, Literal
 
-from ..config.address import split_address
+from ..client.cluster.servers import Servers, parse_servers
+from ..client.security import options as security
+from ..client.security.errors import SecurityError
 from .logs import NO_LOGS, Logs
 from .option_values import (
     SENTINELS,
@@ -42,7 +44,10 @@ _KAFKA_PATIENCE: Final = {
 """How long Spark's Kafka source tries, with its defaults. It lengthens what ours has, and does not
 shorten it: 3 times 10 ms is no time for a broker to start again."""
 
-COMMON_NAMES: Final = (*SERVERS, "retryBudgetMs", "requestTimeoutMs", "path")
+SECURITY: Final = {given: name for name in security.NAMES for given in (name, f"kafka.{name}")}
+"""Options of the connection, under the names that Spark's Kafka source has for them too."""
+
+COMMON_NAMES: Final = (*SERVERS, *SECURITY, "retryBudgetMs", "requestTimeoutMs", "path")
 READ_NAMES: Final = (
     *COMMON_NAMES,
     *_TOPICS,
@@ -71,18 +76,24 @@ READ_NAMES: Final = (
 
 _DEFAULT_RETRY_MS: Final = 60_000
 _DEFAULT_REQUEST_MS: Final = 30_000
+_NO_SERVERS: Final = Servers(("",), kafka=False)
 _LONGEST_IDLE_WAIT_MS: Final = 500
 """A query that is to stop waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where the log is, and how long to try."""
+    """Where the log is, how to be let in there, and how long to try."""
 
-    address: str
+    servers: Servers
     retry_budget_ms: int = _DEFAULT_RETRY_MS
     """After the first failed attempt; as long as a broker may take to start again."""
     request_timeout_ms: int = _DEFAULT_REQUEST_MS
+
+    @property
+    def address(self) -> str:
+        """As it is shown."""
+        return str(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +194,35 @@ class Given:
         if len(set(found.values())) > 1:
             raise OptionError(f"{' and '.join(found)} contradict each other: give one")
         address = next(iter(found.values())).strip()
-        for part in address.removeprefix("kafka://").split(","):
-            try:
-                split_address(part.strip())
-            except ValueError as error:
-                raise OptionError(f"bootstrap.servers: {error}") from None
-        if "," in address and not address.startswith("kafka://"):
+        if "," in address and not address.startswith("kafka"):
             raise OptionError(
                 f"bootstrap.servers={address!r}: there is one Horolog broker; several addresses "
                 "are for Kafka, as kafka://HOST:PORT,HOST:PORT"
             )
-        return self.broker_at(address)
+        try:
+            servers = parse_servers(address)
+        except ValueError as error:
+            raise OptionError(f"bootstrap.servers: {error}") from None
+        try:
+            servers = replace(servers, security=security.from_options(self._security()))
+            _ = servers.channel  # which knows what does not go together
+        except SecurityError as error:
+            raise OptionError(str(error)) from None
+        return self.broker_at(servers)
 
-    def broker_at(self, address: str) -> Broker:
-        """How long to try at `address`. Raises OptionError."""
+    def _security(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for given, name in SECURITY.items():
+            value = self.text(given)
+            if value is not None and found.setdefault(name, value) != value:
+                raise OptionError(f"{name} and kafka.{name} contradict each other: give one")
+        return found
+
+    def broker_at(self, servers: Servers) -> Broker:
+        """How long to try there. Raises OptionError."""
         retries, interval_ms, poll_ms = starmap(self.number, _KAFKA_PATIENCE.items())
         return Broker(
-            address,
+            servers,
             self.number("retryBudgetMs", max(_DEFAULT_RETRY_MS, retries * interval_ms)),
             self.number("requestTimeoutMs", max(_DEFAULT_REQUEST_MS, poll_ms), least=1),
         )
@@ -213,7 +236,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     if segments_path is None:
         broker, subscription = given.broker(), _subscription(given)
     else:
-        broker, subscription = given.broker_at(""), _no_broker(given, streaming)
+        broker, subscription = given.broker_at(_NO_SERVERS), _no_broker(given, streaming)
     start = _bound(given, "starting", "latest" if streaming else "earliest", now_ms)
     end = _bound(given, "ending", "latest", now_ms)
     _check_bounds(start, end, streaming)

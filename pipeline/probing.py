@@ -12,13 +12,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from ..client.client import cluster_at
 from ..client.cluster.cluster import Cluster
 from ..client.cluster.retry import RETRIABLE, retry
 from ..client.consume.fetching import FetchOptions
 from ..client.responses import partition_result
 from ..protocol.api.log.fetch import FETCH, FetchPartitionResult, FetchResponse
 from ..protocol.errors import HorologError, OffsetOutOfRange
+from .connecting import cluster_of
 from .options import Broker
 from .planning import Held, Span, Stretch
 from .questions import LOOP
@@ -53,9 +53,7 @@ def held(broker: Broker, spans: Sequence[Span], window: Window, *, finely: bool)
 async def _held(broker: Broker, spans: Sequence[Span], window: Window, finely: bool) -> list[Held]:
     probes = _PROBES_IN_ALL // max(len(spans), 1)
     probes = min(max(probes, _LEAST_PROBES), PROBES) if finely else 1
-    cluster = cluster_at(
-        broker.address, client_id="horolog-spark", request_timeout_ms=broker.request_timeout_ms
-    )
+    cluster = cluster_of(broker)
     asking = _Asking(broker, cluster, window)
     try:
         found = await asyncio.gather(

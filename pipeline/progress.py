@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..client.consume.consumer import Consumer
+from .connecting import CLIENT_ID
 from .options import Broker, Given, group_id
 from .planning import Offsets
 from .questions import LOOP
@@ -57,9 +58,9 @@ class Publisher:
     async def _store(self) -> None:
         if self._consumer is None:
             self._consumer = Consumer(
-                self._broker.address,
+                self._broker.servers,
                 name=self._name,
-                client_id="horolog-spark",
+                client_id=CLIENT_ID,
                 request_timeout_ms=min(self._broker.request_timeout_ms, _LONGEST_WAIT_MS),
                 retry_timeout_ms=0,
             )

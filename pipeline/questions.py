@@ -18,7 +18,7 @@ from ..client.cluster.retry import RETRIABLE, retry
 from ..client.results import FindResult, Found
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
-from .connecting import consumer_at
+from .connecting import CLIENT_ID, consumer_at
 from .logs import LogId, Logs, logs_of
 from .options import Broker, Subscription
 from .planning import Offsets, Span, TopicPartition
@@ -69,8 +69,8 @@ class Questions:
 
     async def _open(self) -> Admin:
         return Admin(
-            self._broker.address,
-            client_id="horolog-spark",
+            self._broker.servers,
+            client_id=CLIENT_ID,
             request_timeout_ms=self._broker.request_timeout_ms,
             check_units=False,
         )

@@ -17,12 +17,12 @@ from itertools import repeat
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from ..client.client import cluster_at
 from ..protocol.partitioner import partition_of
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.kernel import RecordEncoder
 from ..protocol.records.kernel.terms import MOST_OVERHEAD, Headers
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
+from .connecting import cluster_of
 from .storing import Lane, PackedBatch, Storing, other_rows
 from .write_options import Partitioner, WriteOptions
 
@@ -98,12 +98,7 @@ class Sending:
 
         Raises what the broker reports, ConnectionFailed and RequestTimedOut.
         """
-        broker = self._options.broker
-        self._cluster = cluster_at(
-            broker.address,
-            client_id="horolog-spark",
-            request_timeout_ms=broker.request_timeout_ms,
-        )
+        self._cluster = cluster_of(self._options.broker)
         self._storing = Storing(self._cluster, self._options, self._producer)
         rows = 0
         try:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from ..blocking import Consumer
-from ..client.client import cluster_at
 from ..client.cluster.cluster import Cluster
 from ..client.cluster.retry import retry
 from ..client.consume.fetching import FetchOptions, next_offset
@@ -21,6 +20,7 @@ from ..protocol.api.log.fetch import (
     FetchTopic,
 )
 from ..protocol.records.columns import Content
+from .connecting import CLIENT_ID, cluster_of
 from .options import Broker
 from .planning import Span, TopicPartition
 from .questions import LOOP
@@ -30,7 +30,6 @@ _MIB: Final = 1024 * 1024
 _FETCH_BYTES: Final = 4 * _MIB
 _MAX_DECOMPRESSED_BYTES: Final = 64 * _MIB
 _WAIT_MS: Final = 500
-_CLIENT_ID: Final = "horolog-spark"
 
 
 class Fetched(NamedTuple):
@@ -68,11 +67,11 @@ class ConsumerReader:
 
     def __init__(self, broker: Broker, *, append_times: bool) -> None:
         self._consumer = Consumer(
-            broker.address,
+            broker.servers,
             max_wait_ms=_WAIT_MS,
             partition_max_bytes=_FETCH_BYTES,
             max_bytes=_FETCH_BYTES,
-            client_id=_CLIENT_ID,
+            client_id=CLIENT_ID,
             request_timeout_ms=broker.request_timeout_ms,
             retry_timeout_ms=broker.retry_budget_ms,
             check_units=False,
@@ -219,9 +218,9 @@ def window_request(
     )
 
 
-def reads_windows(address: str) -> bool:
-    """Whether who is there may pass over what is outside of a window; Kafka does not."""
-    return not address.startswith("kafka://")
+def reads_windows(broker: Broker) -> bool:
+    """Whether it may pass over what is outside of a window; Kafka does not."""
+    return not broker.servers.kafka
 
 
 def _behind(result: FetchPartitionResult, offset: int) -> int:
@@ -230,6 +229,4 @@ def _behind(result: FetchPartitionResult, offset: int) -> int:
 
 
 async def _open(broker: Broker) -> Cluster:
-    return cluster_at(
-        broker.address, client_id=_CLIENT_ID, request_timeout_ms=broker.request_timeout_ms
-    )
+    return cluster_of(broker)

@@ -131,6 +131,14 @@ class InvalidTimestamp(CodedError, code=32, name="INVALID_TIMESTAMP"):
     """A message's timestamp is outside the range that the topic accepts."""
 
 
+class UnsupportedSaslMechanism(CodedError, code=33, name="UNSUPPORTED_SASL_MECHANISM"):
+    """The broker does not offer this way to log in on this port."""
+
+
+class IllegalSaslState(CodedError, code=34, name="ILLEGAL_SASL_STATE"):
+    """The request does not belong into this state of a login."""
+
+
 class UnsupportedVersion(CodedError, code=35, name="UNSUPPORTED_VERSION"):
     """The request or its version is unknown, or it asks for transactions: there are none."""
 
@@ -183,6 +191,10 @@ class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=Tr
     """The disk failed, or the stored bytes asked for are damaged."""
 
 
+class SaslAuthenticationFailed(CodedError, code=58, name="SASL_AUTHENTICATION_FAILED"):
+    """The user does not exist, or the password is wrong."""
+
+
 class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
     """The group has members, so it cannot be deleted."""
 
@@ -201,6 +213,18 @@ class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND"
 
 class InvalidRecord(CodedError, code=87, name="INVALID_RECORD"):
     """A message is well-formed but not allowed on this topic."""
+
+
+class ResourceNotFound(CodedError, code=91, name="RESOURCE_NOT_FOUND"):
+    """There is no such user, or it has no password for this mechanism."""
+
+
+class DuplicateResource(CodedError, code=92, name="DUPLICATE_RESOURCE"):
+    """The request names a user twice."""
+
+
+class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
+    """The credential has too few or too many iterations, or its name or salt is not allowed."""
 
 
 def error_from_code(code: int, message: str | None = None) -> CodedError:

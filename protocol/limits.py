@@ -102,3 +102,29 @@ MAX_OLD_STYLE_OFFSETS: Final = MAX_SEGMENTS + 1
 MAX_CLIENT_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """Largest response a client accepts. More than twice the largest request a broker accepts by
 default, so that anything which could be produced can be fetched."""
+
+MAX_HANDSHAKE_RESPONSE_BYTES: Final = 64 * 1024
+"""The same while the client has not authenticated, and may be talking to anybody. An api-versions
+response has 2 KiB, a step of an authentication less."""
+
+MIN_SCRAM_ITERATIONS: Final = 4096
+"""Rounds of the hash over a password: what RFC 7677 and Kafka ask for at the least."""
+
+MAX_SCRAM_ITERATIONS: Final = 16_777_216
+"""A client computes as many as a server says: these take some ten seconds, 2^31 would take an
+hour."""
+
+MAX_SCRAM_NONCE_BYTES: Final = 1024
+"""Of both sides together; each makes about 24."""
+
+MAX_AUTH_BYTES: Final = 64 * 1024
+"""One message of SASL. Tokens have a few KiB."""
+
+MAX_MECHANISMS: Final = 100
+"""Mechanisms of SASL that a broker offers; there are about ten."""
+
+MAX_SALT_BYTES: Final = 1024
+"""Of a credential's salt, or its salted password; both have less than 100 bytes."""
+
+MAX_USERS: Final = 10_000
+"""Users named in one request, or told of in one answer."""

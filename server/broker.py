@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ..clock import Clock, SystemClock
 from ..config.address import host_names, split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
+from ..config.listeners import OFF, Scheme
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..protocol.lag import Lag
@@ -49,9 +49,10 @@ from .network.endpoint import Endpoint
 from .network.host import ConnectionLimits
 from .network.listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
 from .network.places import Places
-from .network.ports import OFF, Ports
+from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports, advertised
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
@@ -66,7 +67,7 @@ no place is answered at once, with what there is."""
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
 
-HTTP = (f"{__package__}.page.routes", f"{__package__}.http.connection")
+HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.http.connection")
 """Modules that bring aiohttp along."""
 
 LINES_AT_ONCE = 50
@@ -104,6 +105,7 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
+        self._given_files = files
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -117,11 +119,17 @@ class Broker:
         opened until then is closed again.
         """
         async with AsyncExitStack() as cleanups:
-            ports = cleanups.enter_context(Ports(self.settings, self.observe))
+            ports = self._ports = cleanups.enter_context(Ports(self.settings, self.observe))
             if isinstance(self._files, SystemFiles):
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)
+            self.security = Security(
+                self.settings, ports, self._given_files, self.figures, self.observe
+            )
+            cleanups.callback(self.security.stop)
             shares = self._open_storage(cleanups)
+            if ports.any_guarded:
+                _ = self.security.users  # what is wrong with them is told now
             ports.listen()
             self.addresses = ports.addresses
             self._make_services(cleanups)
@@ -135,11 +143,13 @@ class Broker:
             lag.start()
             cleanups.callback(self.services.groups.stop)
             self.directory.cluster_id()  # No request has to wait for the disk because of it later.
-            self._listen(ports.native, Endpoint(native.NAME, self.dispatcher), cleanups)
-            if ports.kafka is not None:
-                self._listen(ports.kafka, self._kafka_endpoint(), cleanups)
+            self.security.start()
+            for port in ports.of(NATIVE):
+                self._listen(port, native.NAME, self.dispatcher, cleanups)
+            for port in ports.of(KAFKA):
+                self._listen(port, kafka.NAME, self.kafka_dispatcher, cleanups)
             # Last: from here on nothing fails, and the log says that the broker has started.
-            late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.http))
+            late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.of(HTTP)))
             cleanups.push_async_callback(asyncio.wait, [late])
             self._cleanups = cleanups.pop_all()
         self._serving = True
@@ -153,6 +163,11 @@ class Broker:
         self._serving = False
         await self._cleanups.aclose()
         self.observe("broker_stopped")
+
+    def read_certificates_again(self) -> None:
+        """Use what the files of TLS hold now."""
+        if self._serving:
+            self.security.read_certificates_again()
 
     def metrics_text(self) -> bytes:
         """What `/metrics` shows, as it is now."""
@@ -197,6 +212,13 @@ class Broker:
 
     def held_bytes(self) -> int:
         return self._connections.held_memory.total_bytes
+
+    def unauthenticated(self) -> int:
+        return self._connections.outside
+
+    def certificate_days(self) -> float | None:
+        files = self.security.tls_files
+        return None if files is None else files.days_left(self.clock.now_ms() / 1000)
 
     def parked(self) -> Mapping[str, int]:
         return {"fetch": len(self.services.fetches), "produce": len(self.services.produces)}
@@ -323,6 +345,7 @@ class Broker:
             conversions=Conversions(work),
             time_maps=TimeMaps(work),
             kafka_address=self.addresses.kafka,
+            security=self.security,
             rolled=self.maintenance.has_rolled,
         )
         self.dispatcher = Dispatcher(self.services, HANDLERS, native)
@@ -345,7 +368,12 @@ class Broker:
             names=host_names(settings.http_hosts) or (),
             limits=HttpLimits(shares.http_connections, settings.max_connections_per_ip),
         )
-        return HttpServer(port, self._scrape, self._state, self._add_page)
+        open_paths = self.settings.http_open_paths.split(",")
+        return HttpServer(
+            *(port, self._scrape, self._state, self._add_page),
+            security=self.security,
+            open_paths=open_paths,
+        )
 
     async def _open_logs(self) -> None:
         await self.maintenance.open_logs()
@@ -363,7 +391,7 @@ class Broker:
 
         Page(self.services).add_to(application)
 
-    async def _finish_start(self, server: HttpServer, listening: socket.socket | None) -> None:
+    async def _finish_start(self, server: HttpServer, listening: Sequence[Port]) -> None:
         """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
         loop = asyncio.get_running_loop()
         try:
@@ -382,17 +410,17 @@ class Broker:
                     hint="checking and storing a message takes this broker a hundred times "
                     "as long; with a C compiler there, install Horolog again",
                 )
-            if listening is not None:
+            if listening:
                 await server.start(listening)
         except Exception as error:
             self.observe("http_failed", error=error)
-            if listening is not None:
-                listening.close()
+            for port in listening:
+                port.bound.close()
         self.services.work.start(self._open_logs())
 
-    def _late_modules(self, listening: socket.socket | None) -> list[str]:
+    def _late_modules(self, listening: Sequence[Port]) -> list[str]:
         logging = ["structlog"] if self._log_stream is not None else []
-        page = ["prometheus_client", *HTTP] if listening is not None else []
+        page = ["prometheus_client", *HTTP_MODULES] if listening else []
         return [*codecs.LOADED_LATE, *logging, *page]
 
     def _start_connections(self, shares: Shares, cleanups: AsyncExitStack) -> None:
@@ -408,29 +436,49 @@ class Broker:
                 buffer_bytes=settings.connection_buffer_bytes,
                 deadline_seconds=settings.request_deadline_ms / 1000,
                 idle_seconds=idle_ms / 1000 if idle_ms >= 0 else None,
+                login_seconds=settings.authentication_deadline_ms / 1000,
+                session_seconds=settings.connections_max_reauth_ms / 1000 or None,
             ),
             max_buffered_bytes=settings.max_buffered_bytes,
             figures=self.figures,
             observe=self.observe,
             in_thread=self.services.work.in_reading_thread,
+            max_unauthenticated=settings.connections_unauthenticated_max,
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
 
-    def _kafka_endpoint(self) -> Endpoint:
-        advertised = self.settings.advertised_listeners
-        address = None if advertised == AS_REACHED else split_address(advertised)
-        return Endpoint(kafka.NAME, self.kafka_dispatcher, address)
+    def _endpoint(self, port: Port, name: str, dispatcher: Dispatcher) -> Endpoint:
+        """What holds for the connections of one port."""
+        security, encoding = self.security, kafka if port.setting == KAFKA else native
+        gate = None
+        if port.login:
+            from .security.gate import Gate
+
+            gate = Gate(dispatcher, encoding, security.logins)
+        told = dict(advertised(self.settings.advertised_listeners, AS_REACHED))
+        address = (told.get(port.scheme) or told.get(Scheme.BARE)) if encoding is kafka else None
+        return Endpoint(
+            name,
+            dispatcher,
+            None if address is None else split_address(address),
+            gate,
+            security.mechanisms(port) if port.login else (),
+            port.certificate,
+            security.tls_port(port, self.services.settings.authentication_deadline_ms / 1000),
+        )
 
     def _listen(
-        self, listening: socket.socket, endpoint: Endpoint, cleanups: AsyncExitStack
+        self, port: Port, name: str, dispatcher: Dispatcher, cleanups: AsyncExitStack
     ) -> None:
         """Take the connections that come in by one port."""
+        endpoint = self._endpoint(port, name, dispatcher)
         listener = Listener(
             asyncio.get_running_loop(),
-            listening,
+            port.bound,
             admit=partial(self._connections.admit, endpoint),
             failed=self._connections.closed,
             refused=self._connections.refused,
+            tls=endpoint.tls,
         )
         cleanups.callback(listener.close)
         listener.start()

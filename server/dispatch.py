@@ -107,6 +107,7 @@ class Dispatcher:
             kafka=not self._encoding.NATIVE,
             client_id=head.client_id,
             client_host=caller.host,
+            session=caller.session,
         )
         api = APIS[head.api_key]
         asked = _Asked(api, head, self._time())

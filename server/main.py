@@ -12,7 +12,7 @@ from ..printable import printable
 from ..protocol.errors import HorologError
 from .broker import Broker
 from .library_log import library_messages_to
-from .network.listener import CannotListen, SameAddress
+from .network.listener import CannotListen, WrongListeners
 from .network.ports import Addresses
 
 WRONG_USAGE: Final = 2
@@ -40,7 +40,7 @@ def serve(
         reason = error.message if isinstance(error, HorologError) else str(error)
         if sys.stderr is not None:
             sys.stderr.write(f"horolog: {printable(reason)}\n")
-        return WRONG_USAGE if isinstance(error, SameAddress) else 1
+        return WRONG_USAGE if isinstance(error, WrongListeners) else 1
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -58,6 +58,7 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
         # A second signal changes nothing: what is being closed is closed to the end.
         loop.add_signal_handler(number, asked_to_stop.set)
     broker = Broker(settings, log_stream=sys.stderr, settled=settle)
+    loop.add_signal_handler(signal.SIGHUP, broker.read_certificates_again)
     loop.set_exception_handler(broker.loop_error)
     if ignored:
         broker.observe("variables_ignored", names=", ".join(ignored))

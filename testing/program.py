@@ -129,8 +129,11 @@ def serving(
     `RuntimeError` with what it wrote when it does not get ready.
     """
     log = data_dir.parent / f"{data_dir.name}.log"
-    places = ["--data-dir", data_dir, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
-    places += ["--kafka-listen", "off"]
+    places: list[str | Path] = ["--data-dir", data_dir]
+    defaults = {"--listen": "127.0.0.1:0", "--http-listen": "127.0.0.1:0", "--kafka-listen": "off"}
+    for flag, address in defaults.items():
+        if flag not in arguments:  # each one that is named is one more address
+            places += [flag, address]
     with (
         log.open("a") as stderr,
         subprocess.Popen(

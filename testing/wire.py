@@ -5,6 +5,7 @@ It decodes what it gets and checks nothing else, and it can send what no client 
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -34,11 +35,16 @@ class Wire:
 
     @classmethod
     async def open(
-        cls, address: str, *, encoding: Encoding = native, limit: int = 1 << 26
+        cls,
+        address: str,
+        *,
+        encoding: Encoding = native,
+        limit: int = 1 << 26,
+        tls: ssl.SSLContext | None = None,
     ) -> "Wire":
         """Connect to `HOST:PORT`. `limit` is how much is buffered before reading stops."""
         host, port = split_address(address)
-        return cls(*await asyncio.open_connection(host, port, limit=limit), encoding)
+        return cls(*await asyncio.open_connection(host, port, limit=limit, ssl=tls), encoding)
 
     def send(self, api: Api, version: int, body: object) -> int:
         """Send a request and return its correlation id."""
@@ -101,9 +107,11 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(address: str, encoding: Encoding = native) -> AsyncIterator[Wire]:
+async def wire(
+    address: str, encoding: Encoding = native, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Wire]:
     """An open connection, closed in the end."""
-    client = await Wire.open(address, encoding=encoding)
+    client = await Wire.open(address, encoding=encoding, tls=tls)
     try:
         yield client
     finally:

@@ -17,9 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
 
-_FIRST = ("pipeline", "clusters", "clients", "faults", "pages", "cli", "bench")
+_FIRST = ("pipeline", "clusters", "secure_clients", "clients", "faults", "pages", "cli", "bench")
 
-_TOGETHER = ("pipeline", "clusters")
+_TOGETHER = ("pipeline", "clusters", "secure_clients")
 """Their tests run in one process: a second Spark, or a second cluster of Kafka brokers, would take
 longer to come up than it saves, and from everything else beside it."""
 
@@ -154,8 +154,12 @@ def cluster(apache: ApacheKafka) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the shell that runs the tests do not reach the brokers that they start."""
+def no_settings_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Settings of the shell that runs the tests do not reach the brokers that they start, nor
+    profiles of its user the commands."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-profiles"))
     for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
         if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):
             monkeypatch.delenv(variable)

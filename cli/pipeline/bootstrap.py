@@ -16,7 +16,7 @@ from ...pipeline.jobs.bootstrap import (
 )
 from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, name_values
+from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, json_line, json_time, shown_size, shown_time
 from ..streams import note
 from .shown import refusals
@@ -64,7 +64,7 @@ def bootstrap(
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Append rows to a topic, each with its own time.
@@ -74,6 +74,9 @@ def bootstrap(
     code 1, with the command that changes that. Done again, it appends everything again,
     but for --job-id.
     """
+    from ..security.settings import for_workers
+
+    server = for_workers(server)
     if kind not in FORMATS:
         raise WrongUsage(f"--format {kind}: it is one of {', '.join(FORMATS)}")
     if (path is None) != (kind == "jdbc"):

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from ...client.cluster.servers import Servers
 from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
 from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_before, part_from
 from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, TopicName, check_address
+from ..options import DEFAULT_SERVER, Json, Server, TopicName, check_address
 from ..output import emit, json_line, json_time, shown_span, shown_time, table
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -31,6 +32,14 @@ def failover(
     old_server: Annotated[
         str | None,
         typer.Option("--from-server", metavar="HOST:PORT", help="The old cluster, with --name."),
+    ] = None,
+    old_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--from-profile",
+            metavar="NAME",
+            help="The profile that says how to be let in by the old cluster.",
+        ),
     ] = None,
     last_read: Annotated[
         str | None,
@@ -70,7 +79,7 @@ def failover(
     ] = None,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Say where a reader goes on in the cluster --server, so that it misses nothing.
@@ -81,12 +90,17 @@ def failover(
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
+    from ..security.places import with_profile
+    from ..security.settings import for_workers
+
+    server = for_workers(server)
+    old = None
     if old_server is not None:
-        check_address(old_server, "--from-server")
+        old = with_profile(check_address(old_server, "--from-server"), old_profile)
     with refusals():
-        if name is not None and old_server is not None:
+        if name is not None and old is not None:
             plan = failover_plan(
-                old_server, server, topic, name, latency_ms, same_partitions=same_partitions
+                old, server, topic, name, latency_ms, same_partitions=same_partitions
             )
         else:
             plan = failover_plan_at(
@@ -97,16 +111,16 @@ def failover(
     else:
         _show(plan)
     if check:
-        if old_server is None:
+        if old is None:
             raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
-        sides = _sides(plan, old_server, time_ms("--since", since))
+        sides = _sides(plan, for_workers(old, "OLD_"), time_ms("--since", since))
         with spark_session(master, conf) as spark, refusals():
             found = failover_check(spark, *sides, identity)
         _show_check(found, as_json)
 
 
 def _sides(
-    plan: FailoverPlan, old_server: str, since_ms: int | None
+    plan: FailoverPlan, old_server: Servers, since_ms: int | None
 ) -> tuple[ReadPlan, ReadPlan, ReadPlan]:
     """What was read in the old cluster, what is skipped in the new one, and what is ahead there."""
     old = plan_by_create_time(old_server, plan.topic, since_ms, None)

@@ -7,7 +7,7 @@ import typer
 
 from ...pipeline.jobs.lag import TimeLag, lag_by_time
 from ..errors import CommandFailed
-from ..options import DEFAULT_ADDRESS, Json, Server, check_texts
+from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
 from ..streams import note
 from .shown import length_ms, number
@@ -29,7 +29,7 @@ def lag(
             help="Exit with 1 when a reader is further behind than this: 30s, 5m, 1h30m.",
         ),
     ] = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Say how far readers are behind, in messages and by time.

@@ -5,13 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from ...client.cluster.servers import KAFKA
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server, check_texts
+from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
@@ -46,7 +45,7 @@ def latency(
     windows: Annotated[bool, typer.Option("--windows", help="Print each window too.")] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Measure append time less create time, by topic, partition and minute of append time.
@@ -54,10 +53,13 @@ def latency(
     The largest of all is the MaxLatencyOfCluster that a failover steps back by. Messages that were
     appended before they were created count as 0, and as skewed: a clock is wrong.
     """
+    from ..security.settings import for_workers
+
+    server = for_workers(server)
     window_ms = length_ms("--by", by)
     if out is not None:
         _check_out(out, len(topics))
-    if created_in is None and server.startswith(KAFKA):
+    if created_in is None and server.kafka:
         raise CommandFailed(
             "a Kafka cluster keeps one time of each message, and a latency takes two: let "
             "producers put the create time into a header, the topic have "

@@ -13,7 +13,7 @@ from ...pipeline.java import NoJava
 from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
 from ...pipeline.jobs.package import write_package
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_ADDRESS, Json, Server
+from ..options import DEFAULT_SERVER, Json, Server
 from ..output import AsIs, emit, json_line, table
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
@@ -24,7 +24,7 @@ def doctor(
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Look for what keeps jobs from running, and say what to do about it.

@@ -10,7 +10,7 @@ from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ...pipeline.jobs.replay import Replayed, Target, replay_target
 from ...pipeline.jobs.replay import replay as run_replay
 from ..errors import CommandFailed
-from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
+from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, json_line
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, of_this_machine, seen_by_spark, spark_session
@@ -45,7 +45,7 @@ def replay(
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Write the messages whose times are in [--from, --to) as Parquet, by date and hour.
@@ -54,6 +54,9 @@ def replay(
     again gives the same; other times have a folder of their own (run=...), which is replaced.
     Exit code 1 when messages are missing, or when the files do not hold what was read.
     """
+    from ..security.settings import for_workers
+
+    server = for_workers(server)
     slack_ms = (
         None if max_out_of_order is None else length_ms("--max-out-of-order", max_out_of_order)
     )

@@ -8,7 +8,7 @@ import typer
 
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
-from ..options import DEFAULT_ADDRESS, Json, Server, TopicName
+from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, json_line, shown_time
 from ..streams import note
 from .interrupts import ask_in_thread
@@ -51,7 +51,7 @@ def watch(
     every: Annotated[str, typer.Option(metavar="LENGTH", help="Time from batch to batch.")] = "1s",
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
-    server: Server = DEFAULT_ADDRESS,
+    server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
     """Count messages by windows of their create time, until Ctrl-C.
@@ -60,6 +60,9 @@ def watch(
     a message count once, and messages later than --late no more. Messages of more than five
     minutes in the future are left out.
     """
+    from ..security.settings import for_workers
+
+    server = for_workers(server)
     asked = Watch(
         server=server,
         topic=topic,

@@ -8,10 +8,8 @@ import asyncio
 import select
 import struct
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...config.address import split_address
 from ...protocol.api.broker.api_versions import (
     API_VERSIONS,
     ApiVersionsRequest,
@@ -29,10 +27,23 @@ from ...protocol.errors import (
     UnsupportedVersion,
     error_from_code,
 )
-from ...protocol.limits import MAX_CLIENT_RESPONSE_BYTES, SLAB_BYTES
+from ...protocol.limits import (
+    MAX_CLIENT_RESPONSE_BYTES,
+    MAX_HANDSHAKE_RESPONSE_BYTES,
+    SLAB_BYTES,
+)
 from ..errors import ConnectionFailed
 
+if TYPE_CHECKING:
+    import ssl
+
+    from ..security.errors import TlsFailed
+
 _CORRELATION_IDS: Final = 2**31
+_LIMIT_NAME: Final = "the client's limit for a response"
+
+_FIRST_REQUEST: Final = 1
+"""Its correlation id; that of the question for versions is 0."""
 _CLOSING_TIMEOUT_S: Final = 5
 """How long `close` waits for what is still to be sent to a broker that does not read."""
 
@@ -69,15 +80,18 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str | None,
         request_timeout_ms: int,
         encoding: Encoding = native,
+        *,
+        guarded: bool = False,
     ) -> None:
+        """`guarded`: the client is going to say who it is, before anything else."""
         self.address = address
         self._client_id = client_id
         self._encoding = encoding
         self._request_timeout_ms = request_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
-            MAX_CLIENT_RESPONSE_BYTES,
-            limit_name="the client's limit for a response",
+            MAX_HANDSHAKE_RESPONSE_BYTES if guarded else MAX_CLIENT_RESPONSE_BYTES,
+            limit_name=_LIMIT_NAME,
             protocol=encoding.NAME,
         )
         self._transport: asyncio.Transport | None = None
@@ -86,6 +100,10 @@ class Connection(asyncio.BufferedProtocol):
         self._used_at = self._loop.time()
         self._versions: dict[int, int] = {API_VERSIONS.key: API_VERSIONS.min_version}
         self._failure: str | None = None
+        self._cause: Exception | None = None
+        """What the transport said when the connection was lost."""
+        self._guarded = guarded
+        self._reauthenticate_at: float | None = None
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
 
@@ -95,9 +113,38 @@ class Connection(asyncio.BufferedProtocol):
         return self._failure is not None
 
     @property
+    def native(self) -> bool:
+        """Whether our own protocol is spoken, not Kafka's."""
+        return self._encoding.NATIVE
+
+    @property
     def ready(self) -> bool:
         """True when a request can be sent without waiting."""
-        return self._failure is None and self._writable.is_set() and not self.stale
+        return (
+            self._failure is None
+            and self._writable.is_set()
+            and not self.session_ends
+            and not self.stale
+        )
+
+    @property
+    def session_ends(self) -> bool:
+        """True when the client has to authenticate again before it sends anything else."""
+        at = self._reauthenticate_at
+        return at is not None and self._loop.time() >= at
+
+    @property
+    def answered_in_s(self) -> float:
+        """Seconds until every request that is under way is answered, or is given up."""
+        now = self._loop.time()
+        return max((one.timer.when() - now for one in self._pending.values()), default=0.0)
+
+    @property
+    def tls(self) -> "ssl.SSLObject | None":
+        """What the connection is encrypted with."""
+        if self._transport is None:
+            return None
+        return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     @property
     def stale(self) -> bool:
@@ -185,6 +232,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def authenticated(self, authenticate_again_in_s: float | None) -> None:
+        """The client is who it says: large responses may come. After this time `session_ends`."""
+        self._reader.allow(MAX_CLIENT_RESPONSE_BYTES, _LIMIT_NAME)
+        self._reauthenticate_at = (
+            None if authenticate_again_in_s is None else self._loop.time() + authenticate_again_in_s
+        )
+
     async def learn_versions(self) -> None:
         """Ask which requests the broker serves, and choose a version of each."""
         response: ApiVersionsResponse = await self.submit(API_VERSIONS, ApiVersionsRequest())
@@ -229,7 +283,15 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"the connection was lost: {exc}" if exc else "the broker closed the connection")
+        if self._failure is None:
+            self._cause = exc
+        cause = f"the connection was lost: {exc}" if exc else "the broker closed the connection"
+        if _FIRST_REQUEST in self._pending and not self._guarded:
+            cause += (
+                ", and answered nothing but which versions it has. Perhaps it asks who the client "
+                "is (user and password, or a certificate)"
+            )
+        self._fail(cause)
         self._lost.set()
 
     # The rest.
@@ -243,7 +305,13 @@ class Connection(asyncio.BufferedProtocol):
             raise self._error(self._failure or "not connected")
         return self._transport
 
-    def _error(self, cause: str) -> ConnectionFailed:
+    def _error(self, cause: str) -> "ConnectionFailed | TlsFailed":
+        if self._cause is not None and self.tls is not None:
+            from ..security.tls import explained
+
+            refused = explained(self._cause, self.address)
+            if refused is not None:
+                return refused
         return ConnectionFailed(f"{self.address}: {cause}")
 
     def _take_response(self, frame: bytes | bytearray) -> None:
@@ -294,51 +362,3 @@ def _is_closed(transport: asyncio.Transport) -> bool:
     poll = select.poll()
     poll.register(connected.fileno(), _CLOSED)
     return bool(poll.poll(0))
-
-
-async def connect(
-    address: str,
-    *,
-    client_id: str | None = None,
-    request_timeout_ms: int = 30_000,
-    encoding: Encoding = native,
-) -> Connection:
-    """Connect to `HOST:PORT` (`[::1]:7070` for IPv6) and agree on versions.
-
-    Raises ValueError for an address that is none, ConnectionFailed when nothing answers there
-    within the timeout or who does speaks another protocol than that of `encoding`.
-    """
-    host, port = split_address(address)
-    loop = asyncio.get_running_loop()
-    factory = partial(Connection, address, client_id, request_timeout_ms, encoding)
-    connection: Connection | None = None
-    try:
-        async with asyncio.timeout(request_timeout_ms / 1000):
-            _, connection = await loop.create_connection(factory, host, port)
-            await connection.learn_versions()
-    except BaseException as error:
-        if connection is not None:
-            connection.abort()
-        if isinstance(error, ConnectionFailed):
-            # It takes connections, and ended this one before it answered anything.
-            raise ConnectionFailed(f"{error}; {_other_port(encoding)}") from None
-        if isinstance(error, TimeoutError | RequestTimedOut):
-            text = f"{address}: no answer within {request_timeout_ms} ms"
-            raise ConnectionFailed(text) from None
-        if isinstance(error, OSError | UnicodeError):  # the latter: a name that DNS cannot have
-            raise ConnectionFailed(f"cannot connect to {address}: {error}") from error
-        raise
-    return connection
-
-
-def _other_port(encoding: Encoding) -> str:
-    """What to look at where a server listens that does not speak the protocol."""
-    if encoding.NATIVE:
-        return (
-            "is this the port of Horolog's own protocol? A port of Kafka's protocol is written "
-            "kafka://HOST:PORT"
-        )
-    return (
-        "is this a port of Kafka's protocol? The one of Horolog's own is written HOST:PORT, "
-        "without kafka://"
-    )

@@ -7,7 +7,7 @@ sent again, where the cluster says then, with waits that grow, for as long as th
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...protocol.api.groups.find_coordinator import (
     FIND_COORDINATOR,
@@ -41,8 +41,11 @@ from .connection import Connection
 from .kafka_map import KafkaMap
 from .link import Link
 from .moves import moved
-from .servers import KAFKA
+from .servers import scheme
 from .targets import Coordinator, Leader, Node, Some, Target
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -65,13 +68,20 @@ class KafkaCluster(Cluster):
     kafka = True
 
     def __init__(
-        self, addresses: Sequence[str], *, client_id: str | None, request_timeout_ms: int
+        self,
+        addresses: Sequence[str],
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: "Security | None" = None,
     ) -> None:
-        self.address = KAFKA + ",".join(addresses)
+        tls = security is not None and bool(security.tls)
+        self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)
         self.map = KafkaMap()
         self._bootstrap = tuple(addresses)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self._security = security
         self._links: dict[tuple[str, bool], Link] = {}
         self._finding = asyncio.Lock()
         self._closed = False
@@ -257,6 +267,7 @@ class KafkaCluster(Cluster):
                 client_id=self._client_id,
                 request_timeout_ms=self._request_timeout_ms,
                 encoding=kafka,
+                security=self._security,
             )
         return link
 

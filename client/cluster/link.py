@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
@@ -10,7 +10,11 @@ from ...protocol.api.schema import Api
 from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
 from .backoff import Backoff
-from .connection import Connection, connect
+from .connecting import connect
+from .connection import Connection
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 _STOPPED: Final = "it had stopped answering"
 
@@ -25,11 +29,13 @@ class Link:
         client_id: str | None,
         request_timeout_ms: int,
         encoding: Encoding = native,
+        security: "Security | None" = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._encoding = encoding
+        self._security = security
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._backoff = Backoff()
@@ -53,7 +59,9 @@ class Link:
         """A connection that works as far as is known, ready to be written to.
 
         Callers get it in the order in which they asked. After a failure the next attempt to
-        connect waits a little, longer each time. Raises ConnectionFailed, ClientClosed.
+        connect waits a little, longer each time. A session that is about to end is prolonged
+        first, behind what is under way. Raises ConnectionFailed, ClientClosed, and what keeps the
+        client from being let in.
         """
         failures_before = self._failures
         async with self._connecting:
@@ -66,6 +74,8 @@ class Link:
                     # An attempt has failed since this caller asked: that is its answer too.
                     raise ConnectionFailed(*self._failure.args)
                 connection = self._connection = await self._connect()
+            elif connection.session_ends and self._security is not None:
+                await _prolong(connection, self._security)
             try:
                 await connection.writable()
             except RequestTimedOut:
@@ -84,6 +94,7 @@ class Link:
                 client_id=self._client_id,
                 request_timeout_ms=self._request_timeout_ms,
                 encoding=self._encoding,
+                security=self._security,
             )
         except ConnectionFailed as error:
             self._failure = error
@@ -129,6 +140,17 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+async def _prolong(connection: Connection, security: "Security") -> None:
+    """Authenticate again. Nothing else is sent meanwhile: the broker would take it for a part."""
+    from ..security.authentication import authenticate
+
+    try:
+        await authenticate(connection, security)
+    except BaseException:
+        connection.abort("it could not authenticate again")
+        raise
 
 
 def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:

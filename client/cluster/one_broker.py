@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.schema import Api
 from ...protocol.api.topics.metadata import (
@@ -17,14 +17,29 @@ from .cluster import Cluster
 from .link import Link
 from .targets import Some, Target
 
+if TYPE_CHECKING:
+    from ..security.security import Security
+
 
 class OneBroker(Link, Cluster):
     """One connection, over the native protocol."""
 
     kafka = False
 
-    def __init__(self, address: str, *, client_id: str | None, request_timeout_ms: int) -> None:
-        super().__init__(address, client_id=client_id, request_timeout_ms=request_timeout_ms)
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: "Security | None" = None,
+    ) -> None:
+        super().__init__(
+            address,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
         self._partition_counts: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -77,6 +92,7 @@ class OneBroker(Link, Cluster):
             self.address,
             client_id=self._client_id,
             request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
         )
 
     async def close(self) -> None:

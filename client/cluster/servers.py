@@ -2,33 +2,89 @@
 
 127.0.0.1:7070                  a Horolog broker, over its own protocol
 kafka://a:9092,b:9092           a Kafka cluster, or Kafka's port of a Horolog broker
+tls://a:7070, kafka+tls://a:9092,b:9092
+                                the same over TLS
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from ...config.address import split_address
 
+if TYPE_CHECKING:
+    from ..security.security import Security
+
 KAFKA: Final = "kafka://"
+TLS: Final = "tls://"
+KAFKA_TLS: Final = "kafka+tls://"
+
+_SCHEMES: Final = {KAFKA: (True, False), TLS: (False, True), KAFKA_TLS: (True, True)}
+"""Scheme -> (Kafka's protocol, TLS)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where to begin."""
+    """Where to begin, and how."""
 
     addresses: tuple[str, ...]
     """`HOST:PORT`, at least one; of a cluster any of its brokers."""
     kafka: bool
+    tls: bool = False
+    """What the address says of it; `security` may say more."""
+    security: "Security | None" = None
+
+    def __str__(self) -> str:
+        return scheme(kafka=self.kafka, tls=self.tls) + ",".join(self.addresses)
+
+    @property
+    def channel(self) -> "Security | None":
+        """How to connect, with `tls` as it is going to be; None for plain connections without
+        authentication. Raises SecurityError for what does not go together."""
+        if self.security is None and not self.tls:
+            return None
+        # Most clients need none.
+        from ..security.errors import SecurityError
+        from ..security.security import Security
+
+        if self.security is None:
+            return Security(tls=True)
+        if self.tls and self.security.tls is False:
+            raise SecurityError(
+                f"{self} is an address of TLS, and the security that goes with it is without: "
+                "leave one of them out"
+            )
+        tls = self.tls or bool(self.security.tls)
+        found = replace(self.security, tls=tls)
+        return found if tls or found.mechanism is not None else None
 
 
-def parse_servers(text: str) -> Servers:
+def scheme(*, kafka: bool, tls: bool) -> str:
+    """What stands before the addresses."""
+    return next((text for text, kind in _SCHEMES.items() if kind == (kafka, tls)), "")
+
+
+def parse_servers(given: str | Servers) -> Servers:
     """Take an address apart. Raises `ValueError` saying what is wrong with it."""
-    if not text.startswith(KAFKA):
-        if "://" in text:
-            raise ValueError(f"{text!r} is neither HOST:PORT nor kafka://HOST:PORT[,HOST:PORT...]")
-        split_address(text)
-        return Servers((text,), kafka=False)
-    addresses = tuple(one.strip() for one in text[len(KAFKA) :].rstrip("/").split(","))
+    if isinstance(given, Servers):
+        return given
+    found = next((text for text in _SCHEMES if given.startswith(text)), "")
+    kafka, tls = _SCHEMES.get(found, (False, False))
+    rest = given.removeprefix(found)
+    if "://" in rest:
+        raise ValueError(
+            f"{given!r} is neither HOST:PORT nor kafka://HOST:PORT[,HOST:PORT...], nor one of "
+            "these over TLS: tls://HOST:PORT, kafka+tls://HOST:PORT[,HOST:PORT...]"
+        )
+    if not kafka:
+        split_address(rest)
+        return Servers((rest,), kafka=False, tls=tls)
+    addresses = tuple(one.strip() for one in rest.rstrip("/").split(","))
     for one in addresses:
         split_address(one)
-    return Servers(addresses, kafka=True)
+    return Servers(addresses, kafka=True, tls=tls)
+
+
+def with_security(given: str | Servers, security: "Security | None") -> Servers:
+    """The same, reached as `security` says. Raises ValueError."""
+    found = parse_servers(given)
+    return found if security is None else replace(found, security=security)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.framing import ProtocolError
@@ -20,6 +20,7 @@ from ..administer.positions import Position, commit, committed
 from ..administer.searching import By, find_offset, offsets_at
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import retry
+from ..cluster.servers import Servers
 from ..cluster.topic_metadata import partition_counts
 from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
@@ -30,6 +31,9 @@ from .fetches import Results
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 _MIB: Final = 1024 * 1024
 
@@ -45,7 +49,7 @@ class Consumer(Client):
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | Servers = DEFAULT_ADDRESS,
         *,
         name: str | None = None,
         max_wait_ms: int = 500,
@@ -58,6 +62,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
+        security: "Security | None" = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,
@@ -76,6 +81,7 @@ class Consumer(Client):
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
+            security=security,
         )
         # A broker answers in order, so a question must not stand behind a fetch that waits.
         self._questions = self._cluster.beside()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
@@ -13,6 +13,7 @@ from ...protocol.records.layout import NO_TIMESTAMP, Codec
 from ...protocol.records.messages.sets import NewRecord
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import RETRIABLE, retry
+from ..cluster.servers import Servers
 from ..errors import ClientClosed
 from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
@@ -26,6 +27,9 @@ from .identities import Identities
 from .outbox import Outbox
 from .set_limits import SetLimits
 from .set_sending import send_in_turn, sent_records, set_of
+
+if TYPE_CHECKING:
+    from ..security.security import Security
 
 Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -49,7 +53,7 @@ class Producer(Client):
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | Servers = DEFAULT_ADDRESS,
         *,
         acks: Acks = "all",
         compression: Compression = "none",
@@ -61,6 +65,7 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
+        security: "Security | None" = None,
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
@@ -79,6 +84,7 @@ class Producer(Client):
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
+            security=security,
         )
         if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
             raise ValueError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...blocking import Admin
+from ...client.cluster.servers import Servers
 from ...protocol.api.log.list_offsets import LATEST
 from .preflight import DataFacts
 
@@ -42,7 +43,7 @@ class Ends:
         return sum(self.offsets) - sum(before.offsets)
 
 
-def topic_ends(server: str, topic: str) -> Ends:
+def topic_ends(server: str | Servers, topic: str) -> Ends:
     """Where the partitions end now. Raises UnknownTopicOrPartition, ConnectionFailed."""
     with Admin(server) as admin:
         partitions = range(admin.describe_topic(topic).partitions)
@@ -118,7 +119,7 @@ def facts_of(rows: "DataFrame") -> DataFacts:
 
 
 def load(
-    rows: "DataFrame", server: str, topic: str, partitions: int, job_id: str | None = None
+    rows: "DataFrame", server: str | Servers, topic: str, partitions: int, job_id: str | None = None
 ) -> None:
     """Append messages to a topic with this many partitions, each partition's in order of time.
 
@@ -126,12 +127,14 @@ def load(
     `job_id` that holds for the whole job too: the same rows under the same id, within
     `producer.id.expiration.ms`, are appended once.
     """
+    from ..connecting import connection_options
+
     writer = (
         rows.repartitionById(partitions, "partition")
         .sortWithinPartitions("timestamp", "key", "value")
         .write.format("horolog")
         .mode("append")
-        .option("bootstrap.servers", server)
+        .options(**connection_options(server))
         .option("topic", topic)
     )
     (writer if job_id is None else writer.option("jobId", job_id)).save()

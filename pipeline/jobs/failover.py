@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...blocking import Admin, Consumer
-from ...client.cluster.servers import KAFKA
+from ...client.cluster.servers import Servers, parse_servers
 from ...client.results import AfterEnd, Found, NoTimestamps
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from .last_read import last_read
@@ -62,7 +62,7 @@ class FailoverPlan:
     """Where to go on in the new cluster, and why there."""
 
     topic: str
-    new_server: str
+    new_server: str | Servers
     max_latency_ms: int
     consumed: tuple[Consumed, ...]
     """Partitions of the old cluster; empty when only a time was given."""
@@ -75,8 +75,8 @@ class FailoverPlan:
 
 
 def failover_plan(
-    old_server: str,
-    new_server: str,
+    old_server: str | Servers,
+    new_server: str | Servers,
     topic: str,
     name: str,
     max_latency_ms: int,
@@ -108,7 +108,7 @@ def failover_plan(
 
 
 def failover_plan_at(
-    new_server: str, topic: str, last_read_ms: int, max_latency_ms: int
+    new_server: str | Servers, topic: str, last_read_ms: int, max_latency_ms: int
 ) -> FailoverPlan:
     """The plan when the old cluster cannot be asked any more: `last_read_ms` is the create time of
     the last message read there, the earliest of its partitions'."""
@@ -120,7 +120,7 @@ def failover_plan_at(
     return FailoverPlan(topic, new_server, max_latency_ms, (), resume)
 
 
-def read_positions(server: str, topic: str, name: str) -> list[Consumed]:
+def read_positions(server: str | Servers, topic: str, name: str) -> list[Consumed]:
     """How far each partition of `topic` was read by who commits under `name`.
 
     Raises ValueError when there is no position at all.
@@ -128,7 +128,7 @@ def read_positions(server: str, topic: str, name: str) -> list[Consumed]:
     with (
         Admin(server, check_units=False) as admin,
         # A Kafka cluster keeps none.
-        Consumer(server, append_times=not server.startswith(KAFKA)) as consumer,
+        Consumer(server, append_times=not parse_servers(server).kafka) as consumer,
     ):
         found = []
         any_position = False

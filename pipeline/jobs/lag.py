@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...blocking import Admin, Consumer
 from ...client.administer.lagging import PositionLag
-from ...client.cluster.servers import KAFKA
+from ...client.cluster.servers import Servers, parse_servers
 from ...protocol.api.log.list_offsets import LARGEST, LATEST
 from ...times import EPOCH
 from .last_read import last_read
@@ -54,14 +54,14 @@ class TimeLag:
         return max(self.newest_ms - self.read_until_ms, 0)
 
 
-def lag_by_time(server: str, names: Sequence[str] = ()) -> list[TimeLag]:
+def lag_by_time(server: str | Servers, names: Sequence[str] = ()) -> list[TimeLag]:
     """The positions under these names, or all, by name, topic and partition.
 
     A name without positions gives no row. Raises ConnectionFailed.
     """
     with Admin(server, check_units=False) as admin, Consumer(server) as consumer:
         return [
-            _row(admin, consumer, name, found, at_kafka=server.startswith(KAFKA))
+            _row(admin, consumer, name, found, at_kafka=parse_servers(server).kafka)
             for name in names or admin.position_names()
             for found in admin.lag(name)
         ]

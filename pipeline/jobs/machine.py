@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ...blocking import Admin
+from ...client.cluster.servers import Servers
 from ...protocol.errors import HorologError
 from ..installing import pip_install
 from ..java import Java, NoJava, find_java
@@ -47,7 +48,7 @@ class Check:
     """A command or what else to do; empty when there is nothing to do."""
 
 
-def checks(server: str, environment: Mapping[str, str]) -> Iterator[Check]:
+def checks(server: str | Servers, environment: Mapping[str, str]) -> Iterator[Check]:
     """Java, Python, packages, workers and the broker, in this order."""
     yield java_check(environment)
     yield Check("python", Level.GOOD, f"{_dotted(sys.version_info[:3])} ({sys.executable})")
@@ -100,7 +101,7 @@ def worker_checks(environment: Mapping[str, str]) -> Iterator[Check]:
         yield _worker_check("workers of spark-submit", on_path, environment, Level.WARNING)
 
 
-def broker_check(server: str) -> Check:
+def broker_check(server: str | Servers) -> Check:
     """Whether the broker answers."""
     try:
         with Admin(server, request_timeout_ms=10_000) as admin:

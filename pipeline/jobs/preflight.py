@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from ...blocking import Admin
+from ...client.cluster.servers import Servers
 from ...client.results import TopicSetting
 from ...clock import Clock, SystemClock
 from ...protocol.errors import UnknownTopicOrPartition
@@ -59,7 +60,7 @@ class Finding:
 
 
 def preflight(
-    server: str, topic: str, facts: DataFacts, *, clock: Clock | None = None
+    server: str | Servers, topic: str, facts: DataFacts, *, clock: Clock | None = None
 ) -> list[Finding]:
     """What keeps `topic` from taking these rows with their times, and from keeping them.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ...blocking import Admin
 from ...client.administer.searching import By
+from ...client.cluster.servers import Servers
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM
@@ -41,7 +42,7 @@ class PartitionRange:
 class ReadPlan:
     """What a job reads of one topic."""
 
-    server: str
+    server: str | Servers
     topic: str
     from_ms: int | None
     """Start of the times wanted, inclusive; None is the beginning of the log."""
@@ -83,7 +84,7 @@ def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: Logs = NO_LOGS) 
 
 
 def plan_by_create_time(
-    server: str,
+    server: str | Servers,
     topic: str,
     from_ms: int | None,
     to_ms: int | None,
@@ -110,7 +111,7 @@ def plan_by_create_time(
 
 
 def plan_by_append_time(
-    server: str,
+    server: str | Servers,
     topic: str,
     from_ms: int | None,
     to_ms: int | None,

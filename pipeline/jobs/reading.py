@@ -15,12 +15,14 @@ def read_plans(
 ) -> "DataFrame":
     """The rows of these plans, which are of one server; `schema` names the columns, else all but
     headers and append times. The session must know the format `horolog`."""
+    from ..connecting import connection_options
+
     ranges = [one for plan in plans for one in plan.ranges]
     ids = {plan.topic: plan.log.topic_id for plan in plans if plan.log.topic_id}
     logs = Logs(plans[0].log.cluster_id, ids)
     reader = spark.read.format("horolog").options(
         **{
-            "bootstrap.servers": plans[0].server,
+            **connection_options(plans[0].server),
             "subscribe": ",".join(plan.topic for plan in plans),
             "startingOffsets": offsets_json(
                 ((one.topic, one.partition, one.start_offset) for one in ranges), logs

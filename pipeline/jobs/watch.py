@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...client.cluster.servers import Servers
 from ..planning import AHEAD_MS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Watch:
     """What to watch, and how."""
 
-    server: str
+    server: str | Servers
     topic: str
     window: str = "1 minute"
     late: str = "5 minutes"
@@ -40,11 +41,13 @@ def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
     """A streaming DataFrame: `start`, `end` of the window, `value` of `by`, `count`, `latest`."""
     from pyspark.sql import functions as sf
 
+    from ..connecting import connection_options
+
     rows = (
         spark.readStream.format("horolog")
         .options(
             **{
-                "bootstrap.servers": watch.server,
+                **connection_options(watch.server),
                 "subscribe": watch.topic,
                 "startingOffsets": watch.start,
                 "maxTimePerTrigger": watch.slice or watch.late,

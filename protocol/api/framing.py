@@ -36,6 +36,14 @@ class ProtocolError(HorologError):
         return str(self)
 
 
+class ForeignProtocol(ProtocolError):
+    """The other side speaks another protocol: `name`."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
 def foreign_protocol(start: bytes) -> str | None:
     """Name the other protocol that a connection's first four bytes belong to, if any."""
     if start[0] in (0x15, 0x16) and start[1] == 0x03:
@@ -99,6 +107,11 @@ class FrameReader:
         """Whether a part of a frame is held."""
         self.fault: ProtocolError | None = None
         """Why nothing more can be received: what stands behind the frames that came."""
+
+    def allow(self, max_frame_bytes: int, limit_name: str) -> None:
+        """Accept frames of up to this from now on."""
+        self._max_frame_bytes = max_frame_bytes
+        self._limit_name = limit_name
 
     @property
     def held_bytes(self) -> int:
@@ -204,7 +217,9 @@ class FrameReader:
         if not self._opened:
             foreign = foreign_protocol(bytes(head))
             if foreign is not None:
-                raise ProtocolError(f"the other side speaks {foreign}, not {self._protocol}")
+                raise ForeignProtocol(
+                    foreign, f"the other side speaks {foreign}, not {self._protocol}"
+                )
             self._opened = True
         length = int.from_bytes(head, "big", signed=True)
         if not 0 < length <= self._max_frame_bytes:

@@ -24,6 +24,13 @@ from .log.init_producer_id import INIT_PRODUCER_ID
 from .log.list_offsets import LIST_OFFSETS
 from .log.produce import PRODUCE
 from .schema import Api
+from .security.authenticate import AUTHENTICATE
+from .security.sasl_authenticate import SASL_AUTHENTICATE
+from .security.sasl_handshake import SASL_HANDSHAKE
+from .security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 from .topics.alter_configs import ALTER_CONFIGS
 from .topics.create_partitions import CREATE_PARTITIONS
 from .topics.create_topics import CREATE_TOPICS
@@ -50,6 +57,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_GROUPS,
             LIST_GROUPS,
             DELETE_GROUPS,
+            SASL_HANDSHAKE,
             API_VERSIONS,
             CREATE_TOPICS,
             DELETE_TOPICS,
@@ -58,10 +66,14 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_CONFIGS,
             ALTER_CONFIGS,
             DESCRIBE_LOG_DIRS,
+            SASL_AUTHENTICATE,
             CREATE_PARTITIONS,
+            DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
             DESCRIBE_LOG,
             DESCRIBE_BROKER,
             COUNT_BY_TIME,
+            AUTHENTICATE,
         )
     }
 )

@@ -30,6 +30,8 @@ REQUIRED: Final = object()
 
 _FIELDS: Final = "__horolog_fields__"
 """The attribute of a message class with its fields."""
+_FLEXIBLE: Final = "__horolog_flexible__"
+"""The attribute of a message class that Kafka writes in its compact encoding."""
 
 T = TypeVar("T")
 
@@ -289,6 +291,18 @@ def message(cls: type[T]) -> type[T]:
         namespace={"__doc__": cls.__doc__, "__eq__": _equal, _FIELDS: tuple(specs)},
     )
     return cast(type[T], made)
+
+
+def flexible(struct: type[T]) -> type[T]:
+    """Have a request or response, and the messages in it, written in Kafka's compact encoding
+    ("flexible versions"), in all its versions; its head too. The native encoding stays the same."""
+    setattr(struct, _FLEXIBLE, True)
+    return struct
+
+
+def is_flexible(struct: type[Any]) -> bool:
+    """Whether a request or response is one of Kafka's compact encoding."""
+    return getattr(struct, _FLEXIBLE, False)
 
 
 def _equal(this: Any, other: Any) -> Any:

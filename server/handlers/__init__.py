@@ -23,6 +23,13 @@ from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
+from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
+from ...protocol.api.security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 from ...protocol.api.topics.alter_configs import ALTER_CONFIGS
 from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
 from ...protocol.api.topics.create_topics import CREATE_TOPICS
@@ -45,6 +52,7 @@ from .groups_admin import describe as describe_groups
 from .groups_admin import list_all as list_groups
 from .list_offsets import handle_many as list_offsets_many
 from .log_dirs import handle as describe_log_dirs
+from .logins import authenticate, handshake, sasl_authenticate
 from .metadata import handle as metadata
 from .positions import commit as commit_positions
 from .positions import fetch as fetch_positions
@@ -56,6 +64,8 @@ from .topics import create as create_topics
 from .topics import create_partitions
 from .topics import delete as delete_topics
 from .trimming import handle as delete_records
+from .users import alter as alter_users
+from .users import describe as describe_users
 
 HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
     {PRODUCE.key: produce_many, FETCH.key: fetch_many, LIST_OFFSETS.key: list_offsets_many}
@@ -64,6 +74,11 @@ HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {
+        SASL_HANDSHAKE.key: handshake,
+        SASL_AUTHENTICATE.key: sasl_authenticate,
+        AUTHENTICATE.key: authenticate,
+        DESCRIBE_USER_SCRAM_CREDENTIALS.key: describe_users,
+        ALTER_USER_SCRAM_CREDENTIALS.key: alter_users,
         **{key: list_of_one(handle) for key, handle in HANDLERS_OF_MANY.items()},
         METADATA.key: metadata,
         CREATE_TOPICS.key: create_topics,

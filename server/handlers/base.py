@@ -19,6 +19,8 @@ from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot, SharedWait
+from ..security.service import Security
+from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
 from ..work import Work
@@ -52,6 +54,7 @@ class Services:
     time_maps: TimeMaps
     kafka_address: str | None
     """Where the port for Kafka's clients is, if it is open."""
+    security: Security
     rolled: Callable[[str, int], None]
     """Told of a partition that rolled: its retention is looked at soon."""
 
@@ -69,6 +72,13 @@ class Call:
     """What the client calls itself."""
     client_host: str = ""
     """Where the client is."""
+    session: Session | None = None
+    """The connection's login; `None` where nobody logs in."""
+
+    @property
+    def principal(self) -> str:
+        """Who asks."""
+        return ANONYMOUS if self.session is None else self.session.principal
 
 
 @value_class

@@ -12,6 +12,9 @@ from typing import Final, cast
 from aiohttp import hdrs, web
 
 from ..network.deadline import Deadline
+from ..security.names import subject_name
+from ..security.session import ANONYMOUS, principal_of
+from .authentication import HttpAuthentication
 from .hosts import is_known_host
 from .port import HttpPort, shown
 
@@ -39,8 +42,16 @@ class HttpConnection(web.RequestHandler):
     """
 
     def __init__(
-        self, server: web.Server, port: HttpPort, address: str, loop: asyncio.AbstractEventLoop
+        self,
+        server: web.Server,
+        port: HttpPort,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        needs_login: bool = False,
+        certificates: bool = False,
     ) -> None:
+        """With `certificates` a client's certificate tells who it is."""
         limits = port.limits
         super().__init__(
             server,
@@ -52,6 +63,12 @@ class HttpConnection(web.RequestHandler):
         )
         self.port = port
         self.address = address
+        self.needs_login = needs_login
+        """Whether those who show no certificate have to log in."""
+        self.certificate_principal: str | None = None
+        self.principal = ANONYMOUS
+        """Who sent the request that is answered now."""
+        self._knows_certificates = certificates
         self._head_deadline = Deadline(loop, limits.head_seconds, self._head_is_late)
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
         self._wire: asyncio.Transport | None = None
@@ -62,6 +79,9 @@ class HttpConnection(web.RequestHandler):
         super().connection_made(transport)
         # aiohttp lets go of it before the answer is sent to its end.
         self._wire = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("tls") if self._knows_certificates else None
+        if tls is not None and tls.peer_certificate is not None:
+            self.certificate_principal = principal_of(subject_name(tls.peer_certificate))
         self._head_deadline.start()
 
     def data_received(self, data: bytes) -> None:
@@ -136,7 +156,7 @@ def _closing(status: int, text: str) -> web.Response:
     return answer
 
 
-def guarded(answer: Handler) -> Handler:
+def guarded(answer: Handler, authentication: HttpAuthentication | None = None) -> Handler:
     """`answer`, for requests that may be answered; the others are refused."""
 
     async def checked(request: web.BaseRequest) -> web.StreamResponse:
@@ -149,6 +169,13 @@ def guarded(answer: Handler) -> Handler:
                 status, reason, text = refused
                 connection.port.request_refused(connection.address, reason, text)
                 return _closing(status, text)
+            if authentication is not None:
+                principal = await authentication.principal(request, connection)
+                if principal is None:
+                    cause = "the request has no login, or a wrong one"
+                    connection.port.request_refused(connection.address, "login", cause)
+                    return authentication.refusal(request)
+                connection.principal = principal
             return await answer(request)
         finally:
             connection.request_ends()

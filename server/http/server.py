@@ -5,13 +5,15 @@ aiohttp is imported where it is used: that takes longer than the whole rest of t
 """
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...clock import SystemClock
 from ..network.listener import Listener
+from ..network.ports import Port
+from ..security.service import Security
 from .port import HttpPort
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ class HttpServer:
     """Serves until `stop`.
 
     `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
-    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more.
+    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. With
+    `security` a port may have TLS, and require a login but for `open_paths`.
     """
 
     def __init__(
@@ -50,10 +53,15 @@ class HttpServer:
         render: Callable[[], Awaitable[bytes]],
         state: Callable[[], State],
         add_page: "Callable[[web.Application], None]" = lambda application: None,
+        *,
+        security: Security | None = None,
+        open_paths: Collection[str] = (),
     ) -> None:
         self._port = port
         self._render = render
         self._state = state
+        self._security = security
+        self._open_paths = open_paths
         self._add_page = add_page
         # How long the text took to make is real time, whatever clock the broker is given.
         self._stopwatch = SystemClock()
@@ -61,15 +69,26 @@ class HttpServer:
         self._text = b""
         self._good_until = -1.0
         self._runner: web.AppRunner | None = None
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
 
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on `listening`, which listens already, and which this object closes in the end."""
+    async def start(self, listening: Sequence[Port]) -> None:
+        """Serve on ports, which listen already, and which this object closes in the end."""
         from aiohttp import web
 
+        from .authentication import (
+            LOGIN_PATH,
+            LOGOUT_PATH,
+            MAX_BODY_BYTES,
+            HttpAuthentication,
+        )
         from .connection import HttpConnection, guarded
 
-        application = web.Application(client_max_size=1024)
+        application = web.Application(client_max_size=MAX_BODY_BYTES)
+        authentication = None
+        if self._security is not None:
+            authentication = HttpAuthentication(self._security, self._open_paths)
+            application.router.add_post(LOGIN_PATH, authentication.log_in)
+            application.router.add_post(LOGOUT_PATH, authentication.log_out)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
         application.router.add_get("/readyz", self._ready)
@@ -78,22 +97,36 @@ class HttpServer:
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
-        server.request_handler = guarded(server.request_handler)
+        server.request_handler = guarded(server.request_handler, authentication)
         loop = asyncio.get_running_loop()
 
-        def admit(address: str) -> "HttpConnection | None":
+        def admit(port: Port, address: str) -> "HttpConnection | None":
             if not self._port.admits(address):
                 return None
-            return HttpConnection(server, self._port, address, loop)
+            return HttpConnection(
+                *(server, self._port, address, loop),
+                needs_login=port.login,
+                certificates=port.certificate,
+            )
 
-        self._listener = Listener(
-            loop, listening, admit=admit, failed=self._failed, refused=self._port.refused
-        )
-        self._listener.start()
+        for port in listening:
+            tls = None
+            if self._security is not None:
+                tls = self._security.tls_port(port, self._port.limits.head_seconds)
+            listener = Listener(
+                loop,
+                port.bound,
+                admit=partial(admit, port),
+                failed=self._failed,
+                refused=self._port.refused,
+                tls=tls,
+            )
+            self._listeners.append(listener)
+            listener.start()
 
     async def stop(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -12,6 +12,7 @@ from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+from .security_families import security_families
 from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ class Gauges(Protocol):
     def connections(self) -> int: ...
 
     def held_bytes(self) -> int: ...
+
+    def unauthenticated(self) -> int: ...
+
+    def certificate_days(self) -> float | None:
+        """Days until the certificate expires; `None` without TLS."""
+        ...
 
     def parked(self) -> Mapping[str, int]:
         """Waiting requests by api."""
@@ -71,6 +78,7 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     """Every metric but those of the process."""
     yield from _requests(figures, gauges)
     yield from _connections(figures, gauges)
+    yield from security_families(figures, gauges.unauthenticated(), gauges.certificate_days())
     yield from _topics(figures)
     yield from _latency(figures)
     yield from _logs(gauges)

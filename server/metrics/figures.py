@@ -152,6 +152,10 @@ class Figures:
         self.connections_opened = 0
         self.connections_refused: dict[str, int] = {}
         self.connections_dropped: dict[str, int] = {}
+        self.tls_failures: dict[str, int] = {}
+        """TLS handshakes that failed, by reason."""
+        self.logins: dict[tuple[str, str], int] = {}
+        """By mechanism and result."""
         self.http_connections = 0
         """Those that are open."""
         self.http_requests_refused: dict[str, int] = {}

@@ -43,6 +43,12 @@ class _NothingOpen:
     def connections(self) -> int:
         return 0
 
+    def unauthenticated(self) -> int:
+        return 0
+
+    def certificate_days(self) -> float | None:
+        return None
+
     def held_bytes(self) -> int:
         return 0
 

@@ -17,12 +17,14 @@ from collections.abc import Iterable
 from typing import cast
 
 from ...config.address import join_address
-from ...protocol.api.framing import FrameReader, ProtocolError
+from ...protocol.api.framing import ForeignProtocol, FrameReader, ProtocolError
 from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
-from .endpoint import Caller, Endpoint, Frames
+from .encrypted_sending import EncryptedFileSender
+from .endpoint import Answerer, Caller, Endpoint, Frames
+from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
 from .file_sending import FileChanged, FileSender
 from .held_memory import FREE_BYTES
 from .host import Host
@@ -32,6 +34,9 @@ from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
+
+NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
+"""A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
 
 JOINED_BYTES = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
@@ -55,6 +60,9 @@ class Connection(asyncio.BufferedProtocol):
             protocol=endpoint.protocol,
             slab=host.slab,
         )
+        self._answerer = endpoint.answerer
+        self._entrance: Entrance | None = None
+        """What it has to pass; `None` where anybody is let in."""
         self._answers = AnswerQueue(self._work)
         self._frames: Frames = deque()
         self._transport: asyncio.Transport | None = None
@@ -80,8 +88,14 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")[:2]
-        self._caller = self._endpoint.caller(local, peer[0] if peer else "")
+        host = peer[0] if peer else ""
         self.peer = join_address(*peer[:2]) if peer else "unknown"
+        if self._endpoint.makes_wait:
+            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop)
+            session = self._entrance.meet(transport, host)
+        else:
+            session = None
+        self._caller = self._endpoint.caller(local, host, session)
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1
@@ -107,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             self.held_since = self._loop.time()
         if self._reader.fault is not None:
             self._broken = "protocol", self._reader.fault.cause
+            self._tell_tls(self._reader.fault)
         if not frames:
             self._work()
             return
@@ -116,10 +131,34 @@ class Connection(asyncio.BufferedProtocol):
         if views:
             self.go_on()
             self._own_frames()
-        elif self._endpoint.answerer.waits_for_others(self._frames[0]):
+        elif self._answerer.waits_for_others(self._frames[0]):
             self._gathering.heard(self, sum(map(len, frames)))
         else:
             self.go_on()
+
+    def let_in(self) -> None:
+        """Answer whatever is asked."""
+        self._answerer = self._endpoint.answerer
+        self._reader.allow(self._limits.max_frame_bytes, "max.frame.bytes")
+        self._host.let_in(self)
+
+    def lock(self, gate: Answerer) -> None:
+        """Answer what `gate` does, to small requests."""
+        self._answerer = gate
+        self._reader.allow(UNAUTHENTICATED_FRAME_BYTES, "before a login")
+
+    def login_is_late(self) -> None:
+        seconds = self._limits.login_seconds
+        self._drop("login", f"no login was done in {seconds:g} s (authentication.deadline.ms)")
+
+    @property
+    def _is_inside(self) -> bool:
+        return self._answerer is self._endpoint.answerer
+
+    def _tell_tls(self, fault: ProtocolError) -> None:
+        """Tell a client of TLS that there is none here, in the words of TLS."""
+        if isinstance(fault, ForeignProtocol) and fault.name == "TLS" and self._transport:
+            self._transport.write(NO_TLS_HERE)
 
     def _own_frames(self) -> None:
         """Give frames bytes of their own that wait longer than until more is received."""
@@ -171,6 +210,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._unread_deadline.stop()
         self._idle_limit.stop()
+        if self._entrance is not None:
+            self._entrance.close()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)
@@ -209,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def to_be_answered(self) -> tuple[Frames, int]:
         """The frames that wait, and how many of them may be taken now."""
-        if not self._may_work() or self._stuck:
+        if not self._may_work() or self._stuck or not self._is_inside:
             return self._frames, 0
         most = self._limits.max_requests_in_flight - len(self._answers.unmade)
         return self._frames, min(most, REQUESTS_IN_A_TURN)
@@ -238,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         is made: what `_work` would do, which looks at more."""
         assert self._transport is not None
         try:
-            for answer in self._endpoint.answerer.answer(self._frames, 1, self._caller):
+            for answer in self._answerer.answer(self._frames, 1, self._caller):
                 if isinstance(answer, bytes):
                     self._host.figures.sent_bytes += len(answer)
                     self._transport.write(answer)
@@ -317,10 +358,10 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
         of them are left for the next turn."""
         frames, unmade = self._frames, self._answers.unmade
-        answer, most = self._endpoint.answerer.answer, self._limits.max_requests_in_flight
+        most = self._limits.max_requests_in_flight
         while True:
             room = min(most - len(unmade), len(frames) - left)
-            self._take(answer(frames, room, self._caller))
+            self._take(self._answerer.answer(frames, room, self._caller))
             if len(frames) <= left or self._stuck:
                 return
 
@@ -365,7 +406,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send_from_files(self, answers: list[Made]) -> None:
         assert self._transport is not None
         if self._sender is None:
-            self._sender = FileSender(self._transport, self._host.in_thread, self._work)
+            sender = FileSender if self._endpoint.tls is None else EncryptedFileSender
+            self._sender = sender(self._transport, self._host.in_thread, self._work)
         for answer in answers:
             self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
 

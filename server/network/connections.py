@@ -27,13 +27,19 @@ class Connections:
         figures: Figures,
         observe: Observer,
         in_thread: InThread,
+        max_unauthenticated: int = 1000,
     ) -> None:
+        """So many connections at one time may be in a TLS handshake, or in a login that is
+        required."""
         self._loop = loop
         self._places = places
         self._observe = observe
         self._gatherings: dict[Endpoint, Gathering] = {}
         self._open: dict[Connection, str] = {}
         """The address that each comes from."""
+        self._outside: set[asyncio.BaseProtocol] = set()
+        """Those that have not been let in."""
+        self._max_outside = max_unauthenticated
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits
@@ -49,6 +55,8 @@ class Connections:
         """A protocol for a new connection by `endpoint`, or `None` when there are enough, or enough
         from this address."""
         reason = self._places.refusal(address)
+        if reason is None and endpoint.makes_wait and len(self._outside) >= self._max_outside:
+            reason = "unauthenticated"
         if reason is not None:
             self.refused(reason, address=address)
             return None
@@ -58,6 +66,8 @@ class Connections:
             self._gatherings[endpoint] = gathering
         connection = Connection(self, endpoint, gathering, self._loop)
         self._open[connection] = address
+        if endpoint.makes_wait:
+            self._outside.add(connection)
         self._places.take(address)
         self._empty.clear()
         return connection
@@ -77,8 +87,18 @@ class Connections:
     def observe(self, event: str, /, **fields: object) -> None:
         self._observe(event, **fields)
 
+    @property
+    def outside(self) -> int:
+        """Connections that have not been let in."""
+        return len(self._outside)
+
+    def let_in(self, connection: asyncio.BaseProtocol) -> None:
+        """A connection has logged in, or need not."""
+        self._outside.discard(connection)
+
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""
+        self._outside.discard(connection)
         address = self._open.pop(connection, None)  # type: ignore[call-overload]
         if address is not None:
             self._places.give_back(address)

@@ -2,11 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.api.framing import Frame
 from ...values import value_class
+from ..security.session import ANONYMOUS, Session
 from .sending import Answer
+
+if TYPE_CHECKING:
+    from .tls import TlsPort
 
 Frames = deque[Frame]
 
@@ -19,6 +23,13 @@ class Caller:
     """Where this client is to find the broker."""
     host: str
     """Where the client is."""
+    session: Session | None = None
+    """Its login; `None` where nobody logs in."""
+
+    @property
+    def principal(self) -> str:
+        """Who it is, as far as is known now."""
+        return ANONYMOUS if self.session is None else self.session.principal
 
 
 class Answerer(Protocol):
@@ -52,7 +63,20 @@ class Endpoint:
     answerer: Answerer
     advertised: tuple[str, int] | None = None
     """The address that clients get for the broker; `None`: where they have reached it."""
+    gate: Answerer | None = None
+    """Answers those who have not logged in, where they have to; else `None`."""
+    mechanisms: tuple[str, ...] = ()
+    """The ways to log in that are offered."""
+    certificates: bool = False
+    """Whether a client's certificate tells who it is."""
+    tls: "TlsPort | None" = None
+    """What encrypted connections share; `None` where they are not."""
 
-    def caller(self, local: tuple[str, int], host: str) -> Caller:
+    @property
+    def makes_wait(self) -> bool:
+        """Whether a connection is not let in at once."""
+        return self.gate is not None or self.tls is not None
+
+    def caller(self, local: tuple[str, int], host: str, session: Session | None = None) -> Caller:
         """Who has reached `local` from `host`."""
-        return Caller(self.advertised or local, host)
+        return Caller(self.advertised or local, host, session)

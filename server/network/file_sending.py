@@ -134,11 +134,14 @@ class FileSender:
             return 0
         if not sent:
             raise FileChanged("a log file is shorter than it was")
+        self._advance(sent, stretch)
+        return sent
+
+    def _advance(self, sent: int, stretch: FileRange) -> None:
         self._sent += sent
         if self._sent == len(stretch):
             self._parts.popleft()
             self._sent = self._in_memory = 0
-        return sent
 
     def _is_in_memory(self, stretch: FileRange) -> bool:
         """Whether the next bytes of it are in memory. If not, a thread is set to read them."""

@@ -19,6 +19,10 @@ class ConnectionLimits:
     deadline_seconds: float
     idle_seconds: float | None = None
     """How long it may be idle; `None` for ever."""
+    login_seconds: float = 10.0
+    """How long a login may take, where one is required."""
+    session_seconds: float | None = None
+    """How long a login holds; `None` for ever."""
 
 
 class Host(Protocol):
@@ -42,6 +46,10 @@ class Host(Protocol):
         ...
 
     def observe(self, event: str, /, **fields: object) -> None: ...
+
+    def let_in(self, connection: asyncio.BaseProtocol) -> None:
+        """The connection has logged in, or need not."""
+        ...
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """The connection is gone."""

@@ -14,9 +14,13 @@ import os
 import resource
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...config.address import join_address, split_address
 from ...values import value_class
+
+if TYPE_CHECKING:
+    from .tls import TlsPort
 
 BACKLOG = 1024
 
@@ -42,8 +46,16 @@ class CannotListen(Exception):
     """An address is taken, or is none of this machine's. The text is for the operator."""
 
 
-class SameAddress(CannotListen):
+class WrongListeners(CannotListen):
+    """What the settings say about addresses cannot hold together."""
+
+
+class SameAddress(WrongListeners):
     """Two settings give the same address."""
+
+
+class Unprotected(WrongListeners):
+    """An address that others can reach has no TLS or no login, or TLS has no certificate."""
 
 
 def cannot_listen(address: str, setting: str, error: OSError) -> CannotListen:
@@ -135,12 +147,15 @@ class Listener:
         admit: Callable[[str], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
         refused: Callable[[str], None],
+        tls: "TlsPort | None" = None,
     ) -> None:
+        """With `tls`, the protocols get their transports when the handshake is done."""
         self._loop = loop
         self._socket = listening
         self._admit = admit
         self._failed = failed
         self._refused = refused
+        self._tls = tls
         self._starting: set[asyncio.Task[None]] = set()
         self._spare = _open_spare()
         self._pause: asyncio.TimerHandle | None = None
@@ -222,8 +237,13 @@ class Listener:
         self._pause = self._loop.call_later(ACCEPT_REST_SECONDS, self._accept)
 
     async def _connect(self, protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
+        outer = protocol
+        if self._tls is not None:
+            from .tls import TlsProtocol
+
+            outer = TlsProtocol(self._tls, protocol, self._failed, self._loop)
         try:
-            await self._loop.connect_accepted_socket(lambda: protocol, connection)
+            await self._loop.connect_accepted_socket(lambda: outer, connection)
         except OSError:
             self._failed(protocol)  # the peer is gone already
             connection.close()

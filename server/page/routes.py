@@ -67,6 +67,7 @@ class Page:
     def add_to(self, application: web.Application) -> None:
         router = application.router
         router.add_get("/", partial(self._file, "index.html"))
+        router.add_get("/login", partial(self._file, "login.html"))
         router.add_get("/static/{name}", self._named_file)
         for name, answer in ANSWERS.items():
             router.add_get(f"/page/{name}", partial(self._json, answer))

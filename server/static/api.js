@@ -10,6 +10,7 @@ export async function ask(name, query = {}) {
     if (value !== null && value !== undefined && value !== "") address.searchParams.set(key, value);
   }
   const response = await fetch(address, { signal: AbortSignal.timeout(DEADLINE_MS) });
+  if (response.status === 401) window.location.assign("/login");
   const body = await response.json();
   if (!response.ok) throw new Refused(body.error);
   return body;

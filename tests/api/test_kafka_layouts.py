@@ -241,6 +241,16 @@ KAFKA_LAYOUTS = [
         f"resources [{RESOURCE}, configs {CONFIGS}], validate_only boolean",
         id="alter-configs",
     ),
+    pytest.param(17, (0, 1), "mechanism string", id="sasl-handshake"),
+    pytest.param(36, (0, 1), "auth_bytes bytes", id="sasl-authenticate"),
+    pytest.param(50, (0,), "users nullable [name string]", id="describe-scram"),
+    pytest.param(
+        51,
+        (0,),
+        "deletions [name string, mechanism int8], upsertions [name string, mechanism int8, "
+        "iterations int32, salt bytes, salted_password bytes]",
+        id="alter-scram",
+    ),
 ]
 
 KAFKA_RESPONSE_LAYOUTS = [
@@ -483,6 +493,34 @@ KAFKA_RESPONSE_LAYOUTS = [
         "throttle_time_ms int32, responses [error_code int16, error_message nullable string, "
         f"{RESOURCE}]",
         id="alter-configs",
+    ),
+    pytest.param(17, (0, 1), "error_code int16, mechanisms [string]", id="sasl-handshake"),
+    pytest.param(
+        36,
+        (0,),
+        "error_code int16, error_message nullable string, auth_bytes bytes",
+        id="sasl-authenticate",
+    ),
+    pytest.param(
+        36,
+        (1,),
+        "error_code int16, error_message nullable string, auth_bytes bytes, "
+        "session_lifetime_ms int64",
+        id="sasl-authenticate-1",
+    ),
+    pytest.param(
+        50,
+        (0,),
+        f"{THROTTLE}, error_code int16, error_message nullable string, results [user string, "
+        "error_code int16, error_message nullable string, credential_infos [mechanism int8, "
+        "iterations int32]]",
+        id="describe-scram",
+    ),
+    pytest.param(
+        51,
+        (0,),
+        f"{THROTTLE}, results [user string, error_code int16, error_message nullable string]",
+        id="alter-scram",
     ),
 ]
 

@@ -16,6 +16,12 @@ from horolog.protocol.api.log.list_offsets import (
 from horolog.protocol.api.native.frames import RequestHead
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Api
+from horolog.protocol.api.security.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.server.outcomes import first_error
 
@@ -61,3 +67,21 @@ def test_where_nothing_was_named_the_connection_is_closed(request_: Any) -> None
 def test_a_request_that_does_not_exist_closes_the_connection() -> None:
     with pytest.raises(ProtocolError, match="why"):
         kafka.encode_refusal(RequestHead(999, 0, 9, None), None, None, 35, "why")
+
+
+def test_a_change_of_users_is_refused_by_user() -> None:
+    upsertion = ScramUpsertion(
+        name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramDeletion(name="b", mechanism=1), ScramDeletion(name="a", mechanism=2)],
+        upsertions=[upsertion],
+    )
+    refused = refusal(AlterUserScramCredentialsResponse, request, 31, "why")
+    assert [(each.user, each.error_code, each.error_message) for each in refused.results] == [
+        ("b", 31, "why"),
+        ("a", 31, "why"),
+    ]
+    request = AlterUserScramCredentialsRequest(upsertions=[upsertion])
+    refused = refusal(AlterUserScramCredentialsResponse, request, 31, "")
+    assert [each.user for each in refused.results] == ["a"]

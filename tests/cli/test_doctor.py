@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from horolog import __version__
-from horolog.cli.doctor import Finding, Probe, Verdict, judge
+from horolog.cli.doctor import Probe, judge
+from horolog.cli.findings import Finding, Verdict
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.protocol.api.schema import replaced
 from horolog.testing.broker_thread import BrokerThread

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from horolog import ConnectionFailed, RequestTimedOut, UnknownTopicOrPartition, UnsupportedVersion
-from horolog.client.cluster.connection import Connection, connect
+from horolog.client.cluster.connecting import connect
+from horolog.client.cluster.connection import Connection
 from horolog.protocol.api.broker.api_versions import ApiVersion
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native.frames import RequestHead, encode_error, encode_response

@@ -13,12 +13,14 @@ import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
+from horolog.protocol.api.framing import ForeignProtocol
+from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import Wrong
 from horolog.protocol.records.kernel.terms import Unreadable
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
-INSIDE = {DamagedSlice, TooManyMessages, Unreadable, Wrong}
+INSIDE = {CompactWrong, DamagedSlice, ForeignProtocol, TooManyMessages, Unreadable, Wrong}
 """Raised and caught within the library; no caller meets them."""
 
 RETRIABLE = {
@@ -31,7 +33,9 @@ RETRIABLE = {
     "OtherUnit": False,
     "PartlySent": False,
     "ProtocolError": False,
+    "SecurityError": False,
     "TimeError": False,
+    "TlsFailed": False,
 }
 """Of the errors without a code."""
 
@@ -86,6 +90,8 @@ def test_every_error_without_a_code_says_whether_to_try_again() -> None:
         (horolog.ClientClosed, RuntimeError),
         (horolog.PartlySent, RuntimeError),
         (horolog.TimeError, ValueError),
+        (horolog.SecurityError, ValueError),
+        (horolog.TlsFailed, ConnectionError),
     ],
 )
 def test_the_usual_class_of_python_catches_it_too(

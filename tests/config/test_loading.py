@@ -7,6 +7,7 @@ import pytest
 
 from horolog.config.address import join_address, split_address
 from horolog.config.broker import BROKER_SETTINGS, NAMES, BrokerSettings, broker_settings
+from horolog.config.listeners import listen_addresses
 from horolog.config.loading import environment_name, ignored_variables, load
 from horolog.config.setting import Kind, Setting
 from horolog.protocol.errors import InvalidConfig
@@ -222,22 +223,50 @@ def test_an_advertised_address_is_one(given: str, address: str) -> None:
         "broker.example",
         "PLAINTEXT://broker.example",
         "PLAINTEXT://as-reached",
-        "SASL_SSL://broker.example:19092",
-        "PLAINTEXT://a:1,PLAINTEXT://b:2",
+        "HTTP://broker.example:19092",
+        "a:1,b",
+        "",
     ],
 )
-def test_what_is_no_address_of_this_protocol_is_not_advertised(given: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("advertised.listeners", "as-reached"),
+        ("kafka.listen", "off"),
+        ("http.listen", "off"),
+    ],
+)
+def test_what_is_no_address_of_this_protocol_is_refused(given: str, name: str, word: str) -> None:
     says = (
-        "must be HOST:PORT or PLAINTEXT://HOST:PORT or as-reached. Kafka's other protocols "
-        r"\(SSL, SASL_PLAINTEXT, SASL_SSL\) do not exist"
+        "must be HOST:PORT, or several separated by commas, each perhaps behind tls://, "
+        f"PLAINTEXT://, SSL://, SASL_PLAINTEXT://, SASL_SSL:// or {word}"
     )
     with pytest.raises(InvalidConfig, match=says):
-        load(None, {}, [f"advertised.listeners={given}"])
+        load(None, {}, [f"{name}={given}"])
 
 
-def test_only_the_advertised_address_may_name_its_protocol() -> None:
-    with pytest.raises(InvalidConfig, match="must be HOST:PORT or off"):
-        load(None, {}, ["kafka.listen=PLAINTEXT://127.0.0.1:9092"])
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1"),
+        ("TLS://[::]:1,127.0.0.1:1", "tls://[::]:1,127.0.0.1:1"),
+        ("sasl_ssl://a:1,Ssl://a:2,SASL_PLAINTEXT://a:3", None),
+        ("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9092"),
+        ("127.0.0.1:0,127.0.0.1:0", "127.0.0.1:0,127.0.0.1:0"),
+    ],
+)
+def test_addresses_to_listen_at(given: str, found: str | None) -> None:
+    loaded = load(None, {}, [f"kafka.listen={given}", f"listen={given}"])
+    assert (
+        loaded.kafka_listen
+        == loaded.listen
+        == (found or "SASL_SSL://a:1,SSL://a:2,SASL_PLAINTEXT://a:3")
+    )
+
+
+def test_an_address_is_named_once() -> None:
+    with pytest.raises(ValueError, match="tls://a:1 is named twice"):
+        listen_addresses("tls://a:1,TLS://a:1")
 
 
 def test_a_flush_schedule_sets_the_default_of_the_flush_time() -> None:

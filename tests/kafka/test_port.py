@@ -37,7 +37,7 @@ SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 ENTRY = message_set(1_500_000_000_000)
 
 # Kafka 2.1's table without what is not served here; create-topics as of 2.4, find-coordinator as of
-# before transactions.
+# before transactions, users' credentials as of 2.7.
 SERVED = {
     0: (0, 7),
     1: (0, 10),
@@ -52,6 +52,7 @@ SERVED = {
     14: (0, 2),
     15: (0, 2),
     16: (0, 2),
+    17: (0, 1),
     18: (0, 2),
     19: (0, 4),
     20: (0, 3),
@@ -60,8 +61,11 @@ SERVED = {
     32: (0, 2),
     33: (0, 1),
     35: (0, 1),
+    36: (0, 1),
     37: (0, 1),
     42: (0, 1),
+    50: (0, 0),
+    51: (0, 0),
 }
 
 
@@ -285,7 +289,7 @@ async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: W
     [
         (0, 8, "produce version 8 is unknown; versions 0 to 7 are served"),
         (3, -1, "metadata version -1 is unknown"),
-        (17, 0, "request 17 is unknown; there are 0 produce"),
+        (23, 0, "request 23 is unknown; there are 0 produce"),
         (1000, 0, "request 1000 is unknown"),
     ],
 )
@@ -319,7 +323,9 @@ async def test_another_protocol_on_kafkas_port_is_named(
 ) -> None:
     events = seen_events(broker)
     client.send_bytes(sent)
-    assert await client.at_end()
+    # A client of TLS is told in its own words: a fatal alert, protocol_version.
+    told = bytes.fromhex("15 0303 0002 02 46") if "TLS" in cause else b""
+    assert await client.reader.read() == told
     (dropped,) = [fields for event, fields in events if event == "connection_dropped"]
     assert cause in str(dropped["cause"])
 

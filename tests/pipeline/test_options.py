@@ -1,13 +1,25 @@
 """Options of reads: what they mean, and what is told of those that mean nothing."""
 
+import pickle
+import re
 from pathlib import Path
 
 import pytest
 
+from horolog import SecretFile, Security
+from horolog.client.cluster.servers import parse_servers, with_security
+from horolog.pipeline.connecting import connection_options
 from horolog.pipeline.option_values import OptionError, duration_ms
-from horolog.pipeline.options import READ_NAMES, Bound, Broker, ReadOptions, read_options
+from horolog.pipeline.options import (
+    READ_NAMES,
+    SECURITY,
+    Bound,
+    Broker,
+    ReadOptions,
+    read_options,
+)
 from horolog.pipeline.windows import Window
-from horolog.pipeline.write_options import WRITE_NAMES
+from horolog.pipeline.write_options import WRITE_NAMES, write_options
 
 NOW_MS = 1_700_000_000_000
 
@@ -23,7 +35,7 @@ def test_the_defaults() -> None:
     batch, stream = parse(), parse(streaming=True)
     assert (batch.start, batch.end) == (Bound("earliest"), Bound("latest"))
     assert stream.start == Bound("latest")
-    assert batch.broker == Broker("127.0.0.1:7070")
+    assert batch.broker == Broker(parse_servers("127.0.0.1:7070"))
     assert batch.fail_on_data_loss
     assert batch.window is None
 
@@ -187,12 +199,66 @@ def test_patience_is_checked_where_files_are_read_too(name: str) -> None:
 
 
 def test_every_option_is_in_the_guide() -> None:
-    guide = Path(__file__).parents[2] / "docs" / "spark.md"
-    text = guide.read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    pages = (docs / "spark.md", docs / "security" / "clients.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     silent = {
         # Other spellings, Kafka's, what Spark adds.
         *("bootstrapServers", "kafka.bootstrap.servers", "path"),
         *("queryName", "outputMode"),
+        # "The same behind `kafka.`", ".env, or without", librdkafka's other word.
+        *(name for name in SECURITY if name.startswith("kafka.")),
+        *("sasl.mechanisms", "sasl.oauthbearer.token.env", "ssl.key.password.env"),
     }
     names = {*READ_NAMES, *WRITE_NAMES} - silent
     assert [name for name in sorted(names) if name not in text] == []
+
+
+GUARDED = {
+    "bootstrap.servers": "kafka+tls://a:9092,b:9092",
+    "subscribe": "t",
+    "kafka.sasl.username": "alice",
+    "sasl.password": "correct-horse-7213",
+    "ssl.ca.location": "ca.pem",
+}
+
+
+def test_how_to_be_let_in() -> None:
+    read = read_options(GUARDED, streaming=False, now_ms=0)
+    channel = read.broker.servers.channel
+    assert channel is not None
+    assert (channel.tls, channel.ca, channel.user) == (True, "ca.pem", "alice")
+    assert channel.mechanism == "SCRAM-SHA-512"
+    given = {name: value for name, value in GUARDED.items() if name != "subscribe"}
+    written = write_options({**given, "topic": "t"}, overwrite=False, streaming=False)
+    assert written.broker == read.broker
+    for shown in (repr(read), repr(written)):
+        assert "correct-horse" not in shown
+    assert pickle.loads(pickle.dumps(read)) == read
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"bootstrap.servers": "kafka://a:9092"}, "ca is for TLS"),
+        ({"security.protocol": "SASL_PLAINTEXT", "ssl.ca.location": None}, "an address of TLS"),
+        ({"sasl.password": None}, "the user alice has no password"),
+        ({"sasl.username": "bob"}, "sasl.username and kafka.sasl.username contradict each other"),
+        ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI' is no mechanism"),
+        ({"sasl.jaas.config": "x"}, "sasl.jaas.config"),
+        ({"sasl.pasword": "x"}, "did you mean 'sasl.password'"),
+    ],
+)
+def test_what_keeps_everybody_out(changes: dict[str, str | None], wrong: str) -> None:
+    options = {name: value for name, value in {**GUARDED, **changes}.items() if value is not None}
+    with pytest.raises(OptionError, match=re.escape(wrong)) as caught:
+        read_options(options, streaming=False, now_ms=0)
+    assert "correct-horse" not in str(caught.value)
+
+
+def test_an_address_with_how_to_be_let_in_becomes_options() -> None:
+    security = Security(ca="ca.pem", user="alice", password=SecretFile("password"))
+    options = connection_options(with_security("kafka+tls://a:9092,b:9092", security))
+    read = read_options({**options, "subscribe": "t"}, streaming=False, now_ms=0)
+    assert read.broker.servers == with_security("kafka+tls://a:9092,b:9092", security)
+    assert connection_options("a:1") == {"bootstrap.servers": "a:1"}

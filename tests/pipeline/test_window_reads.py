@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from horolog import NewRecord, blocking
+from horolog.client.cluster.servers import parse_servers
 from horolog.client.produce.producer import Compression
 from horolog.pipeline import probing, span_readers
 from horolog.pipeline.options import Broker
@@ -190,7 +191,7 @@ def fetched(reader: WindowReader, span: Span) -> Iterator[int]:
 def test_what_is_outside_of_the_window_does_not_come(filled: Filled) -> None:
     broker, times = filled
     start_ms, end_ms = T0_MS + 10 * HOUR_MS, T0_MS + 11 * HOUR_MS
-    reader = WindowReader(Broker(broker.address), append_times=False)
+    reader = WindowReader(Broker(parse_servers(broker.address)), append_times=False)
     try:
         span = Span("plain", 1, 0, MESSAGES)
         reader.begin(span, (), Window(start_ms, end_ms))
@@ -211,7 +212,7 @@ def test_a_restart_of_the_broker_is_not_noticed(tmp_path: Path) -> None:
                     "t", [bytes(50_000)] * 10, timestamps_ms=[T0_MS + number % 2 * DAY_MS] * 10
                 )
         broker.restart()  # at the same address from here on
-        reader = WindowReader(Broker(broker.address), append_times=False)
+        reader = WindowReader(Broker(parse_servers(broker.address)), append_times=False)
         try:
             span = Span("t", 0, 0, 200)
             reader.begin(span, (), Window(T0_MS, T0_MS + 1))

@@ -21,6 +21,7 @@ from horolog.server.network.listener import CannotListen, address_of, bind
 from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
+from horolog.testing.ports import plain_port
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
@@ -202,7 +203,7 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
     server = HttpServer(http_port(), render, lambda: State.STOPPED)
     with bind("127.0.0.1:0", "http.listen") as listening:
         listening.listen()
-        await server.start(listening)
+        await server.start([plain_port(listening)])
         url = f"http://{address_of(listening)}"
         async with aiohttp.ClientSession() as session:
             for _ in range(20):
@@ -225,7 +226,7 @@ async def test_health_and_readiness(state: State, health: int, ready: int) -> No
     server = HttpServer(http_port(), render, lambda: state)
     with bind("127.0.0.1:0", "http.listen") as listening:
         listening.listen()
-        await server.start(listening)
+        await server.start([plain_port(listening)])
         url = f"http://{address_of(listening)}"
         async with aiohttp.ClientSession() as session:
             for path, status in (("/healthz", health), ("/readyz", ready)):

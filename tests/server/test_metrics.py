@@ -48,6 +48,12 @@ class SomeGauges:
     def clock_ahead_seconds(self) -> float:
         return 0.25
 
+    def unauthenticated(self) -> int:
+        return 3
+
+    def certificate_days(self) -> float | None:
+        return 30.5
+
     def connections(self) -> int:
         return 3
 

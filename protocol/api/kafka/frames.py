@@ -4,7 +4,8 @@
     response   correlation id int32, body
 
 Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message classes declare
-them, without names; native ones are not there. These are the versions before Kafka's compact ones.
+them, without names; native ones are not there. Nearly all are of the versions before Kafka's
+compact ones; `compact` has the others, whose heads end with tagged fields.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,9 @@ from ..framing import Frame, ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
-from ..schema import INT16, INT32, Api, Text, WireType
+from ..schema import INT16, INT32, Api, Text, WireType, is_flexible
 from ..writing import Written, in_memory
+from . import compact
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
 from .refusals import refusal
@@ -93,6 +95,8 @@ def kind_of(frame: Frame) -> int | None:
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     """A function that gives the whole request of a frame; `None` where it is of another kind or not
     as it should be: then `open_request` tells."""
+    if is_flexible(api.request):
+        return _never
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
     read_whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))]).read
     key = api.key
@@ -109,6 +113,10 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
         return found if end == len(frame) else None
 
     return read
+
+
+def _never(_: Frame) -> None:
+    """Not read in one step."""
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
@@ -150,6 +158,11 @@ def decode_body(struct: type[T], version: int, raw: Body) -> T:
 
     Record sets are views of the frame: whoever keeps one keeps the frame.
     """
+    if is_flexible(struct):
+        try:
+            return compact.read(struct, version, raw.content, MAX_REQUEST_VALUES)
+        except compact.Wrong as wrong:
+            raise InvalidRequest(str(wrong)) from None
     found, end = _decoded(struct, version, raw, MAX_REQUEST_VALUES)
     if found is None or end != len(raw.frame):
         raise InvalidRequest(_fault(struct, version, raw, MAX_REQUEST_VALUES))
@@ -160,6 +173,12 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
+    if is_flexible(api.request):
+        head = _REQUEST_HEAD.pack(api.key, version, correlation_id, NULL_LENGTH)
+        if client_id is not None:
+            name = client_id.encode()
+            head = _REQUEST_HEAD.pack(api.key, version, correlation_id, len(name)) + name
+        return compact.write(head, body, version)
     write = _request_writer(api.request, version)
     return in_memory(write(api.key, version, correlation_id, client_id, body))
 
@@ -172,6 +191,8 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
 def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     """A function that does as `encode_response` for one kind of response; in parts when there are
     record sets that are not in memory."""
+    if is_flexible(api.response):
+        return _compact_encoder(version)
     write = _response_writer(api.response, version)
     replaced = _REPLACED.get((api.key, version))
 
@@ -179,6 +200,13 @@ def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
         if replaced is not None:
             _use_known_codes(body, replaced)
         return write(correlation_id, body)
+
+    return encode
+
+
+def _compact_encoder(version: int) -> Callable[[int, object], Written]:
+    def encode(correlation_id: int, body: object) -> Written:
+        return compact.write(_RESPONSE_HEAD.pack(correlation_id), body, version)
 
     return encode
 
@@ -211,6 +239,11 @@ def decode_response(struct: type[T], version: int, raw: Body) -> T:
 
     Bytes behind its last field are skipped. Record sets are views of the frame.
     """
+    if is_flexible(struct):
+        try:
+            return compact.read(struct, version, raw.content, MAX_RESPONSE_VALUES)
+        except compact.Wrong as wrong:
+            raise ProtocolError(f"in a response, {wrong}") from None
     found, _ = _decoded(struct, version, raw, MAX_RESPONSE_VALUES)
     if found is None:
         fault = _fault(struct, version, raw, MAX_RESPONSE_VALUES)

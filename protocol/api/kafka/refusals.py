@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..schema import Array, Boolean, Field, Integer, Text, WireType, all_fields
+from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
 _CODE: Final = "error_code"
 _MESSAGE: Final = "error_message"
@@ -58,6 +59,8 @@ def _same(spec: Field, named: Named) -> Any:
     found = getattr(named, spec.name, None)
     if found is None and isinstance(named, int | str):
         found = named
+    if found is None and spec.name == "user":
+        found = getattr(named, "name", None)
     if found is None and spec.name == "group_id" and hasattr(named, "group"):
         found = named.group
     kinds: dict[type[Any], type[Any]] = {Integer: int, Boolean: bool, Text: str}
@@ -82,9 +85,12 @@ def _blank(wire_type: WireType) -> Any:
 
 
 def _named_in(named: Named) -> list[Named]:
-    """The items of the first array of a message, each once."""
+    """The items of the first array of a message; of both, where users are changed, each once."""
     if not isinstance(named, msgspec.Struct):
         return []
+    if isinstance(named, AlterUserScramCredentialsRequest):
+        changes: list[Any] = [*named.deletions, *named.upsertions]
+        return list({change.name: change for change in changes}.values())
     for spec in all_fields(type(named)):
         if isinstance(spec.type, Array):
             return getattr(named, spec.name) or []

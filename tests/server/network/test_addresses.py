@@ -16,7 +16,12 @@ from horolog.testing.events import RecordedEvents
 
 from ..processes import process, ready, refusal
 
-OFF = {"listen": "127.0.0.1:0", "http.listen": "off", "kafka.listen": "off"}
+OFF = {
+    "listen": "127.0.0.1:0",
+    "http.listen": "off",
+    "kafka.listen": "off",
+    "allow.plaintext": "true",
+}
 PAIRS = [("listen", "kafka.listen"), ("listen", "http.listen"), ("http.listen", "kafka.listen")]
 
 

@@ -14,6 +14,7 @@ from horolog.server.http.server import HttpServer, State
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
 from horolog.testing.events import RecordedEvents
+from horolog.testing.ports import plain_port
 from horolog.testing.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -44,7 +45,7 @@ async def http_port(limits: HttpLimits, text: bytes = b"") -> AsyncIterator[Port
     listening = bind("127.0.0.1:0", "http.listen")
     listening.listen()
     port = Port(address_of(listening), figures, events)
-    await server.start(listening)
+    await server.start([plain_port(listening)])
     try:
         yield port
     finally:

@@ -206,6 +206,7 @@ async def test_the_same_address_by_ipv4_and_by_ipv6s_form_of_it(tmp_path: Path) 
     async with running_broker(
         tmp_path,
         listen="[::]:0",
+        allow_plaintext=True,
         http_listen="off",
         kafka_listen="127.0.0.1:0",
         max_connections_per_ip=2,

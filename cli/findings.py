@@ -1,0 +1,23 @@
+"""What `horolog doctor` has to say of one thing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How serious a finding is. Only a problem makes the exit code 1."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    verdict: Verdict
+    finding: str
+    fix: str = ""
+    """What to do; empty when there is nothing to do."""

@@ -1,0 +1,1 @@
+"""How commands are let in by a broker: options, variables, profiles, and what `doctor` checks."""

@@ -1,0 +1,166 @@
+"""`horolog profile`: servers and how to be let in there, under names."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...client.client import DEFAULT_ADDRESS
+from ..errors import CommandFailed, WrongUsage
+from ..options import Json, check_address, check_texts
+from ..output import NOTHING, emit, json_line, table
+
+if TYPE_CHECKING:
+    from .profiles import Layer, Profiles
+
+profile = typer.Typer(
+    help="Servers and how to be let in there, under names.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
+
+
+def _file(help: str) -> Any:
+    return typer.Option(metavar="FILE", help=help)
+
+
+@profile.command()
+def add(
+    name: Name,
+    address: Annotated[
+        str, typer.Option("--server", metavar="ADDRESS", help="Where it leads.")
+    ] = DEFAULT_ADDRESS,
+    ca: Annotated[str | None, _file("Certificates that the server's is to be signed by.")] = None,
+    client_cert: Annotated[str | None, _file("The client's own certificate.")] = None,
+    client_key: Annotated[str | None, _file("Its key.")] = None,
+    client_key_password_file: Annotated[str | None, _file("The key's password.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Who to log in as.")] = None,
+    password_file: Annotated[str | None, _file("The user's password, on one line.")] = None,
+    password_command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="A command that prints it, such as that of a keyring."
+        ),
+    ] = None,
+    token_file: Annotated[str | None, _file("A token for OAUTHBEARER.")] = None,
+    token_command: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="A command that prints one.")
+    ] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(metavar="NAME", help="SCRAM-SHA-512 when not given.")
+    ] = None,
+) -> None:
+    """Add a profile, or replace it, and use it from now on.
+
+    It keeps where a password is, and never the password.
+    """
+    from . import profiles
+    from .settings import Layers
+
+    profiles.check_name(name)
+    paths = {
+        "ca": ca,
+        "client_cert": client_cert,
+        "client_key": client_key,
+        "client_key_password_file": client_key_password_file,
+        "password_file": password_file,
+        "token_file": token_file,
+    }
+    texts = {
+        "server": str(check_address(address, "--server")),
+        "user": user,
+        "mechanism": mechanism,
+    }
+    commands = {"password_command": password_command, "token_command": token_command}
+    settings: Layer = {
+        **{key: text for key, text in texts.items() if text is not None},
+        **{key: _absolute(path) for key, path in paths.items() if path is not None},
+        **{key: _words(key, text) for key, text in commands.items() if text is not None},
+    }
+    for value in settings.values():
+        check_texts([value] if isinstance(value, str) else list(value))
+    # What does not go together is told now.
+    _ = Layers({}, {}, settings).security(check_address(address, "--server"))
+    path = profiles.path_of(os.environ)
+    found = profiles.load(path)
+    found.by_name[name] = settings
+    found.in_use = name
+    _save(path, found)
+    emit([f"profile {name} is in use: {settings['server']}"])
+
+
+@profile.command()
+def use(name: Name) -> None:
+    """Use a profile from now on, wherever no other server is named."""
+    from . import profiles
+
+    path = profiles.path_of(os.environ)
+    _ = profiles.named(os.environ, name)
+    found = profiles.load(path)
+    found.in_use = name
+    _save(path, found)
+    emit([f"profile {name} is in use: {found.by_name[name].get('server', DEFAULT_ADDRESS)}"])
+
+
+@profile.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the profiles; the one in use has a star."""
+    from . import profiles
+
+    found = profiles.load(profiles.path_of(os.environ))
+    if as_json:
+        emit(
+            json_line({"profile": name, "in_use": name == found.in_use, **settings})
+            for name, settings in sorted(found.by_name.items())
+        )
+        return
+    rows = [
+        (
+            f"{name}*" if name == found.in_use else name,
+            *(str(settings.get(key, NOTHING)) for key in ("server", "user", "mechanism")),
+        )
+        for name, settings in sorted(found.by_name.items())
+    ]
+    emit(table(("profile", "server", "user", "mechanism"), rows) if rows else ["no profiles"])
+
+
+@profile.command()
+def remove(name: Name) -> None:
+    """Remove a profile; its password stays where it is."""
+    from . import profiles
+
+    path = profiles.path_of(os.environ)
+    _ = profiles.named(os.environ, name)
+    found = profiles.load(path)
+    del found.by_name[name]
+    if found.in_use == name:
+        found.in_use = None
+    _save(path, found)
+    emit([f"profile {name} is removed"])
+
+
+def _save(path: Path | None, found: "Profiles") -> None:
+    from . import profiles
+
+    try:
+        profiles.save(path, found)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}") from None
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _words(key: str, text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise WrongUsage(f"--{key.replace('_', '-')}: {error}") from None
+    if not words:
+        raise WrongUsage(f"--{key.replace('_', '-')} is empty")
+    return words

@@ -1,0 +1,120 @@
+"""The options of every command that takes `--server`, and the variables that stand for them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from typer.core import TyperOption
+
+from ...values import value_class
+from ..errors import WrongUsage
+
+
+@value_class
+class SecurityOption:
+    """One of them. Its name is that of the setting in a profile."""
+
+    name: str
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """As it is written on a command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment."""
+        return f"HOROLOG_{self.name.upper()}"
+
+    @property
+    def parameter(self) -> str:
+        """What the parser calls it, which no option of a command is called."""
+        return f"security_{self.name}"
+
+
+OPTIONS: Final = (
+    SecurityOption("profile", "NAME", "The profile to take; else the one in use."),
+    SecurityOption("ca", "FILE", "Certificates (PEM) that the server's is to be signed by."),
+    SecurityOption("client_cert", "FILE", "The client's own certificate (PEM)."),
+    SecurityOption("client_key", "FILE", "Its key, when that is not in the same file."),
+    SecurityOption("client_key_password_file", "FILE", "The password of an encrypted key."),
+    SecurityOption("user", "NAME", "Who to log in as."),
+    SecurityOption("password_file", "FILE", "The user's password, on one line."),
+    SecurityOption("token_file", "FILE", "A token, to log in with by OAUTHBEARER."),
+    SecurityOption(
+        "mechanism", "NAME", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER (SASL)."
+    ),
+)
+OPTION: Final = "COMMANDLINE"
+ENVIRONMENT: Final = "ENVIRONMENT"
+"""Where a parameter comes from, as the parser calls it."""
+
+BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
+
+
+def added(params: Sequence[Any]) -> list[Any]:
+    """The options that a command with these parameters has beside them: all but those whose flag
+    it needs itself, for which there are the variable and the profile."""
+    own = {flag for param in params for flag in param.opts}
+    return [
+        TyperOption(
+            param_decls=[option.parameter, option.flag],
+            metavar=option.metavar,
+            help=option.help,
+            envvar=option.variable,
+            show_envvar=True,
+        )
+        for option in OPTIONS
+        if option.flag not in own
+    ]
+
+
+def is_security(param: Any) -> bool:
+    """Whether a parameter is one of these."""
+    return param.name in BY_PARAMETER
+
+
+def connected(context: Any) -> None:
+    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
+    chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
+    given = context.params.get("server")
+    if given is None or not (_is_any_given(chosen) or _has_profiles()):
+        return
+    from .places import Places
+    from .settings import servers_of
+
+    sources = {name: _source(context, name) for name in (*chosen, "server")}
+    places = Places(chosen, sources, os.environ)
+    # While a line is completed, what is wrong with it is not the matter.
+    with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
+        context.params["server"] = servers_of(
+            given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
+        )
+
+
+def _is_any_given(chosen: Mapping[str, str | None]) -> bool:
+    return any(chosen.values()) or any(os.environ.get(option.variable) for option in OPTIONS)
+
+
+def _has_profiles() -> bool:
+    path = profiles_path(os.environ)
+    return path is not None and os.path.lexists(path)
+
+
+def profiles_path(environment: Mapping[str, str]) -> str | None:
+    """Where the profiles of the user are; None for one without a home."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(base):  # so the specification of these folders says
+        home = environment.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        base = os.path.join(home, ".config")
+    return os.path.join(base, "horolog", "config.toml")
+
+
+def _source(context: Any, name: str) -> str:
+    source = context.get_parameter_source(name)
+    return "" if source is None else str(source.name)

@@ -1,0 +1,176 @@
+"""Profiles: how to reach a broker, under a name, in `horolog/config.toml` of the user.
+
+    profile = "prod"                    # the one in use
+
+    [profiles.prod]
+    server = "tls://broker.example:7070"
+    user = "alice"
+    password_command = ["secret-tool", "lookup", "horolog", "alice"]
+
+No secret is in it, only where one is.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ..errors import WrongUsage
+from .options import profiles_path
+
+Layer = Mapping[str, str | tuple[str, ...]]
+"""Settings of one place, by the names that they have in a profile."""
+
+TEXTS: Final = (
+    *("server", "ca", "client_cert", "client_key", "client_key_password_file"),
+    *("user", "password_file", "token_file", "mechanism"),
+)
+COMMANDS: Final = ("password_command", "token_command")
+"""Settings that are the words of a command."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+_MAX_FILE_BYTES: Final = 1024 * 1024
+_HEADER: Final = "# Written by `horolog profile`; comments are lost when it writes again.\n"
+
+
+@dataclass(slots=True)
+class Profiles:
+    """All of them."""
+
+    in_use: str | None = None
+    by_name: dict[str, Layer] = field(default_factory=dict)
+
+
+def path_of(environment: Mapping[str, str]) -> Path | None:
+    """Where they are; None for a user without a home."""
+    path = profiles_path(environment)
+    return None if path is None else Path(path)
+
+
+def check_name(name: str) -> str:
+    """Raises WrongUsage for what cannot be the name of a profile."""
+    if not _NAME.fullmatch(name):
+        raise WrongUsage(
+            f"{name!r} cannot be the name of a profile: it has 1 to 100 letters, digits, - and _"
+        )
+    return name
+
+
+def load(path: Path | None) -> Profiles:
+    """What is there; no file is no profiles. Raises WrongUsage for a file that cannot be used."""
+    if path is None:
+        return Profiles()
+    try:
+        with path.open("rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return Profiles()
+    except OSError as error:
+        raise WrongUsage(f"{path}: {error.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise WrongUsage(f"{path} is longer than {_MAX_FILE_BYTES} bytes")
+    import tomllib  # most users have no profiles
+
+    try:
+        tables = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise WrongUsage(f"{path} is not TOML: {error}") from None
+    return _checked(tables, path)
+
+
+def named(environment: Mapping[str, str], name: str | None) -> Layer:
+    """The settings of one, or of the one in use. Raises WrongUsage where there is none."""
+    path = path_of(environment)
+    found = load(path)
+    name = name or found.in_use
+    if name is None:
+        return {}
+    if name not in found.by_name:
+        raise WrongUsage(
+            f"there is no profile {name!r} in {path}; `horolog profile list` shows them"
+        )
+    return found.by_name[name]
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    # It names programs that are run, and where passwords are sent to.
+    if found.st_uid not in (os.getuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise WrongUsage(
+            f"{path} can be written by others, and it names programs to run: make it your own, "
+            "and run chmod 600 on it"
+        )
+
+
+def _checked(tables: Mapping[str, object], path: Path) -> Profiles:
+    found = Profiles()
+    in_use, profiles = tables.get("profile"), tables.get("profiles", {})
+    if not isinstance(profiles, dict) or not isinstance(in_use, str | None):
+        raise WrongUsage(f"{path}: profile is a text, and profiles is tables")
+    for name, table in profiles.items():
+        if not isinstance(table, dict):
+            raise WrongUsage(f"{path}: profiles.{name} is not a table")
+        found.by_name[check_name(name)] = {
+            key: _value(key, value, f"{path}: profiles.{name}") for key, value in table.items()
+        }
+    if in_use is not None and in_use not in found.by_name:
+        raise WrongUsage(f"{path}: profile = {in_use!r}, and there is no such profile")
+    found.in_use = in_use
+    return found
+
+
+def _value(key: str, value: object, place: str) -> str | tuple[str, ...]:
+    if key in TEXTS and isinstance(value, str) and value:
+        return value
+    if key in COMMANDS and isinstance(value, list) and value:
+        words = tuple(word for word in value if isinstance(word, str))
+        if len(words) == len(value):
+            return words
+    if key in TEXTS or key in COMMANDS:
+        kind = "a text" if key in TEXTS else 'the words of a command, as ["program", "argument"]'
+        raise WrongUsage(f"{place}.{key} is not {kind}")
+    raise WrongUsage(
+        f"{place}.{key} is not known; there are {', '.join((*TEXTS, *COMMANDS))}. A password "
+        "itself cannot be there"
+    )
+
+
+def save(path: Path | None, profiles: Profiles) -> None:
+    """Write all of them, readable by nobody else; what was there stays until that is done."""
+    if path is None:
+        raise WrongUsage("there is no home to keep profiles in: set HOME or XDG_CONFIG_HOME")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = path.resolve()  # the link of who keeps such files elsewhere stays
+    written = target.with_suffix(f".{os.getpid()}.new")
+    try:
+        number = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(_as_toml(profiles))
+            file.flush()
+            os.fsync(file.fileno())
+        written.rename(target)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _as_toml(profiles: Profiles) -> str:
+    lines = [_HEADER]
+    if profiles.in_use is not None:
+        lines.append(f"profile = {_quoted(profiles.in_use)}\n")
+    for name, settings in sorted(profiles.by_name.items()):
+        lines.append(f"\n[profiles.{name}]\n")
+        for key, value in settings.items():
+            if isinstance(value, str):
+                lines.append(f"{key} = {_quoted(value)}\n")
+            else:
+                lines.append(f"{key} = [{', '.join(map(_quoted, value))}]\n")
+    return "".join(lines)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML. JSON's are, but for DEL and letters above 16 bits."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

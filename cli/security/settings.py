@@ -1,0 +1,147 @@
+"""What a command knows of how to be let in, from its options, the environment and a profile."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+from ...client.cluster.servers import Servers, parse_servers
+from ...client.security.errors import SecurityError
+from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
+from ...client.security.security import Security, mechanism_of
+from ..errors import WrongUsage
+from .profiles import Layer
+
+_TLS: Final = ("ca", "client_cert")
+_TOKENS: Final = ("token_file", "token_command")
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Where settings come from; an earlier place wins."""
+
+    options: Layer
+    environment: Layer
+    profile: Layer
+
+    def security(self, servers: Servers) -> Security | None:
+        """What holds for these servers. Raises WrongUsage for what does not go together."""
+        layers = [self.options, self.environment, self.profile]
+        if not servers.tls:
+            # Those that were not given for this command may be meant for another server.
+            layers[1:] = [_without_tls(layer) for layer in layers[1:]]
+        own = _known_with(layers, ("client_cert",))
+        who = _known_with(layers, ("user", *_TOKENS))
+        mechanism = _text(who, "mechanism")
+        try:
+            found = Security(
+                tls=servers.tls,
+                ca=_text(layers, "ca"),
+                certificate=_text(own, "client_cert"),
+                key=_text(own, "client_key"),
+                key_password=_secret(own, "client_key_password"),
+                mechanism=None if mechanism is None else mechanism_of(mechanism),
+                user=_text(who, "user"),
+                password=_secret(who, "password"),
+                token=_secret(who, "token"),
+            )
+        except SecurityError as error:
+            raise WrongUsage(_with_options(str(error))) from None
+        return None if found == Security(tls=False) else found
+
+
+def _without_tls(layer: Layer) -> Layer:
+    return {name: value for name, value in layer.items() if name not in (*_TLS, "client_key")}
+
+
+def _known_with(layers: Sequence[Layer], names: Sequence[str]) -> list[Layer]:
+    """The layers up to the first that has one of these: what an outer one says goes with another
+    name, whose password is not to be sent."""
+    for count, layer in enumerate(layers, 1):
+        if any(name in layer for name in names):
+            return list(layers[:count])
+    return list(layers[:1])
+
+
+def _text(layers: Sequence[Layer], name: str) -> str | None:
+    for layer in layers:
+        value = layer.get(name)
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _secret(layers: Sequence[Layer], name: str) -> Secret | None:
+    for layer in layers:
+        path, words = layer.get(f"{name}_file"), layer.get(f"{name}_command")
+        if isinstance(path, str):
+            return SecretFile(path)
+        if isinstance(words, tuple):
+            return _Once(words)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Once(Secret):
+    """What a command prints; it is run once, because a keyring may ask its user."""
+
+    words: tuple[str, ...]
+
+    def read(self) -> str:
+        return _printed(self.words)
+
+
+@cache
+def _printed(words: tuple[str, ...]) -> str:
+    return SecretCommand(words).read()
+
+
+def for_workers(servers: Servers, prefix: str = "") -> Servers:
+    """The same for processes that are started from now on: a secret that a command prints is put
+    into the environment, which they inherit, and is not said on any command line or in a plan.
+    `prefix` tells several servers apart."""
+    security = servers.security
+    if security is None:
+        return servers
+
+    def inherited(name: str, secret: Any) -> Any:
+        if not isinstance(secret, _Once):
+            return secret
+        variable = f"HOROLOG_WORKER_{prefix}{name}"
+        os.environ[variable] = secret.read()
+        return SecretVariable(variable)
+
+    security = replace(
+        security,
+        password=inherited("PASSWORD", security.password),
+        token=inherited("TOKEN", security.token),
+        key_password=inherited("KEY_PASSWORD", security.key_password),
+    )
+    return replace(servers, security=security)
+
+
+def _with_options(text: str) -> str:
+    """What the client says, with where it is set here."""
+    hints: dict[str, str] = {
+        "has no password": "--password-file, HOROLOG_PASSWORD_FILE, or a profile's "
+        "password_command",
+        "no user": "--user or HOROLOG_USER",
+        "needs a user": "--user or HOROLOG_USER",
+        "needs a token": "--token-file, HOROLOG_TOKEN_FILE, or a profile's token_command",
+    }
+    hint = next((where for said, where in hints.items() if said in text), None)
+    return text if hint is None else f"{text} ({hint})"
+
+
+def servers_of(
+    given: str | Servers, *, is_chosen: bool, layers: Callable[[bool], Layers]
+) -> Servers:
+    """Where a command connects, and how. `is_chosen` is whether the user named the address, and
+    `layers` are asked for with whether the profile in use may be taken."""
+    servers = parse_servers(given)
+    found = layers(not is_chosen)
+    address = found.profile.get("server")
+    if not is_chosen and isinstance(address, str):
+        servers = parse_servers(address)
+    return replace(servers, security=found.security(servers))

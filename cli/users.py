@@ -1,0 +1,274 @@
+"""`horolog user`: add, password, remove, list.
+
+With --data-dir the file of a broker that does not run is changed, so that its first start finds
+users; else a running broker is asked, and the change holds at once.
+"""
+
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Protocol, TypeVar
+
+import typer
+
+from ..client.administer.users import UserAdmin
+from ..client.cluster.servers import Servers
+from ..protocol.api.security.scram_credentials import ScramUpsertion
+from ..protocol.errors import DuplicateResource, ResourceNotFound
+from ..protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
+from ..protocol.sasl.mechanisms import SCRAM_MECHANISMS
+from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
+from ..protocol.sasl.scram import credential_of, salted_password
+from ..server.security.users import (
+    DEFAULT_ITERATIONS,
+    USERS_FILE_MODE,
+    Change,
+    Entry,
+    Removal,
+    Users,
+)
+from ..storage.directory.lock import DirectoryLock
+from ..storage.files import SystemFiles, make_directory_safely
+from .errors import WrongUsage
+from .options import DEFAULT_SERVER, Json, Server, check_text
+from .output import emit, json_line, table
+
+_SALT_BYTES: Final = 16
+_BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
+
+users = typer.Typer(
+    help="Add users, change their passwords, remove and list them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", callback=check_text)]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="The data directory of a broker that does not run, instead of --server.",
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="A file whose first line is the password; - for standard input. Without it the "
+        "terminal is asked.",
+    ),
+]
+Iterations = Annotated[
+    int,
+    typer.Option(
+        min=MIN_SCRAM_ITERATIONS,
+        max=MAX_SCRAM_ITERATIONS,
+        metavar="N",
+        help="Rounds of the hash: more make a stolen file harder to guess from, and logins slower.",
+    ),
+]
+
+T = TypeVar("T")
+
+Found = Mapping[str, Mapping[int, int]]
+"""By user: the iterations by the number of the mechanism."""
+
+
+class Place(Protocol):
+    """Where the users are."""
+
+    def users(self) -> Found: ...
+
+    def alter(
+        self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
+    ) -> None: ...
+
+
+@users.command()
+def add(
+    name: Name,
+    password_file: PasswordFile = None,
+    iterations: Iterations = DEFAULT_ITERATIONS,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Add a user, with a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN.
+
+    The password is never an argument. It is stored as a salted key, from which nobody logs in.
+    """
+    place = _place(data_dir, server)
+    if name in place.users():
+        raise DuplicateResource(f"the user {name!r} exists; `horolog user password` changes it")
+    place.alter(_upsertions(name, _password(password_file), iterations), {})
+    emit([f"added user {name}"])
+
+
+@users.command()
+def password(
+    name: Name,
+    password_file: PasswordFile = None,
+    iterations: Iterations = DEFAULT_ITERATIONS,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Give a user another password. Connections that are logged in stay so."""
+    place = _place(data_dir, server)
+    _existing(place, name)
+    place.alter(_upsertions(name, _password(password_file), iterations), {})
+    emit([f"changed the password of {name}"])
+
+
+@users.command()
+def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_SERVER) -> None:
+    """Remove a user. Connections that are logged in stay so until they log in again
+    (connections.max.reauth.ms)."""
+    place = _place(data_dir, server)
+    place.alter((), {name: list(_existing(place, name))})
+    emit([f"removed user {name}"])
+
+
+@users.command("list")
+def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the users, and how they may log in."""
+    found = _place(data_dir, server).users()
+    named = {
+        name: {_BY_NUMBER[number].name: its for number, its in sorted(credentials.items())}
+        for name, credentials in found.items()
+    }
+    if as_json:
+        emit(json_line({"user": name, "iterations": named[name]}) for name in named)
+    elif named:
+        rows = [
+            (name, ", ".join(f"{each} ({its} iterations)" for each, its in credentials.items()))
+            for name, credentials in named.items()
+        ]
+        emit(table(("user", "mechanisms"), rows))
+    else:
+        emit(["no users"])
+
+
+class _Broker:
+    """A broker that runs."""
+
+    def __init__(self, server: Servers) -> None:
+        self._server = server
+
+    def users(self) -> Found:
+        async def run() -> Found:
+            async with UserAdmin(self._server) as admin:
+                return await admin.users()
+
+        return asyncio.run(run())
+
+    def alter(
+        self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
+    ) -> None:
+        async def run() -> None:
+            async with UserAdmin(self._server) as admin:
+                await admin.alter_users(upsertions, removed)
+
+        asyncio.run(run())
+
+
+class _Directory:
+    """The data directory of a broker that does not run; it is made when it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def users(self) -> Found:
+        return self._with(
+            lambda table: {
+                name: {each.mechanism.number: each.iterations for each in found.values()}
+                for name in table.names()
+                if (found := table.credentials(name))
+            }
+        )
+
+    def alter(
+        self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
+    ) -> None:
+        changes: list[list[Change]] = [
+            [Removal(name, _BY_NUMBER[number]) for number in numbers]
+            for name, numbers in removed.items()
+        ]
+        for each in upsertions:
+            mechanism = _BY_NUMBER[each.mechanism]
+            made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
+            changes.append([Entry(each.name, made)])
+        outcomes = self._with(lambda table: table.change_each(changes))
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    def _with(self, work: Callable[[Users], T]) -> T:
+        files = SystemFiles(USERS_FILE_MODE)
+        if not files.is_directory(self._path):
+            make_directory_safely(files, self._path)
+        advice = "stop that broker, or ask it with --server"
+        lock = DirectoryLock(files, self._path, advice=advice)
+        try:
+            return work(Users(files, self._path, os.urandom))
+        finally:
+            lock.release()
+
+
+def _place(data_dir: Path | None, server: Servers) -> Place:
+    return _Broker(server) if data_dir is None else _Directory(data_dir)
+
+
+def _existing(place: Place, name: str) -> Mapping[int, int]:
+    found = place.users().get(name)
+    if found is None:
+        raise ResourceNotFound(f"there is no user {name!r}; `horolog user list` shows who there is")
+    return found
+
+
+def _upsertions(name: str, password: str, iterations: int) -> list[ScramUpsertion]:
+    made = []
+    for mechanism in SCRAM_MECHANISMS.values():
+        salt = os.urandom(_SALT_BYTES)
+        made.append(
+            ScramUpsertion(
+                name=name,
+                mechanism=mechanism.number,
+                iterations=iterations,
+                salt=salt,
+                salted_password=salted_password(mechanism, password, salt, iterations),
+            )
+        )
+    return made
+
+
+def _password(file: Path | None) -> str:
+    """From the file, standard input or the terminal. Wrong usage when it cannot be one."""
+    if file is None:
+        found = _asked()
+    else:
+        content = sys.stdin.buffer.readline() if str(file) == "-" else _first_line(file)
+        try:
+            found = content.rstrip(b"\r\n").decode()
+        except UnicodeDecodeError:
+            raise WrongUsage("the password is not UTF-8") from None
+    if not 0 < len(found.encode()) <= MAX_PASSWORD_BYTES or "\0" in found:
+        raise WrongUsage(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes, and no 0 byte")
+    return found
+
+
+def _first_line(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.readline(MAX_PASSWORD_BYTES + 2)
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        raise WrongUsage("give the password with --password-file FILE, or - for standard input")
+    first = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != first:
+        raise WrongUsage("the two passwords differ")
+    return first

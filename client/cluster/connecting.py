@@ -1,0 +1,105 @@
+"""A new connection: over TCP, or over TLS in it; versions agreed on, and the client let in."""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ...config.address import split_address
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.native import frames as native
+from ...protocol.errors import HorologError, RequestTimedOut
+from ..errors import ConnectionFailed
+from .connection import Connection
+
+if TYPE_CHECKING:
+    from ..security.security import Security
+
+_TLS_CLOSING_S: Final = 2
+"""How long the end of TLS waits for the other side's word; what matters was said before."""
+
+_OTHER_PORT: Final = {
+    (True, False): "is this the port of Horolog's own protocol? A port of Kafka's protocol is "
+    "written kafka://HOST:PORT, and one over TLS tls://HOST:PORT",
+    (True, True): "is this the port of Horolog's own protocol? A port of Kafka's protocol is "
+    "written kafka+tls://HOST:PORT",
+    (False, False): "is this a port of Kafka's protocol? The one of Horolog's own is written "
+    "HOST:PORT, without kafka://, and a port of Kafka's over TLS kafka+tls://HOST:PORT",
+    (False, True): "is this a port of Kafka's protocol? The one of Horolog's own is written "
+    "tls://HOST:PORT, without kafka",
+}
+"""What to look at where a server listens that does not speak the protocol: of (our own protocol,
+over TLS)."""
+
+
+async def connect(
+    address: str,
+    *,
+    client_id: str | None = None,
+    request_timeout_ms: int = 30_000,
+    encoding: Encoding = native,
+    security: "Security | None" = None,
+) -> Connection:
+    """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), agree on versions, and authenticate.
+
+    Raises ValueError for an address that is none, ConnectionFailed when nothing answers there
+    within the timeout or who does speaks another protocol than that of `encoding`, SecurityError
+    when `security` cannot be used, and TlsFailed or an error of authentication when one side does
+    not accept the other.
+    """
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    guarded = security is not None and security.mechanism is not None
+    factory = partial(Connection, address, client_id, request_timeout_ms, encoding, guarded=guarded)
+    connection: Connection | None = None
+    understood = False
+    try:
+        async with asyncio.timeout(request_timeout_ms / 1000):
+            channel = {} if security is None else await _channel(security, host)
+            _, connection = await loop.create_connection(factory, host, port, **channel)
+            await connection.learn_versions()
+            understood = True
+            if security is not None and guarded:
+                from ..security.authentication import authenticate
+
+                await authenticate(connection, security)
+    except BaseException as error:
+        if connection is not None:
+            connection.abort()
+        if isinstance(error, ConnectionFailed) and not understood:
+            # It takes connections, and ended this one before it answered anything.
+            hint = _OTHER_PORT[encoding.NATIVE, security is not None and bool(security.tls)]
+            raise ConnectionFailed(f"{error}; {hint}") from None
+        if isinstance(error, TimeoutError | RequestTimedOut):
+            text = f"{address}: no answer within {request_timeout_ms} ms"
+            raise ConnectionFailed(text) from None
+        # The latter: a name that DNS cannot have.
+        if isinstance(error, OSError | UnicodeError) and not isinstance(error, HorologError):
+            tls = security is not None and bool(security.tls)
+            raise _unreachable(error, address, tls=tls) from error
+        raise
+    return connection
+
+
+async def _channel(security: "Security", host: str) -> dict[str, Any]:
+    """What the loop has to be told to encrypt a connection."""
+    if not security.tls:
+        return {}
+    from ..security.tls import client_context
+
+    # It reads files, and may run a command for the password of a key.
+    context = await asyncio.to_thread(client_context, security)
+    return {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": _TLS_CLOSING_S}
+
+
+def _unreachable(error: Exception, address: str, *, tls: bool) -> HorologError:
+    from ..security.tls import explained
+
+    refused = explained(error, address)
+    if refused is not None:
+        return refused
+    if tls and isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return ConnectionFailed(
+            f"{address} ended the connection when TLS began; is it a plaintext port? Those are "
+            "written without tls"
+        )
+    return ConnectionFailed(f"cannot connect to {address}: {error}")

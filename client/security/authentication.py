@@ -1,0 +1,196 @@
+"""Saying who the client is, on a connection that nothing else is sent on meanwhile."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.api.security.authenticate import (
+    AUTHENTICATE,
+    AuthenticateRequest,
+    AuthenticateResponse,
+)
+from ...protocol.api.security.sasl_authenticate import (
+    SASL_AUTHENTICATE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from ...protocol.api.security.sasl_handshake import (
+    SASL_HANDSHAKE,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from ...protocol.errors import (
+    NO_ERROR,
+    CodedError,
+    IllegalSaslState,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+    error_from_code,
+)
+from ...protocol.sasl.mechanisms import SaslClient
+from ...protocol.sasl.oauthbearer import OAuthBearerClient
+from ...protocol.sasl.plain import PlainClient
+from ...protocol.sasl.scram_client import ScramClient
+from .errors import SecurityError
+from .secret import Secret, SecretText
+from .security import Mechanism, Security, TokenSource
+
+if TYPE_CHECKING:
+    from ..cluster.connection import Connection
+
+_MAX_STEPS: Final = 4
+"""No mechanism here takes more; a broker that goes on asking keeps nobody."""
+
+_NONCE_BYTES: Final = 18
+
+_EARLY: Final = (0.85, 0.95)
+"""Authenticated again after this part of a session, by chance, so that clients that began together
+do not come together."""
+
+
+_KAFKA_LEAST_S: Final = 1.05
+"""Kafka refuses a second login within a second (KIP-368), and takes one that is late, as long as
+nothing was asked before it."""
+
+
+async def authenticate(connection: "Connection", security: Security) -> None:
+    """Let the broker know who the client is, and know that it is the broker.
+
+    Requests that are under way are answered first. Raises SaslAuthenticationFailed,
+    UnsupportedSaslMechanism, SecurityError for a secret that cannot be read, ConnectionFailed.
+    """
+    client = await _client(security)
+    exchange = _native if connection.native else _kafka
+    try:
+        lifetime_ms = await exchange(connection, client)
+    except (IllegalSaslState, SaslAuthenticationFailed, UnsupportedVersion) as error:
+        raise _refused(error, connection.address, security) from None
+    if not client.complete:
+        raise SaslAuthenticationFailed(
+            f"{connection.address} ended the exchange of {client.mechanism} before it was done"
+        )
+    connection.authenticated(_again_in_s(lifetime_ms, connection.native))
+
+
+def _again_in_s(lifetime_ms: int, native: bool) -> float | None:
+    """When to log in again; None for a session without end."""
+    if lifetime_ms <= 0:
+        return None
+    in_s = lifetime_ms / 1000 * random.uniform(*_EARLY)
+    return in_s if native else max(in_s, _KAFKA_LEAST_S)
+
+
+async def _client(security: Security) -> SaslClient:
+    """The client's side, with secrets as they are now."""
+    mechanism, user = security.mechanism, security.user or ""
+    assert mechanism is not None
+    if mechanism is Mechanism.OAUTHBEARER:
+        assert security.token is not None
+        return OAuthBearerClient(await _token(security.token))
+    assert security.password is not None
+    password = await _read(security.password)
+    if mechanism is Mechanism.PLAIN:
+        return PlainClient(user, password)
+    return ScramClient(mechanism, user, password, secrets.token_urlsafe(_NONCE_BYTES))
+
+
+async def _token(source: str | Secret | TokenSource) -> str:
+    if isinstance(source, str | Secret):
+        return await _read(source)
+    try:
+        found = source()
+        token = await found if isinstance(found, Awaitable) else found
+    except Exception as error:
+        raise SecurityError(f"the function that gives tokens raised {error!r}") from error
+    if not isinstance(token, str) or not token:
+        raise SecurityError(f"the function that gives tokens gave a {type(token).__name__}")
+    return token
+
+
+async def _read(secret: str | Secret) -> str:
+    if isinstance(secret, str):
+        return secret
+    if isinstance(secret, SecretText):
+        return secret.text
+    return await asyncio.to_thread(secret.read)
+
+
+async def _respond(client: SaslClient, challenge: bytes) -> bytes | None:
+    # A password's iterations take as long as the broker says, and others have their turn.
+    return await asyncio.to_thread(client.respond, challenge)
+
+
+async def _kafka(connection: "Connection", client: SaslClient) -> int:
+    """By Kafka's requests; returns the session's lifetime in ms, 0 without end."""
+    wait_ms = int(connection.answered_in_s * 1000)
+    chosen: SaslHandshakeResponse = await connection.submit(
+        SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=client.mechanism), wait_ms=wait_ms
+    )
+    if chosen.error_code == UnsupportedSaslMechanism.code:
+        raise _not_offered(connection.address, client.mechanism, chosen.mechanisms)
+    _check(chosen.error_code, None)
+    message: bytes | None = client.first()
+    for _ in range(_MAX_STEPS):
+        assert message is not None
+        answer: SaslAuthenticateResponse = await connection.submit(
+            SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message)
+        )
+        _check(answer.error_code, answer.error_message)
+        message = await _respond(client, answer.auth_bytes)
+        if message is None:
+            return answer.session_lifetime_ms
+    raise SaslAuthenticationFailed("it goes on asking after all was said")
+
+
+async def _native(connection: "Connection", client: SaslClient) -> int:
+    """By the request of our own protocol; returns the same."""
+    wait_ms = int(connection.answered_in_s * 1000)
+    message: bytes | None = client.first()
+    for _ in range(_MAX_STEPS):
+        if message is None:
+            break
+        request = AuthenticateRequest(mechanism=client.mechanism, auth_bytes=message)
+        try:
+            answer: AuthenticateResponse = await connection.submit(
+                AUTHENTICATE, request, wait_ms=wait_ms
+            )
+        except UnsupportedSaslMechanism:
+            asked: AuthenticateResponse = await connection.submit(
+                AUTHENTICATE, AuthenticateRequest()
+            )
+            raise _not_offered(connection.address, client.mechanism, asked.mechanisms) from None
+        message = await _respond(client, answer.auth_bytes)
+        if answer.done:
+            return answer.session_lifetime_ms
+    raise SaslAuthenticationFailed("it goes on asking after all was said")
+
+
+def _check(code: int, text: str | None) -> None:
+    if code != NO_ERROR:
+        raise error_from_code(code, text)
+
+
+def _not_offered(address: str, mechanism: str, offered: list[str]) -> UnsupportedSaslMechanism:
+    there = f"it offers {', '.join(offered)}" if offered else "it offers none"
+    return UnsupportedSaslMechanism(
+        f"{address} does not let clients in by {mechanism}: {there}. Set mechanism "
+        "(`sasl.mechanism`) to one of those"
+    )
+
+
+def _refused(error: CodedError, address: str, security: Security) -> CodedError:
+    """The same error, with who was refused where, and what may be wrong."""
+    who = f"the user {security.user!r}" if security.user else "the token"
+    if isinstance(error, SaslAuthenticationFailed):
+        return SaslAuthenticationFailed(
+            f"{address} did not let {who} in by {security.mechanism}: {error.message.rstrip('.')}"
+        )
+    if isinstance(error, IllegalSaslState):
+        return IllegalSaslState(
+            f"{address} lets everybody in at this port and knows no users there: leave the user "
+            "out, or connect to a port that asks for one"
+        )
+    return UnsupportedVersion(f"{error.message}, so it cannot be told who {who} is")

@@ -1,0 +1,109 @@
+"""The broker's settings about who may come in, and how."""
+
+from typing import Final
+
+from .declaring import integer, setting
+from .setting import Kind
+
+SECURITY: Final = (
+    setting(
+        "allow.plaintext",
+        Kind.BOOLEAN,
+        False,
+        "Whether the broker may listen at addresses that are not loopback without TLS or without a "
+        "login, and take passwords (PLAIN) where nothing is encrypted. Whoever reaches such a port "
+        "reads and writes everything; the log says so once a day.",
+    ),
+    setting(
+        "tls.cert",
+        Kind.PATH,
+        "",
+        "File with the certificate in PEM, and those between it and the root behind it. It is read "
+        "again when it changes, and on SIGHUP: new connections get the new one.",
+        choices=("",),
+    ),
+    setting(
+        "tls.key",
+        Kind.PATH,
+        "",
+        "File with the certificate's key in PEM. Empty: it is in the file of tls.cert.",
+        choices=("",),
+    ),
+    setting(
+        "tls.key.password.file",
+        Kind.PATH,
+        "",
+        "File whose first line is the password of an encrypted key.",
+        choices=("",),
+    ),
+    setting(
+        "tls.client.ca",
+        Kind.PATH,
+        "",
+        "File with the roots, in PEM, of clients' certificates.",
+        choices=("",),
+    ),
+    setting(
+        "tls.client.auth",
+        Kind.CHOICE,
+        "none",
+        "Whether clients show a certificate of tls.client.ca. Who does is User: and its subject, "
+        "and needs no other login, unless the address has SASL_SSL://.",
+        choices=("none", "requested", "required"),
+    ),
+    setting(
+        "tls.min.version",
+        Kind.CHOICE,
+        "1.2",
+        "The oldest version of TLS that is spoken.",
+        choices=("1.2", "1.3"),
+    ),
+    setting(
+        "authentication",
+        Kind.CHOICE,
+        "none",
+        "Whether those who come in by bare addresses and tls:// have to log in, as a user of "
+        "`horolog user` or with a client certificate.",
+        choices=("none", "required"),
+    ),
+    setting(
+        "sasl.enabled.mechanisms",
+        Kind.CHOICES,
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "The ways to log in with a password. PLAIN sends the password itself, so it is offered "
+        "only where the connection is encrypted, unless allow.plaintext.",
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+    ),
+    integer(
+        "authentication.deadline.ms",
+        10_000,
+        "ms",
+        "Time from the start of a connection to the end of the TLS handshake, and from there to "
+        "the end of the login, where there are such.",
+        minimum=100,
+        maximum=600_000,
+    ),
+    integer(
+        "connections.unauthenticated.max",
+        250,
+        "",
+        "Connections at one time that have not logged in where they have to, or are in a TLS "
+        "handshake; the ones above it are closed at once and counted.",
+        maximum=1_000_000,
+    ),
+    integer(
+        "connections.max.reauth.ms",
+        0,
+        "ms",
+        "How long a login holds; then the client logs in again on the same connection, or it is "
+        "closed. So long a user who was removed may go on. 0: as long as the connection.",
+        minimum=0,
+    ),
+    setting(
+        "http.open.paths",
+        Kind.CHOICES,
+        "/metrics,/healthz,/readyz",
+        "Paths of the HTTP port that are answered without a login where one is required.",
+        choices=("/metrics", "/healthz", "/readyz"),
+    ),
+)

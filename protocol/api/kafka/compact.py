@@ -1,0 +1,196 @@
+"""Kafka's compact encoding ("flexible versions", KIP-482), of the few requests that have no other.
+
+    length, count     unsigned varint, one more than it is; 0 for null
+    message           its fields, then tagged fields
+    tagged fields     number (unsigned varint), then each: tag, size (unsigned varints), bytes
+
+Integers and booleans are as in the other encoding. The head of a request or response ends with
+tagged fields too; they stand in front of what is read and written here. Tagged fields are skipped:
+none is declared. These requests are rare, so all this is plain Python.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from ...limits import LENGTH_BYTES
+from ..framing import Frame
+from ..schema import (
+    Array,
+    Boolean,
+    Data,
+    Field,
+    Integer,
+    Records,
+    Text,
+    WireType,
+    fields_of,
+)
+from ..writing import clip_of
+from .fields import text_limit
+
+T = TypeVar("T")
+
+_VARINT_BYTES: Final = 5
+_NO_TAGS: Final = b"\0"
+
+Type = WireType | type[Any]
+
+
+class Wrong(Exception):
+    """The bytes are no message of the class and version; the text names the field."""
+
+
+def read(struct: type[T], version: int, content: Frame, max_values: int) -> T:
+    """The message behind a head's tagged fields. Raises `Wrong`.
+
+    As in Kafka, what follows it is passed over: librdkafka ends such requests with a byte more.
+    """
+    reader = _Reader(content, version, max_values)
+    reader.tags("the head")
+    return reader.message(struct, "")  # type: ignore[no-any-return]
+
+
+def write(head: bytes, message: object, version: int) -> bytes:
+    """The frame of a head without its tagged fields and a message, with its length in front."""
+    output = bytearray(LENGTH_BYTES)
+    output += head
+    output += _NO_TAGS
+    _write(output, type(message), message, version)
+    output[:LENGTH_BYTES] = (len(output) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    return bytes(output)
+
+
+class _Reader:
+    def __init__(self, content: Frame, version: int, max_values: int) -> None:
+        self._content = memoryview(content)
+        self._version = version
+        self._room = max_values
+        self.at = 0
+
+    def message(self, struct: type[Any], path: str) -> Any:
+        specs = fields_of(struct, self._version, native=False)
+        found = {spec.name: self._value(spec.type, _joined(path, spec)) for spec in specs}
+        self.tags(path or "the body")
+        return struct(**found)
+
+    def tags(self, path: str) -> None:
+        """Pass over tagged fields. Each takes two bytes at the least."""
+        for _ in range(self._varint(path)):
+            self._varint(path)
+            self._take(self._varint(path), path)
+
+    def _value(self, wire_type: Type, path: str) -> Any:
+        match wire_type:
+            case Integer():
+                content = self._take(wire_type.bits // 8, path)
+                return int.from_bytes(content, "big", signed=True)
+            case Boolean():
+                return self._take(1, path)[0] != 0
+            case Text():
+                return self._text(wire_type, path)
+            case Records():
+                length = self._varint(path)
+                return None if length == 0 else self._take(length - 1, path)
+            case Data():
+                size = self._size(wire_type.max_bytes, wire_type.nullable, path)
+                return None if size is None else bytes(self._take(size, path))
+            case Array():
+                return self._items(wire_type, path)
+            case type():
+                return self.message(wire_type, path)
+
+    def _text(self, wire_type: Text, path: str) -> str | None:
+        size = self._size(text_limit(wire_type), wire_type.nullable, path)
+        if size is None:
+            return None
+        try:
+            return str(self._take(size, path), "utf-8")
+        except UnicodeDecodeError:
+            raise Wrong(f"`{path}` is not UTF-8") from None
+
+    def _items(self, wire_type: Array, path: str) -> list[Any] | None:
+        count = self._varint(path) - 1
+        if count < 0:
+            if wire_type.nullable:
+                return None
+            raise Wrong(f"`{path}` must be an array, not null")
+        left = len(self._content) - self.at
+        if count > left:
+            raise Wrong(f"`{path}` says that it has {count} items, and {left} bytes are left")
+        if count > wire_type.max_items:
+            raise Wrong(f"`{path}` must have at most {wire_type.max_items} items, not {count}")
+        self._room -= count
+        if self._room < 0:
+            raise Wrong("it holds too many values")
+        return [self._value(wire_type.of, f"{path}[{place}]") for place in range(count)]
+
+    def _size(self, limit: int, nullable: bool, path: str) -> int | None:
+        size = self._varint(path) - 1
+        if size < 0:
+            if nullable:
+                return None
+            raise Wrong(f"`{path}` must not be null")
+        if size > limit:
+            raise Wrong(f"`{path}` must be at most {limit} bytes long, not {size}")
+        return size
+
+    def _varint(self, path: str) -> int:
+        found = 0
+        for place in range(_VARINT_BYTES):
+            byte = self._take(1, path)[0]
+            found |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                break
+        else:
+            raise Wrong(f"a number in `{path}` is longer than {_VARINT_BYTES} bytes")
+        if found >= 1 << 32:
+            raise Wrong(f"a number in `{path}` has more than 32 bits")
+        return found
+
+    def _take(self, size: int, path: str) -> memoryview:
+        begin, self.at = self.at, self.at + size
+        if self.at > len(self._content):
+            raise Wrong(f"it ends in the middle of `{path}`")
+        return self._content[begin : self.at]
+
+
+def _joined(path: str, spec: Field) -> str:
+    return f"{path}.{spec.name}" if path else spec.name
+
+
+def _write(output: bytearray, wire_type: Type, value: Any, version: int) -> None:
+    match wire_type:
+        case Integer():
+            output += value.to_bytes(wire_type.bits // 8, "big", signed=True)
+        case Boolean():
+            output.append(bool(value))
+        case Text():
+            clip = clip_of(wire_type)
+            text = value if value is None or clip is None else clip(value)
+            _write_bytes(output, None if text is None else text.encode())
+        case Records() | Data():
+            _write_bytes(output, value)
+        case Array():
+            _write_varint(output, 0 if value is None else len(value) + 1)
+            for item in value or ():
+                _write(output, wire_type.of, item, version)
+        case type():
+            specs: Sequence[Field] = fields_of(wire_type, version, native=False)
+            for spec in specs:
+                _write(output, spec.type, getattr(value, spec.name), version)
+            output += _NO_TAGS
+
+
+def _write_bytes(output: bytearray, content: bytes | None) -> None:
+    if content is None:
+        _write_varint(output, 0)
+    else:
+        _write_varint(output, len(content) + 1)
+        output += content
+
+
+def _write_varint(output: bytearray, value: int) -> None:
+    while value >= 0x80:
+        output.append(value & 0x7F | 0x80)
+        value >>= 7
+    output.append(value)

@@ -1,0 +1,269 @@
+"""SCRAM (RFC 5802, RFC 7677): its keys and its messages.
+
+    client first    n,,n=NAME,r=NONCE
+    server first    r=NONCE+SERVER NONCE,s=SALT,i=ITERATIONS
+    client final    c=biws,r=NONCE+SERVER NONCE,p=PROOF
+    server final    v=SIGNATURE, or e=ERROR
+
+As in Kafka, names and passwords are taken as their UTF-8 bytes, without SASLprep: two spellings of
+one word are two words.
+"""
+
+import binascii
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from typing import Final
+
+from ...values import value_class
+from ..errors import SaslAuthenticationFailed
+from ..limits import MAX_SCRAM_ITERATIONS, MAX_SCRAM_NONCE_BYTES, MIN_SCRAM_ITERATIONS
+from .mechanisms import ScramMechanism
+
+GS2_HEADER: Final = "n,,"
+"""No channel binding, and no name to act for."""
+
+
+@value_class
+class ScramCredential:
+    """What a server keeps of a password: enough to check it, not to log in with it."""
+
+    mechanism: ScramMechanism
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+def salted_password(
+    mechanism: ScramMechanism, password: str, salt: bytes, iterations: int
+) -> bytes:
+    """The password behind `iterations` rounds of the hash; 16,384 take some 10 ms."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def credential_of(
+    mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """The credential of a salted password."""
+    client_key = _hmac(mechanism, salted, b"Client Key")
+    return ScramCredential(
+        mechanism,
+        salt,
+        iterations,
+        stored_key=_hash(mechanism, client_key),
+        server_key=_hmac(mechanism, salted, b"Server Key"),
+    )
+
+
+def password_matches(credential: ScramCredential, password: str) -> bool:
+    """Whether a credential is that of `password`: in a time that does not tell how much is right.
+
+    It takes as long as `salted_password`.
+    """
+    mechanism = credential.mechanism
+    salted = salted_password(mechanism, password, credential.salt, credential.iterations)
+    made = credential_of(mechanism, salted, credential.salt, credential.iterations)
+    return hmac.compare_digest(made.stored_key, credential.stored_key)
+
+
+def client_proof(mechanism: ScramMechanism, salted: bytes, auth_message: bytes) -> bytes:
+    """What a client proves with that it knows the salted password."""
+    client_key = _hmac(mechanism, salted, b"Client Key")
+    signature = _hmac(mechanism, _hash(mechanism, client_key), auth_message)
+    return _xor(client_key, signature)
+
+
+def proof_matches(credential: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
+    """Whether a client's proof is made of the password of a credential."""
+    mechanism = credential.mechanism
+    signature = _hmac(mechanism, credential.stored_key, auth_message)
+    client_key = _xor(proof.ljust(len(signature), b"\0")[: len(signature)], signature)
+    made = _hash(mechanism, client_key)
+    return hmac.compare_digest(made, credential.stored_key) and len(proof) == len(signature)
+
+
+def server_signature(mechanism: ScramMechanism, server_key: bytes, auth_message: bytes) -> bytes:
+    """What a server proves with that it has the credential."""
+    return _hmac(mechanism, server_key, auth_message)
+
+
+def server_key_of(mechanism: ScramMechanism, salted: bytes) -> bytes:
+    """The key that a server signs with."""
+    return _hmac(mechanism, salted, b"Server Key")
+
+
+def _hmac(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, mechanism.hash_name)
+
+
+def _hash(mechanism: ScramMechanism, data: bytes) -> bytes:
+    return hashlib.new(mechanism.hash_name, data).digest()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+@value_class
+class ClientFirst:
+    """What a client begins with. `bare` is the part that is signed."""
+
+    header: str
+    authzid: str
+    name: str
+    nonce: str
+    bare: str
+
+
+@value_class
+class ServerFirst:
+    nonce: str
+    salt: bytes
+    iterations: int
+
+
+@value_class
+class ClientFinal:
+    """`without_proof` is the part that is signed."""
+
+    binding: str
+    nonce: str
+    proof: bytes
+    without_proof: str
+
+
+def read_client_first(content: bytes) -> ClientFirst:
+    """Raises `SaslAuthenticationFailed` for what is no client's first message."""
+    text = _text(content, "client-first")
+    parts = text.split(",", 2)
+    if len(parts) != 3:
+        raise _malformed("client-first", "it does not begin with a GS2 header such as n,,")
+    binding, authzid, bare = parts
+    if binding.startswith("p="):
+        raise _malformed("client-first", "it asks for channel binding, which is not offered")
+    if binding not in ("n", "y"):
+        raise _malformed("client-first", "its channel binding flag is neither n nor y")
+    fields = bare.split(",")
+    if fields[0].startswith("m="):
+        raise _malformed("client-first", "it needs an extension that is not known (m=)")
+    if len(fields) < 2:
+        raise _malformed("client-first", "it has no n= and r=")
+    name = _name(_field(fields[0], "n", "client-first"))
+    nonce = _nonce(_field(fields[1], "r", "client-first"), "client-first")
+    acts_for = _name(_field(authzid, "a", "client-first")) if authzid else ""
+    return ClientFirst(f"{binding},{authzid},", acts_for, name, nonce, bare)
+
+
+def write_client_first(name: str, nonce: str) -> str:
+    """The bare part; `GS2_HEADER` goes before it."""
+    return f"n={_escaped(name)},r={nonce}"
+
+
+def read_server_first(content: bytes) -> ServerFirst:
+    """Raises `SaslAuthenticationFailed` for what is no server's first message, and for more or
+    fewer iterations than are reasonable."""
+    text = _text(content, "server-first")
+    if text.startswith("e="):
+        raise SaslAuthenticationFailed(f"the server refused: {text[2:102]!r}")
+    fields = text.split(",")
+    if len(fields) < 3:
+        raise _malformed("server-first", "it has no r=, s= and i=")
+    nonce = _nonce(_field(fields[0], "r", "server-first"), "server-first")
+    salt = _bytes(_field(fields[1], "s", "server-first"), "server-first")
+    iterations = _field(fields[2], "i", "server-first")
+    if not (iterations.isascii() and iterations.isdecimal() and len(iterations) <= 10):
+        raise _malformed("server-first", "its i= is no number")
+    check_iterations(int(iterations), "the server asks for")
+    if not salt:
+        raise _malformed("server-first", "its salt is empty")
+    return ServerFirst(nonce, salt, int(iterations))
+
+
+def check_iterations(iterations: int, what: str) -> None:
+    """Raise `SaslAuthenticationFailed` when so many are too few to protect a password, or would
+    only keep a processor busy."""
+    if not MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS:
+        raise SaslAuthenticationFailed(
+            f"{what} {iterations} iterations of SCRAM; allowed are {MIN_SCRAM_ITERATIONS} to "
+            f"{MAX_SCRAM_ITERATIONS}"
+        )
+
+
+def write_server_first(nonce: str, salt: bytes, iterations: int) -> str:
+    return f"r={nonce},s={b64encode(salt).decode()},i={iterations}"
+
+
+def read_client_final(content: bytes) -> ClientFinal:
+    """Raises `SaslAuthenticationFailed` for what is no client's last message."""
+    text = _text(content, "client-final")
+    without_proof, comma, last = text.rpartition(",")
+    fields = without_proof.split(",")
+    if not comma or len(fields) < 2:
+        raise _malformed("client-final", "it has no c=, r= and p=")
+    return ClientFinal(
+        binding=_field(fields[0], "c", "client-final"),
+        nonce=_field(fields[1], "r", "client-final"),
+        proof=_bytes(_field(last, "p", "client-final"), "client-final"),
+        without_proof=without_proof,
+    )
+
+
+def write_client_final_without_proof(nonce: str) -> str:
+    return f"c={channel_binding(GS2_HEADER)},r={nonce}"
+
+
+def channel_binding(header: str) -> str:
+    """What a client has to repeat of how it began."""
+    return b64encode(header.encode()).decode()
+
+
+def read_server_final(content: bytes) -> bytes:
+    """The server's signature. Raises `SaslAuthenticationFailed` when it refused."""
+    text = _text(content, "server-final")
+    if text.startswith("e="):
+        raise SaslAuthenticationFailed(f"the server refused: {text[2:102]!r}")
+    return _bytes(_field(text.split(",")[0], "v", "server-final"), "server-final")
+
+
+def _text(content: bytes, message: str) -> str:
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError:
+        raise _malformed(message, "it is not UTF-8") from None
+
+
+def _field(text: str, letter: str, message: str) -> str:
+    if not text.startswith(f"{letter}="):
+        raise _malformed(message, f"{letter}= is missing, or not where it belongs")
+    return text[2:]
+
+
+def _bytes(text: str, message: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _malformed(message, "a value is not Base64") from None
+
+
+def _nonce(text: str, message: str) -> str:
+    if not text or len(text) > MAX_SCRAM_NONCE_BYTES or not text.isascii():
+        raise _malformed(message, f"its nonce must be 1 to {MAX_SCRAM_NONCE_BYTES} ASCII letters")
+    if not text.isprintable():
+        raise _malformed(message, "its nonce is not printable")
+    return text
+
+
+def _escaped(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _name(text: str) -> str:
+    name = text.replace("=2C", ",").replace("=3D", "\0")
+    if "=" in name or "\0" in text:
+        raise _malformed("client-first", "a name has `=` that stands for neither `,` nor `=`")
+    return name.replace("\0", "=")
+
+
+def _malformed(message: str, why: str) -> SaslAuthenticationFailed:
+    return SaslAuthenticationFailed(f"this is no {message} message of SCRAM: {why}")

@@ -1,0 +1,106 @@
+"""sasl-handshake, sasl-authenticate and authenticate: logins, in both protocols."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.api.security.authenticate import AuthenticateRequest, AuthenticateResponse
+from ...protocol.api.security.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from ...protocol.api.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ...protocol.errors import (
+    IllegalSaslState,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+)
+from ..security.session import LoginState, Session
+from .base import Call, Later, Services
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..security.logins import Step
+
+
+def handshake(
+    services: Services, request: SaslHandshakeRequest, call: Call
+) -> SaslHandshakeResponse:
+    session = call.session
+    if session is None or not session.mechanisms:
+        return SaslHandshakeResponse(error_code=IllegalSaslState.code)
+    response = SaslHandshakeResponse(mechanisms=list(session.mechanisms))
+    try:
+        services.security.logins.choose(session, request.mechanism, raw=call.version == 0)
+    except (IllegalSaslState, UnsupportedSaslMechanism) as error:
+        response.error_code = error.code
+    return response
+
+
+def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call: Call) -> Any:
+    session = _session(call)
+    lifetime_ms = services.settings.connections_max_reauth_ms
+
+    def respond(step: "Step") -> SaslAuthenticateResponse:
+        return SaslAuthenticateResponse(
+            auth_bytes=step.content, session_lifetime_ms=lifetime_ms if step.done else 0
+        )
+
+    step = services.security.logins.step(session, request.auth_bytes)
+    return _answer(session, step, respond)
+
+
+def authenticate(services: Services, request: AuthenticateRequest, call: Call) -> Any:
+    session = call.session
+    if not request.mechanism:
+        offered = [] if session is None else list(session.mechanisms)
+        inside = session is not None and session.state is LoginState.INSIDE
+        return AuthenticateResponse(mechanisms=offered, done=inside, principal=call.principal)
+    session = _session(call)
+    logins = services.security.logins
+    if session.state in (LoginState.OUTSIDE, LoginState.INSIDE):
+        logins.choose(session, request.mechanism)
+    if request.mechanism != session.mechanism:
+        raise IllegalSaslState(
+            f"a login by {session.mechanism} cannot go on as one by {request.mechanism[:100]}"
+        )
+    lifetime_ms = services.settings.connections_max_reauth_ms
+    found = session
+
+    def respond(step: "Step") -> AuthenticateResponse:
+        return AuthenticateResponse(
+            auth_bytes=step.content,
+            done=step.done,
+            session_lifetime_ms=lifetime_ms if step.done else 0,
+            principal=found.principal,
+        )
+
+    return _answer(session, logins.step(session, request.auth_bytes), respond)
+
+
+def _session(call: Call) -> Session:
+    if call.session is None or not call.session.mechanisms:
+        raise IllegalSaslState(
+            "nobody logs in here: the address has no login (authentication, listen, kafka.listen)"
+        )
+    return call.session
+
+
+def _answer(
+    session: Session,
+    step: "Step | asyncio.Future[Step]",
+    respond: Callable[["Step"], Any],
+) -> Any:
+    from ..security.logins import Step
+
+    if isinstance(step, Step):
+        return respond(step)
+
+    def make() -> Any:
+        try:
+            return respond(step.result())
+        except SaslAuthenticationFailed:
+            session.fail()
+            raise
+
+    return Later(step, make, alone=True)

@@ -1,0 +1,110 @@
+"""describe-user-scram-credentials and alter-user-scram-credentials."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.api.security.scram_credentials import (
+    AlteredUser,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    CredentialInfo,
+    DescribedUser,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    ScramUpsertion,
+)
+from ...protocol.errors import (
+    CodedError,
+    DuplicateResource,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+)
+from ...protocol.limits import MAX_USERS
+from .base import Call, Later, Services
+
+if TYPE_CHECKING:
+    from ..security.users import Change, Users
+
+
+def describe(
+    services: Services, request: DescribeUserScramCredentialsRequest, call: Call
+) -> DescribeUserScramCredentialsResponse:
+    users = services.security.users
+    if request.users:
+        times = Counter(user.name for user in request.users)
+        results = [_described(users, name, count) for name, count in times.items()]
+    else:
+        results = [_described(users, name, 1) for name in users.names()[:MAX_USERS]]
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described(users: "Users", name: str, times: int) -> DescribedUser:
+    try:
+        if times > 1:
+            raise DuplicateResource(f"the request names {name[:100]!r} {times} times")
+        found = users.credentials(name)
+    except (DuplicateResource, ResourceNotFound) as error:
+        return DescribedUser(user=name, error_code=error.code, error_message=error.message)
+    infos = [
+        CredentialInfo(mechanism=each.mechanism.number, iterations=each.iterations)
+        for each in found.values()
+    ]
+    return DescribedUser(user=name, credential_infos=infos)
+
+
+def alter(services: Services, request: AlterUserScramCredentialsRequest, call: Call) -> Later:
+    """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
+    users = services.security.users
+    named = Counter((each.name, each.mechanism) for each in _asked(request))
+    wrong: dict[str, CodedError] = {}
+    changes: list[tuple[str, Change]] = []
+    for each in _asked(request):
+        try:
+            if named[each.name, each.mechanism] > 1:
+                raise DuplicateResource(f"the request names {each.name[:100]!r} twice")
+            changes.append((each.name, _change(each)))
+        except CodedError as error:
+            wrong.setdefault(each.name, error)
+    order = list(dict.fromkeys(each.name for each in _asked(request)))
+    groups = [
+        [change for name, change in changes if name == user] for user in order if user not in wrong
+    ]
+    made = services.work.in_storage_thread(lambda: users.change_each(groups))
+
+    def answer() -> AlterUserScramCredentialsResponse:
+        outcomes = iter(made.result())
+        results = []
+        for user in order:
+            error = wrong[user] if user in wrong else next(outcomes)
+            code, text = (0, None) if error is None else (error.code, error.message)
+            results.append(AlteredUser(user=user, error_code=code, error_message=text))
+            services.security.changed(user, call.principal, call.client_host, error)
+        return AlterUserScramCredentialsResponse(results=results)
+
+    return Later(made, answer, alone=True)
+
+
+def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:
+    return [*request.deletions, *request.upsertions]
+
+
+def _change(asked: Any) -> "Change":
+    from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS
+    from ...protocol.sasl.scram import credential_of
+    from ..security.users import Entry, Removal
+
+    by_number = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
+    mechanism = by_number.get(asked.mechanism)
+    if mechanism is None:
+        known = " and ".join(f"{each.number} ({each.name})" for each in by_number.values())
+        raise UnsupportedSaslMechanism(f"mechanism {asked.mechanism} is unknown; there are {known}")
+    if not isinstance(asked, ScramUpsertion):
+        return Removal(asked.name, mechanism)
+    if len(asked.salted_password) != mechanism.hash_bytes or not asked.salt:
+        raise UnacceptableCredential(
+            f"a salted password of {mechanism.name} has {mechanism.hash_bytes} bytes, not "
+            f"{len(asked.salted_password)}, and a salt that is not empty"
+        )
+    made = credential_of(mechanism, asked.salted_password, asked.salt, asked.iterations)
+    return Entry(asked.name, made)

@@ -1,0 +1,155 @@
+"""Who asks the HTTP port: the same users as elsewhere, where a login is required.
+
+A browser logs in at `/login` and gets a cookie that no script sees and no other site sends. Scripts
+send `Authorization: Basic`. `/static/` are files of the program, the same in every copy of it.
+"""
+
+import asyncio
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from aiohttp import hdrs, web
+
+from ...protocol.errors import SaslAuthenticationFailed
+from ..security.session import ANONYMOUS
+from .web_sessions import SESSION_SECONDS, WebSessions
+
+if TYPE_CHECKING:
+    from ..security.service import Security
+
+COOKIE: Final = "horolog_session"
+LOGIN_PATH: Final = "/login"
+LOGOUT_PATH: Final = "/logout"
+MAX_BODY_BYTES: Final = 8 * 1024
+"""A name and a password, as JSON may write them."""
+
+_OPEN: Final = "/static/"
+_JSON: Final = "application/json"
+_WRONG: Final = "the user does not exist, or the password is wrong"
+_NEEDED: Final = "log in: at /login, or with Authorization: Basic"
+
+
+class Asking(Protocol):
+    """A connection of the HTTP port, as far as it tells who asks."""
+
+    address: str
+    needs_login: bool
+    certificate_principal: str | None
+
+
+class HttpAuthentication:
+    """Lets requests in, or not."""
+
+    def __init__(self, security: "Security", open_paths: Collection[str]) -> None:
+        self._security = security
+        self._open_paths = frozenset(open_paths)
+        self._sessions = WebSessions(asyncio.get_running_loop().time)
+
+    async def principal(self, request: web.BaseRequest, asking: Asking) -> str | None:
+        """Who asks; `None` for somebody who has to log in first."""
+        if asking.certificate_principal is not None:
+            return asking.certificate_principal
+        if not asking.needs_login:
+            return ANONYMOUS
+        found = self._sessions.principal(request.cookies.get(COOKIE, ""), self._security.users)
+        if found is not None:
+            return found
+        basic = _basic(request.headers.get(hdrs.AUTHORIZATION, ""))
+        if basic is not None:
+            try:
+                return await self._security.logins.password(asking.address, *basic)
+            except SaslAuthenticationFailed:
+                return None
+        path = request.path
+        if path in self._open_paths or path == LOGIN_PATH or path.startswith(_OPEN):
+            return ANONYMOUS
+        return None
+
+    def refusal(self, request: web.BaseRequest) -> web.Response:
+        """What somebody is told who has to log in first."""
+        from_page = "Sec-Fetch-Site" in request.headers
+        if request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
+            return web.Response(status=303, headers={"Location": LOGIN_PATH, **_HEADERS})
+        headers = dict(_HEADERS)
+        if not from_page:
+            # A browser would ask for the password itself, and send it to whoever asks again.
+            headers["WWW-Authenticate"] = 'Basic realm="horolog", charset="UTF-8"'
+        body = json.dumps({"error": _NEEDED}).encode()
+        return web.Response(status=401, body=body, content_type=_JSON, headers=headers)
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        """A name and a password in JSON, which no form of another site can send."""
+        refused = _foreign(request)
+        if refused is not None:
+            return refused
+        try:
+            sent = json.loads(await request.read())
+            name, password = sent["user"], sent["password"]
+            if not (isinstance(name, str) and isinstance(password, str)):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return _said(400, 'write {"user": NAME, "password": PASSWORD}')
+        asking = cast(Asking, request.protocol)
+        try:
+            principal = await self._security.logins.password(asking.address, name, password)
+        except SaslAuthenticationFailed:
+            return _said(401, _WRONG)
+        answer = _said(200, "")
+        transport = request.transport
+        encrypted = transport is not None and transport.get_extra_info("tls") is not None
+        token = self._sessions.begin(principal, name, self._security.users)
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(SESSION_SECONDS),
+            path="/",
+            secure=encrypted,
+            httponly=True,
+            samesite="Strict",
+        )
+        return answer
+
+    async def log_out(self, request: web.Request) -> web.Response:
+        refused = _foreign(request)
+        if refused is not None:
+            return refused
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        answer = _said(200, "")
+        answer.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
+        return answer
+
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    """Name and password of `Authorization: Basic`."""
+    scheme, _, content = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, colon, password = b64decode(content.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return (name, password) if colon else ("", "")
+
+
+def _foreign(request: web.Request) -> web.Response | None:
+    """The refusal of what another site may have sent."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        return _said(403, "this is for the page itself, not for other sites")
+    if request.content_type != _JSON:
+        return _said(415, f"the body must be {_JSON}")
+    return None
+
+
+def _said(status: int, error: str) -> web.Response:
+    body = json.dumps({"error": error} if error else {}).encode()
+    return web.Response(status=status, body=body, content_type=_JSON, headers=_HEADERS)

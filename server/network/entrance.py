@@ -1,0 +1,92 @@
+"""What a connection has to pass before it is answered: a login, where one is required.
+
+The session may end; then the connection is before the gate again, until another login.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from ..security.session import Session
+from .deadline import Deadline
+from .endpoint import Answerer, Endpoint
+from .host import ConnectionLimits
+
+UNAUTHENTICATED_FRAME_BYTES: Final = 64 * 1024
+"""Largest request before a login; tokens of SASL have a few KiB."""
+
+
+class Entering(Protocol):
+    """A connection, as far as it is let in or not."""
+
+    def let_in(self) -> None: ...
+
+    def lock(self, gate: Answerer) -> None:
+        """Have nothing answered but by `gate`."""
+        ...
+
+    def login_is_late(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class Entrance:
+    """The entrance of one connection."""
+
+    def __init__(
+        self,
+        entering: Entering,
+        endpoint: Endpoint,
+        limits: ConnectionLimits,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._entering = entering
+        self._endpoint = endpoint
+        self._limits = limits
+        self._loop = loop
+        self._deadline = Deadline(loop, limits.login_seconds, entering.login_is_late)
+        self._session_end: asyncio.TimerHandle | None = None
+
+    def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
+        """The session of who has come in; `None` for somebody without a name, who needs none."""
+        endpoint = self._endpoint
+        session = Session(
+            host,
+            endpoint.mechanisms,
+            logged_in=self._logged_in,
+            failed=self._entering.finish,
+        )
+        tls = transport.get_extra_info("tls") if endpoint.certificates else None
+        certificate = None if tls is None else tls.peer_certificate
+        if certificate is not None:
+            from ..security.names import subject_name
+
+            session.by_certificate(subject_name(certificate))
+        if endpoint.gate is None or certificate is not None:
+            self._entering.let_in()
+            return session if certificate is not None else None
+        self._wait_for_login(endpoint.gate)
+        return session
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._deadline.stop()
+        if self._session_end is not None:
+            self._session_end.cancel()
+
+    def _wait_for_login(self, gate: Answerer) -> None:
+        self._entering.lock(gate)
+        self._deadline.start()
+
+    def _logged_in(self) -> None:
+        """A login was done, the first one or a later one that prolongs the session."""
+        self.close()
+        self._entering.let_in()
+        if self._limits.session_seconds is not None:
+            self._session_end = self._loop.call_later(
+                self._limits.session_seconds, self._session_is_over
+            )
+
+    def _session_is_over(self) -> None:
+        """Only a new login is answered from now on, and is waited for."""
+        assert self._endpoint.gate is not None
+        self._wait_for_login(self._endpoint.gate)

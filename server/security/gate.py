@@ -1,0 +1,93 @@
+"""What is answered before a login: which versions there are, and the login itself."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from ...protocol.api.broker.api_versions import API_VERSIONS
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.framing import Frame, ProtocolError
+from ...protocol.api.native.frames import RequestHead
+from ...protocol.api.registry import APIS
+from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
+from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
+from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationFailed
+from ...protocol.limits import LENGTH_BYTES
+from ..dispatch import Dispatcher
+from ..network.endpoint import Caller, Frames
+from ..network.sending import Answer, Deferred
+from .logins import Logins, Step
+from .session import LoginState, Session
+
+ANSWERED: Final = frozenset(
+    {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, AUTHENTICATE.key}
+)
+"""Requests that need no login."""
+
+
+class Gate:
+    """Answers the requests of connections of one protocol that have not logged in, or whose login
+    holds no longer."""
+
+    def __init__(self, dispatcher: Dispatcher, encoding: Encoding, logins: Logins) -> None:
+        self._dispatcher = dispatcher
+        self._encoding = encoding
+        self._logins = logins
+
+    def waits_for_others(self, frame: Frame) -> bool:
+        return False
+
+    def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
+        """Take the next request and answer it. Raises `ProtocolError` for one that needs a login,
+        where there is no way to say so."""
+        frame = frames.popleft()
+        session = caller.session
+        assert session is not None
+        if session.state is LoginState.FAILED:
+            raise ProtocolError("a request behind a login that failed")
+        if session.raw:
+            return (self._answer_raw(session, frame),)
+        head, _ = self._encoding.open_request(frame)
+        if head.api_key in ANSWERED:
+            return (self._dispatcher.answer_one(frame, caller),)
+        api = APIS.get(head.api_key)
+        name = f"request {head.api_key}" if api is None else api.name
+        why = "its login has ended" if session.name else "it has not logged in"
+        error = IllegalSaslState(f"{name} of a connection that may not ask: {why}")
+        if not self._encoding.NATIVE:
+            # As Kafka does: its clients know that they have to log in, or were told to use no SASL.
+            raise ProtocolError(error.message)
+        return self._refused(head, error)
+
+    def _refused(self, head: RequestHead, error: CodedError) -> Iterator[Answer]:
+        """Say why, and close."""
+        yield self._encoding.encode_refusal(head, None, None, error.code, error.message)
+        raise ProtocolError(error.message)
+
+    def answer_together(
+        self, sources: Sequence[tuple[Frames, int]]
+    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+        return [(0, ()) for _ in sources]
+
+    def _answer_raw(self, session: Session, frame: Frame) -> Answer:
+        """The answer to a message of SASL without a head. There is none to one that is refused:
+        the connection is closed."""
+        try:
+            step = self._logins.step(session, bytes(frame))
+        except IllegalSaslState as error:
+            raise ProtocolError(error.message) from None
+        if isinstance(step, Step):
+            return _raw(step)
+
+        def make() -> Answer:
+            try:
+                return _raw(step.result())
+            except SaslAuthenticationFailed:
+                session.fail()
+                return None
+
+        return Deferred(step, make, alone=True)
+
+
+def _raw(step: Step) -> bytes:
+    return len(step.content).to_bytes(LENGTH_BYTES, "big") + step.content

@@ -1,0 +1,203 @@
+"""Logins: the steps of SASL, for both protocols and the HTTP port.
+
+A login that fails is answered so long after it came, whatever was wrong: no user of that name, no
+password for that mechanism, another password. The work is the same too, for who does not exist has
+a credential that nothing matches (`users`).
+"""
+
+import asyncio
+import os
+from base64 import b64encode
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from ...protocol.sasl.mechanisms import PLAIN, SCRAM_MECHANISMS
+from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
+from ...protocol.sasl.scram import password_matches
+from ...protocol.sasl.scram_server import ScramServer
+from ...storage.events import Observer
+from ...values import value_class
+from ..metrics.figures import Figures
+from .session import LoginState, Session, principal_of
+from .slowing import Slowing
+from .users import MAX_USER_NAME_BYTES, Users
+
+FAILED_SECONDS: Final = 0.5
+"""From the last message of a login that fails to the answer. To compute takes much less."""
+
+_NONCE_BYTES: Final = 18
+_REFUSED: Final = "the user does not exist, or the password is wrong"
+
+
+@value_class
+class Step:
+    """What the server says next; `done` when the client is logged in."""
+
+    content: bytes
+    done: bool
+
+
+class Logins:
+    """All logins of a broker."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, users: Users, figures: Figures, observe: Observer
+    ) -> None:
+        self._loop = loop
+        self._users = users
+        self._figures = figures
+        self._observe = observe
+        self._slowing = Slowing(loop.time)
+        self._hashing = ThreadPoolExecutor(1, "passwords")
+        """One thread: passwords in clear are hashed one after the other, beside everything else."""
+
+    def close(self) -> None:
+        self._hashing.shutdown(wait=False, cancel_futures=True)
+
+    def choose(self, session: Session, mechanism: str, *, raw: bool = False) -> None:
+        """Begin a login. Raises `UnsupportedSaslMechanism` and `IllegalSaslState`."""
+        if session.state not in (LoginState.OUTSIDE, LoginState.CHOSEN, LoginState.INSIDE):
+            raise IllegalSaslState("a login is under way, or has failed")
+        if mechanism not in session.mechanisms:
+            offered = ", ".join(session.mechanisms) or "none"
+            raise UnsupportedSaslMechanism(
+                f"the mechanism {mechanism[:100]!r} is not offered here; offered are: {offered} "
+                "(sasl.enabled.mechanisms; PLAIN only where the connection is encrypted)"
+            )
+        if raw and session.state is LoginState.INSIDE:
+            raise IllegalSaslState("who is logged in does so again with sasl-handshake 1 only")
+        if session.name and mechanism != session.mechanism:
+            raise IllegalSaslState(
+                f"a session of {session.mechanism} cannot go on with {mechanism}"
+            )
+        session.mechanism = mechanism
+        session.state = LoginState.CHOSEN
+        session.raw = raw
+
+    def step(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
+        """Take what the client says. Raises `IllegalSaslState`.
+
+        A login that has failed comes out of the future as `SaslAuthenticationFailed`; whoever
+        answers that calls `session.fail` then.
+        """
+        if session.state is LoginState.CHOSEN and session.mechanism != PLAIN:
+            return self._first(session, content)
+        if session.state is LoginState.CHOSEN:
+            session.state = LoginState.BEGUN
+            return self._later(partial(self._plain, session, content))
+        if session.state is not LoginState.BEGUN or session.exchange is None:
+            raise IllegalSaslState("no login was begun: sasl-handshake comes before it")
+        return self._last(session, session.exchange, content)
+
+    async def password(self, host: str, name: str, password: str) -> str:
+        """The principal of a user with its password, in clear. Raises
+        `SaslAuthenticationFailed`."""
+        began = self._loop.time()
+        await asyncio.sleep(self._slowing.seconds(host))
+        if 0 < len(password.encode("utf-8", "replace")) <= MAX_PASSWORD_BYTES:
+            credential = self._users.any_credential(name)
+            check = partial(password_matches, credential, password)
+            if await self._loop.run_in_executor(self._hashing, check):
+                self._succeeded("HTTP")
+                return principal_of(name)
+        await self._refused(host, name, "HTTP", _REFUSED, began)
+        raise SaslAuthenticationFailed(_REFUSED)
+
+    def _first(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
+        mechanism = SCRAM_MECHANISMS[session.mechanism]
+        nonce = b64encode(os.urandom(_NONCE_BYTES)).decode()
+        find = partial(self._users.credential, mechanism=mechanism)
+        exchange = ScramServer(mechanism, find, nonce)
+        session.state = LoginState.BEGUN
+        try:
+            answer = exchange.first(content)
+        except SaslAuthenticationFailed as error:
+            return self._refusal(session, exchange.name, error.message)
+        session.exchange = exchange
+        return Step(answer, False)
+
+    def _last(
+        self, session: Session, exchange: ScramServer, content: bytes
+    ) -> "Step | asyncio.Future[Step]":
+        session.exchange = None
+        if self._slowing.seconds(session.host):
+            return self._later(partial(self._scram, session, exchange, content))
+        try:
+            answer = self._proven(session, exchange, content)
+        except SaslAuthenticationFailed as error:
+            return self._refusal(session, exchange.name, error.message)
+        return Step(answer, True)
+
+    def _proven(self, session: Session, exchange: ScramServer, content: bytes) -> bytes:
+        """The answer to the last message of SCRAM, behind which the client is logged in."""
+        answer = exchange.last(content)
+        self._log_in(session, exchange.name)
+        return answer
+
+    async def _scram(self, session: Session, exchange: ScramServer, content: bytes) -> Step:
+        began = self._loop.time()
+        await asyncio.sleep(self._slowing.seconds(session.host))
+        try:
+            return Step(self._proven(session, exchange, content), True)
+        except SaslAuthenticationFailed as error:
+            name = exchange.name
+            await self._refused(session.host, name, session.mechanism, error.message, began)
+            raise
+
+    async def _plain(self, session: Session, content: bytes) -> Step:
+        began = self._loop.time()
+        await asyncio.sleep(self._slowing.seconds(session.host))
+        name = ""
+        try:
+            sent = read_plain(content)
+            name = sent.name
+            credential = self._users.any_credential(name)
+            check = partial(password_matches, credential, sent.password)
+            if not await self._loop.run_in_executor(self._hashing, check):
+                raise SaslAuthenticationFailed(_REFUSED)
+            self._log_in(session, name)
+        except SaslAuthenticationFailed as error:
+            await self._refused(session.host, name, PLAIN, error.message, began)
+            raise
+        return Step(b"", True)
+
+    def _log_in(self, session: Session, name: str) -> None:
+        if session.name and name != session.name:
+            raise SaslAuthenticationFailed(
+                "the session of one user cannot go on as another's; connect anew"
+            )
+        self._succeeded(session.mechanism)
+        session.log_in(name)
+
+    def _refusal(self, session: Session, name: str, cause: str) -> "asyncio.Future[Step]":
+        async def refused() -> Step:
+            began = self._loop.time()
+            await self._refused(session.host, name, session.mechanism, cause, began)
+            raise SaslAuthenticationFailed(cause)
+
+        return self._later(refused)
+
+    async def _refused(
+        self, host: str, name: str, mechanism: str, cause: str, began: float
+    ) -> None:
+        """Take note of a login that failed, and wait until it may be answered."""
+        self._slowing.failed(host)
+        self._count(mechanism, "failed")
+        shown = name.encode()[:MAX_USER_NAME_BYTES].decode("utf-8", "ignore")
+        self._observe("login_failed", peer=host, user=shown, mechanism=mechanism, cause=cause)
+        waited = self._loop.time() - began
+        longest = self._slowing.seconds(host)
+        await asyncio.sleep(max(FAILED_SECONDS + longest - waited, 0.0))
+
+    def _succeeded(self, mechanism: str) -> None:
+        self._count(mechanism, "done")
+
+    def _count(self, mechanism: str, result: str) -> None:
+        counts = self._figures.logins
+        counts[mechanism, result] = counts.get((mechanism, result), 0) + 1
+
+    def _later(self, work: Callable[[], Coroutine[Any, Any, Step]]) -> "asyncio.Future[Step]":
+        return asyncio.ensure_future(work())

@@ -1,0 +1,125 @@
+"""The broker's security, put together. What needs cryptography is imported when it is needed: most
+brokers have no user, and start sooner."""
+
+import asyncio
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from ...config.broker import BrokerSettings
+from ...protocol.errors import CodedError
+from ...storage.events import Observer
+from ...storage.files import Files, SystemFiles
+from ..metrics.figures import Figures
+from ..network.ports import Port, Ports
+
+if TYPE_CHECKING:
+    from ..network.tls import TlsPort
+    from ..network.tls_files import TlsFiles
+    from .logins import Logins
+    from .users import Users
+
+TOLD_SECONDS: Final = 24 * 60 * 60.0
+"""So often the log says which ports are open to everybody."""
+
+_PLAIN: Final = "PLAIN"
+
+
+class Security:
+    """Users, logins and certificates of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        ports: Ports,
+        files: Files | None,
+        figures: Figures,
+        observe: Observer,
+    ) -> None:
+        """`files` is where users are stored, the system's own by default.
+
+        Raises `InvalidConfig` for TLS files that cannot be used.
+        """
+        self._settings = settings
+        self._files = files
+        self._figures = figures
+        self._observe = observe
+        self._unprotected = ports.open_to_others
+        self._timer: asyncio.TimerHandle | None = None
+        self.tls_files: TlsFiles | None = None
+        if ports.any_encrypted:
+            from ..network.tls_files import TlsFiles as Files_
+
+            self.tls_files = Files_(settings, observe)
+
+    @cached_property
+    def users(self) -> "Users":
+        """Read when first asked for. Raises `StorageError` and `OSError`."""
+        from .users import USERS_FILE_MODE, Users
+
+        files = self._files or SystemFiles(USERS_FILE_MODE)
+        return Users(files, self._settings.data_dir, os.urandom)
+
+    @cached_property
+    def logins(self) -> "Logins":
+        from .logins import Logins
+
+        return Logins(asyncio.get_running_loop(), self.users, self._figures, self._observe)
+
+    def mechanisms(self, port: Port) -> tuple[str, ...]:
+        """The mechanisms that a port offers."""
+        enabled = self._settings.sasl_enabled_mechanisms
+        plain = port.encrypted or self._settings.allow_plaintext
+        return tuple(name for name in enabled.split(",") if name and (plain or name != _PLAIN))
+
+    def tls_port(self, port: Port, seconds: float) -> "TlsPort | None":
+        """What the encrypted connections of a port share; a handshake may take so long."""
+        if self.tls_files is None or not port.encrypted:
+            return None
+        from ..network.tls import RECEIVED_BYTES, TlsPort
+        from .plain_answers import PLAIN_ANSWERS
+
+        return TlsPort(
+            self.tls_files,
+            self._figures,
+            self._observe,
+            seconds,
+            PLAIN_ANSWERS[port.setting],
+            bytearray(RECEIVED_BYTES),
+        )
+
+    def start(self) -> None:
+        """Look after certificates, and tell of ports that are open to everybody, from now on."""
+        loop = asyncio.get_running_loop()
+        if self.tls_files is not None:
+            self.tls_files.start(loop)
+        if self._unprotected:
+            self._tell(loop)
+
+    def stop(self) -> None:
+        if self.tls_files is not None:
+            self.tls_files.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if "logins" in self.__dict__:
+            self.logins.close()
+
+    def read_certificates_again(self) -> None:
+        """As SIGHUP asks for."""
+        if self.tls_files is not None:
+            self.tls_files.read_again()
+
+    def changed(self, user: str, by: str, host: str, error: CodedError | None) -> None:
+        """Take note of a change of a user, or of one that was refused."""
+        outcome = "done" if error is None else error.name
+        self._observe("user_changed", user=user[:255], by=by, peer=host, outcome=outcome)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+        for port in self._unprotected:
+            self._observe(
+                "port_unprotected",
+                address=str(port),
+                lacks=" and ".join(port.lacks),
+                hint="whoever reaches it reads and writes everything (allow.plaintext)",
+            )
+        self._timer = loop.call_later(TOLD_SECONDS, self._tell, loop)

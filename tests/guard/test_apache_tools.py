@@ -1,0 +1,78 @@
+"""Apache Kafka's own tools, which are its Java client, through SASL_SSL with a PEM trust store."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
+from horolog.server.broker import Broker
+from horolog.testing.logins import log_in
+from horolog.testing.wire import wire
+
+from .conftest import PASSWORD, Authority, Guarded
+
+_CONFIGS = "kafka.admin.ConfigCommand"
+_TOPICS = "org.apache.kafka.tools.TopicCommand"
+_SECONDS = 100
+
+
+class Tools:
+    def __init__(self, broker: Broker, authority: Authority, folder: Path, mechanism: str) -> None:
+        self._address = str(broker.addresses.kafka)
+        self._properties = folder / f"{mechanism}.properties"
+        module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        self._properties.write_text(
+            f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={authority.cert}\n"
+            f"sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required "
+            f'username="alice" password="{PASSWORD}";\n'
+        )
+
+    async def run(self, tool: str, *arguments: str) -> str:
+        command = ["java", *SMALL_JVM, "-cp", class_path(), tool]
+        command += ["--bootstrap-server", self._address, "--command-config"]
+        command += [str(self._properties), *arguments]
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, timeout=_SECONDS
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def kafka() -> None:
+    """The tests are skipped where the tools cannot run."""
+    reason = why_unavailable()
+    if reason is not None and os.environ.get("HOROLOG_REQUIRE") == "all":
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+async def test_topics(
+    guarded: Guarded, authority: Authority, tmp_path: Path, mechanism: str
+) -> None:
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, mechanism)
+        await tools.run(_TOPICS, "--create", "--topic", "clicks", "--partitions", "2")
+        assert "clicks" in await tools.run(_TOPICS, "--list")
+        assert set(broker.figures.logins) == {(mechanism, "done")}
+
+
+async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """kafka-configs.sh adds a user, shows it and takes it away."""
+    user = ("--entity-type", "users", "--entity-name", "dave")
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        password = "SCRAM-SHA-512=[iterations=8192,password=secret-of-dave]"
+        added = await tools.run(_CONFIGS, "--alter", *user, "--add-config", password)
+        assert "Completed updating config for user dave" in added
+        async with wire(broker.addresses.native, tls=authority.trusting()) as client:
+            await log_in(client, "dave", "secret-of-dave")
+        gone = await tools.run(_CONFIGS, "--alter", *user, "--delete-config", "SCRAM-SHA-512")
+        assert "Completed updating config for user dave" in gone
+        assert broker.security.users.names() == ["alice", "bob"]

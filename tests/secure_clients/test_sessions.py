@@ -1,0 +1,100 @@
+"""Sessions that end (KIP-368), and brokers that are restarted: every connection logs in."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from horolog import Consumer, Producer, Security
+from horolog.bench.apache_kafka import ApacheKafka
+from horolog.client.cluster.link import Link
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+
+from .conftest import PASSWORD, SESSION_MS, NewTopic
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.mark.both_loops
+async def test_one_connection_outlives_its_session(apache: ApacheKafka) -> None:
+    """Kafka closes a connection that goes on after its session without a login."""
+    link = Link(
+        apache.brokers[0].listeners["SHORT"],
+        client_id=None,
+        request_timeout_ms=10_000,
+        encoding=kafka,
+        security=Security(user="alice", password=PASSWORD),
+    )
+    first = await link.connection()
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 2.2 * SESSION_MS / 1000
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        while loop.time() < until:
+            connection = await link.connection()
+            assert connection is first
+            answer: MetadataResponse = await connection.submit(METADATA, MetadataRequest(topics=[]))
+            assert answer.brokers
+            asked += 1
+            await asyncio.sleep(0.005)
+
+    await asyncio.gather(*(ask() for _ in range(3)))
+    await link.close()
+    assert asked > 100
+
+
+async def test_messages_flow_over_sessions(apache: ApacheKafka, new_topic: NewTopic) -> None:
+    topic, count = await new_topic(2), 200
+    address = f"kafka://{apache.at('SHORT')}"
+    security = Security(user="alice", password=PASSWORD)
+    pause_s = 2.2 * SESSION_MS / 1000 / count
+    read: list[int] = []
+    async with (
+        Producer(address, security=security, delivery_timeout_ms=0, idempotent=False) as producer,
+        Consumer(address, security=security, retry_timeout_ms=0, max_wait_ms=3_000) as consumer,
+    ):
+        consumer.assign(topic)
+
+        async def reading() -> None:
+            while len(read) < count:
+                read.extend(int(one.value or b"") for one in await consumer.fetch())
+
+        task = asyncio.create_task(reading())
+        for number in range(count):
+            await producer.send(topic, b"%d" % number, partition=number % 2)
+            await asyncio.sleep(pause_s)
+        await task
+    assert sorted(read) == list(range(count))
+
+
+async def test_a_broker_that_is_restarted(
+    apache: ApacheKafka, guarded: str, alice: Callable[..., Security], new_topic: NewTopic
+) -> None:
+    """The first broker leads the cluster, and has to stay."""
+    topic, count = await new_topic(2), 400
+    second = apache.brokers[1]
+    read: set[int] = set()
+    async with (
+        Producer(guarded, security=alice(), linger_ms=1) as producer,
+        Consumer(guarded, security=alice(), retry_timeout_ms=60_000) as consumer,
+    ):
+        consumer.assign(topic)
+
+        async def reading() -> None:
+            while len(read) < count:
+                read.update(int(one.value or b"") for one in await consumer.fetch())
+
+        async def sending() -> None:
+            for number in range(count):
+                await producer.enqueue(topic, b"%d" % number, partition=number % 2)
+                await asyncio.sleep(0.01)
+            await producer.flush()
+
+        tasks = asyncio.gather(reading(), sending())
+        await asyncio.to_thread(second.kill)
+        await asyncio.to_thread(second.start)
+        await tasks
+    assert read == set(range(count))
