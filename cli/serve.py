@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.broker import BrokerSettings
+from ..config.listeners import OFF
 from ..config.loading import ignored_variables, load
 from ..printable import printable
 from ..protocol.errors import InvalidConfig
@@ -115,10 +116,16 @@ def settings_of(
     for attribute, name in _SETTING_OF.items():
         value = getattr(options, attribute)
         if value is not None:
-            text = ",".join(value) if isinstance(value, list) else value
+            text = _joined(value) if isinstance(value, list) else value
             overrides.append(f"{name}={text}")
     try:
         config_file = None if options.config is None else Path(options.config)
         return load(config_file, environ, overrides)
     except InvalidConfig as error:
         parser.exit(WRONG_USAGE, f"horolog: {printable(error.message)}\n")
+
+
+def _joined(addresses: list[str]) -> str:
+    """Addresses of an option that was repeated. `off` takes back those before it."""
+    last_off = max((place for place, each in enumerate(addresses) if each == OFF), default=-1)
+    return ",".join(addresses[last_off + 1 :]) or OFF

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from horolog.cli.serve import broker_parser, settings_of
 from horolog.config.broker import broker_settings
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.topics.metadata import MetadataRequest
@@ -208,6 +209,21 @@ def test_the_program_with_several_addresses_and_sighup(tmp_path: Path, pair: Pai
         process.send_signal(signal.SIGHUP)
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "listens"),
+    [
+        (["off", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["127.0.0.1:1", "off"], "off"),
+        (["127.0.0.1:1", "tls://127.0.0.1:2"], "127.0.0.1:1,tls://127.0.0.1:2"),
+        (["off"], "off"),
+    ],
+)
+def test_an_option_that_is_repeated(given: list[str], listens: str) -> None:
+    parser = broker_parser("horolog serve", "")
+    arguments = [word for each in given for word in ("--kafka-listen", each)]
+    assert settings_of(parser, parser.parse_args(arguments), {}).kafka_listen == listens
 
 
 def test_sighup_without_tls(tmp_path: Path) -> None:
