@@ -52,8 +52,8 @@ class Gate:
             return (self._dispatcher.answer_one(frame, caller),)
         api = APIS.get(head.api_key)
         name = f"request {head.api_key}" if api is None else api.name
-        why = "its login has ended" if session.name else "it has not logged in"
-        error = IllegalSaslState(f"{name} of a connection that may not ask: {why}")
+        why = "the login of this connection has ended" if session.name else "nobody has logged in"
+        error = IllegalSaslState(f"{name} needs a login at this address, and {why}")
         if not self._encoding.NATIVE:
             # As Kafka does: its clients know that they have to log in, or were told to use no SASL.
             raise ProtocolError(error.message)
