@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -48,15 +49,17 @@ def data_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def broker(*arguments: str, data: Path | None = None) -> Iterator[tuple[ServerProcess, RawClient]]:
-    """A broker, on an empty directory unless told, and a connection to it."""
+def broker(
+    *arguments: str, data: Path | None = None, tls: SSLContext | None = None
+) -> Iterator[tuple[ServerProcess, RawClient]]:
+    """A broker, on an empty directory unless told, and a connection to it, over TLS if told."""
     if data is None:
-        with data_folder() as folder, broker(*arguments, data=folder) as found:
+        with data_folder() as folder, broker(*arguments, data=folder, tls=tls) as found:
             yield found
         return
     with (
         serving(data, *arguments, env=kernel_choice()) as server,
-        closing(RawClient(server.native)) as client,
+        closing(RawClient(server.native, tls=tls)) as client,
     ):
         yield server, client
 

@@ -18,7 +18,7 @@ _ROUNDS: Final = 7
 _SECONDS: Final = 0.4
 
 
-class _Filling:
+class Filling:
     """Sends one set again and again into a topic of its own."""
 
     def __init__(
@@ -54,7 +54,7 @@ def produce_rate(
     """Messages a second into a topic at its retention limit, after one full turn of it."""
     with broker() as (_, client):
         data, count = sets(value_bytes, set_bytes)
-        filling = _Filling(client, "bench", data, count)
+        filling = Filling(client, "bench", data, count)
         filling.send(turn_bytes // len(data) + 1)
         found = rates(filling.send, rounds=rounds, seconds=seconds)
         filling.check()
@@ -77,11 +77,11 @@ def batch_rate(
         closing(RawClient(_kafka_address(server.kafka), kafka)) as kafka_client,
     ):
         data, count = batch(value_bytes, set_bytes)
-        ours = _Filling(client, "native", data, count)
-        theirs = _Filling(kafka_client, "kafka", data, count, kafka)
+        ours = Filling(client, "native", data, count)
+        theirs = Filling(kafka_client, "kafka", data, count, kafka)
         for filling in (ours, theirs):
             filling.send(turn_bytes // len(data) + 1)
-        found: dict[_Filling, list[float]] = {ours: [], theirs: []}
+        found: dict[Filling, list[float]] = {ours: [], theirs: []}
         for _ in range(rounds):
             for filling in (ours, theirs):
                 found[filling] += rates(filling.send, rounds=1, seconds=seconds)

@@ -5,6 +5,7 @@ is checked by the log's end offset (`check_end`), and answers of interest are de
 """
 
 import socket
+import ssl
 from typing import Any
 
 from ..config.address import split_address
@@ -33,11 +34,16 @@ class Refused(RuntimeError):
 class RawClient:
     """One connection."""
 
-    def __init__(self, address: str, encoding: Encoding = native) -> None:
+    def __init__(
+        self, address: str, encoding: Encoding = native, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._encoding = encoding
         self._good_head = _GOOD_HEADS[encoding.NAME]
-        self._socket = socket.create_connection(split_address(address))
+        host, port = split_address(address)
+        self._socket = socket.create_connection((host, port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._begin = self._end = 0
