@@ -146,7 +146,7 @@ class LogFolder:
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
             gaps=log.gaps,
-            high_watermark=log.high_watermark if log.watermark.held else None,
+            high_watermark=self._kept_watermark(log),
             follows=self._follows,
         )
 
@@ -159,9 +159,13 @@ class LogFolder:
             recovery_point=log.recovery_point if checkpointed else 0,
             log_start_offset=log.log_start_offset if checkpointed else 0,
             gaps=log.gaps,
-            high_watermark=log.high_watermark if log.watermark.held else None,
+            high_watermark=self._kept_watermark(log),
             follows=self._follows,
         )
+
+    def _kept_watermark(self, log: Log) -> int | None:
+        """The high watermark as a broker that is one of several has it in its checkpoint."""
+        return log.high_watermark if self._follows and log.watermark.held else None
 
     def usual(self, record_sets: Sequence[Buffer]) -> int:
         """How many of the first sets would be admitted together; changes nothing."""

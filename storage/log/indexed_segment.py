@@ -279,3 +279,4 @@ class IndexedSegment(ReadableSegment):
         marks = scan.marks.first(count)
         fitting = bisect_right(marks.timestamps_ms, largest_ms) + max(self.time_index.room, 0)
         self.time_index.add_all(marks.timestamps_ms[:fitting], marks.next_offsets[:fitting])
+        self._write_time_entries(entries)

@@ -132,6 +132,7 @@ class Log(LogState):
         """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
         # A power cut may keep any of the segments: none of them is to be missed.
         lowest = min(offset, self.segment_list.first.base_offset)
+        recovery_point = min(offset, self.recovery_point)
         self.flusher.lower_recovery_point(lowest, lowest)
         with self._all_or_fail("emptied"):
             self.producers.prepare_cut(-1)
@@ -139,6 +140,7 @@ class Log(LogState):
             self.producers.load_again(self.segment_list.segments)
             if self.has_epochs:
                 self.epochs.clear()
+        self.recovery_point = recovery_point
         self.last_stamp_ms = NO_TIMESTAMP
         self.log_start_offset = offset
         self._ends_at(offset)

@@ -191,6 +191,14 @@ def entries_of(segment: Segment) -> tuple[list[tuple[int, int]], list[tuple[int,
     )
 
 
+def assert_files_hold_the_entries(log: Log) -> None:
+    """What is in memory of the time indexes of closed segments is in their files, as all of it is
+    when the log is closed."""
+    for segment in log.segments[:-1]:
+        assert segment.time_index.path.read_bytes() == segment.time_index.encoded()
+        assert segment.offset_index.path.read_bytes() == segment.offset_index.encoded()
+
+
 def assert_segments_equal(leader: Log, follower: Log) -> None:
     assert [s.base_offset for s in follower.segments] == [s.base_offset for s in leader.segments]
     for ours, theirs in zip(follower.segments, leader.segments, strict=True):
@@ -306,6 +314,8 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
         theirs.log_start_offset,
         theirs.log_end_offset,
     )
+    for log in (theirs, ours):
+        assert_files_hold_the_entries(log)
     assert_segments_equal(theirs, ours)
     assert_answers_equal(theirs, ours)
     assert_append_times_equal(theirs, ours, lost=lost)
