@@ -1,0 +1,107 @@
+"""The state of a cluster, as etcd keeps it, and the changes that it may go through.
+
+Each change is a transaction that holds only if the state still has the revision at which it was
+read. So of two changes from one state one happens, and a change that comes late does nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from .partition_log import Directory, Partition
+from .settings import Incarnation, Member
+
+LogEnds = tuple[tuple[Partition, int, int], ...]
+"""(partition, epoch of the last message, log end offset) of every log of a directory."""
+
+
+class ClusterState(NamedTuple):
+    """The key `state`."""
+
+    epoch: int
+    leader: Incarnation | None
+    isr: frozenset[Member]
+    doubtful: frozenset[Member] = frozenset()
+    """Members that left because they may have lost something, and no leader has been in service
+    since. Together with the ISR they have everything; each keeps its log as it is."""
+
+
+class MemberInfo(NamedTuple):
+    """A key `members/ID`, on the lease of its broker."""
+
+    incarnation: Incarnation
+    member: Member
+    highest_epoch: int
+    lease_id: int
+    ends: LogEnds
+    """Only of members in doubt."""
+
+
+class ClusterView(NamedTuple):
+    """Everything under `/horolog/NAME/`, read at one moment."""
+
+    revision: int
+    """Of etcd at that moment."""
+    state: ClusterState
+    state_revision: int
+    """Of the last change of `state`."""
+    leader: Incarnation | None
+    """The key `leader`, which is there as long as the leader's lease."""
+    leader_revision: int
+    """Of its last change; 0 without the key."""
+    members: Mapping[int, MemberInfo]
+
+
+def log_ends(directory: Directory) -> LogEnds:
+    return tuple(
+        (partition, log.epoch_starts[-1].epoch if log.epoch_starts else -1, log.log_end_offset)
+        for partition, log in sorted(directory.logs.items())
+    )
+
+
+def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
+    """The state when a member of the ISR wins: members without a live lease are out of it."""
+    live = {info.member for info in view.members.values()}
+    isr = {member for member in view.state.isr if member in live}
+    return ClusterState(
+        epoch_above(view, winner.highest_epoch),
+        winner.incarnation,
+        frozenset(isr | {winner.member}),
+    )
+
+
+def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
+    """The state when somebody wins whose log counts from now on, whatever others have."""
+    return ClusterState(
+        epoch_above(view, winner.highest_epoch), winner.incarnation, frozenset({winner.member})
+    )
+
+
+def epoch_above(view: ClusterView, own_highest: int) -> int:
+    """An epoch above all that anybody who can be asked knows."""
+    known = [info.highest_epoch for info in view.members.values()]
+    return max(view.state.epoch, own_highest, *known) + 1
+
+
+def left_in_doubt(state: ClusterState, broker_id: int) -> ClusterState:
+    """The state when a member that may have lost something takes itself out."""
+    mine = {member for member in state.isr if member.broker_id == broker_id}
+    return state._replace(isr=state.isr - mine, doubtful=state.doubtful | mine)
+
+
+def has_greatest_ends(
+    doubtful: Collection[Member], members: Mapping[int, MemberInfo], broker_id: int
+) -> bool:
+    """Whether all `doubtful` are heard and none has more than this one in any partition.
+
+    More is a later last epoch, or as late a one and a greater end.
+    """
+    heard = {info.member: info for info in members.values()}
+    mine = members.get(broker_id)
+    if mine is None or not all(member in heard for member in doubtful):
+        return False
+    own = {partition: (epoch, end) for partition, epoch, end in mine.ends}
+    return all(
+        own.get(partition, (-1, 0)) >= (epoch, end)
+        for member in doubtful
+        for partition, epoch, end in heard[member].ends
+    )

@@ -1,0 +1,212 @@
+"""One broker's machine: its disk, its process, its clocks."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ...replication.cluster_node import ClusterNode
+from ...replication.effects import Answer, Close, Connect, Effect, RevokeLease, Send, Sync
+from ...replication.in_sync import InSyncReplicas
+from ...replication.partition_log import Partition
+from ...replication.settings import Incarnation
+from .disk import METADATA, SimulatedDirectory
+from .network import Wire
+
+if TYPE_CHECKING:
+    from .schedule import Simulation
+
+_watched: dict[type[ClusterNode], type[ClusterNode]] = {}
+
+
+def _watching(node_class: type[ClusterNode]) -> type[ClusterNode]:
+    """`node_class`, which tells the oracle before it leads."""
+    found = _watched.get(node_class)
+    if found is None:
+
+        class Watched(node_class):  # type: ignore[valid-type,misc]
+            machine: "Machine"
+
+            def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
+                self.machine.elected(epoch)
+                super().lead(now_s, isr, epoch)
+
+        found = _watched[node_class] = Watched
+    return found
+
+
+class Machine:
+    """Carries out the effects of its node; everything that takes time is left to the schedule."""
+
+    def __init__(self, simulation: "Simulation", directory: SimulatedDirectory) -> None:
+        self.simulation = simulation
+        self.directory = directory
+        self.broker_id = directory.broker_id
+        self.random: Random = simulation.random
+        self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
+        self.offset_s = self.random.uniform(0, 1000)
+        self.paused_until_s = 0.0
+        self.run = 0
+        self.node: ClusterNode | None = None
+        self.wires: set[Wire] = set()
+        self.syncs: set[Partition] = set()
+        self.lost_power = False
+
+    @property
+    def now_s(self) -> float:
+        """Its boot-time clock."""
+        return self.simulation.now_s * self.rate + self.offset_s
+
+    @property
+    def active(self) -> ClusterNode | None:
+        """Its node, if the process runs."""
+        if self.paused_until_s > self.simulation.now_s:
+            return None
+        return self.node
+
+    def start(self) -> None:
+        self.run = self.random.getrandbits(40) + 1
+        for log in self.directory.logs.values():
+            log.open()
+        self.directory.topics_at = 0
+        make = _watching(self.simulation.options.node_class)
+        node = make(
+            self.directory,
+            Incarnation(self.broker_id, self.run),
+            self.simulation.settings,
+            self.new_nonce,
+            may_have_lost=self.lost_power,
+        )
+        node.machine = self  # type: ignore[attr-defined]
+        self.node = node
+        self.lost_power = False
+        self.tick()
+
+    def new_nonce(self) -> int:
+        return self.random.getrandbits(40) + 1
+
+    def elected(self, epoch: int) -> None:
+        node, simulation = self.node, self.simulation
+        may_lose = node is not None and (node.accepts_loss or simulation.settings.unclean)
+        run = Incarnation(self.broker_id, self.run)
+        simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
+
+    def tick(self) -> None:
+        node = self.active
+        if node is not None:
+            node.tick(self.now_s)
+            self.settle()
+
+    def stop(self, silent: bool) -> None:
+        """The process ends at once."""
+        self.node = None
+        self.syncs.clear()
+        self.simulation.oracle.resigned(self.directory)
+        network = self.simulation.network
+        for wire in list(self.wires):
+            network.left(wire, wire.follower_run == self.run, silent)
+        self.wires.clear()
+
+    # Effects.
+
+    def settle(self) -> None:
+        """Carry out what the node wants, and what that brings about."""
+        node = self.node
+        while node is not None and node.effects:
+            effects = node.effects[:]
+            node.effects.clear()
+            for effect in effects:
+                self._carry_out(node, effect)
+            if node.leader is None:
+                self.simulation.oracle.resigned(self.directory)
+            self._make_topics(node)
+
+    def _make_topics(self, node: ClusterNode) -> None:
+        """Metadata below the watermark names topics; each has a log then."""
+        log = self.directory.logs[METADATA]
+        topics = self.simulation.topics
+        if topics and self.directory.topics_at < log.high_watermark:
+            for entry in log.entries[self.directory.topics_at : log.high_watermark]:
+                if entry is not None and entry[1] == "topic":
+                    name = (f"topic{entry[2]}", 0)
+                    if name not in self.directory.logs:
+                        self.directory.add(name)
+                        node.add_partition(name)
+        self.directory.topics_at = log.high_watermark
+
+    def _carry_out(self, node: ClusterNode, effect: Effect) -> None:
+        simulation = self.simulation
+        if isinstance(effect, Send):
+            wire: Any = effect.connection
+            if wire.follower_run == self.run:
+                wire.to_leader.append(effect.message)
+            elif wire.leader_run == self.run:
+                wire.to_follower.append(effect.message)
+        elif isinstance(effect, Answer):
+            simulation.clients.answered(effect.token, effect.outcome)
+        elif isinstance(effect, Sync):
+            self.syncs.add(effect.partition)
+        elif isinstance(effect, Connect):
+            self._connect(node, effect.broker_id)
+        elif isinstance(effect, Close):
+            self._close(effect.connection)  # type: ignore[arg-type]
+        else:
+            if isinstance(effect, RevokeLease) and self.random.random() < 0.2:
+                return
+            simulation.requests.append((self, self.run, effect))
+
+    def _connect(self, node: ClusterNode, broker_id: int) -> None:
+        simulation = self.simulation
+        other = simulation.machines[broker_id]
+        network = simulation.network
+        if other.node is None or not network.reaches(self.broker_id, broker_id):
+            return
+        wire = Wire(self.broker_id, self.run, broker_id, other.run)
+        network.wires.append(wire)
+        self.wires.add(wire)
+        other.wires.add(wire)
+        node.connected(self.now_s, wire)
+
+    def _close(self, wire: Wire) -> None:
+        if wire in self.wires:
+            self.wires.discard(wire)
+            silent = self.random.random() < 0.2
+            self.simulation.network.left(wire, wire.follower_run == self.run, silent)
+
+    def sync(self) -> None:
+        """Finish the syncs that are wanted."""
+        node = self.active
+        if node is None or not self.syncs:
+            return
+        partitions = sorted(self.syncs)
+        self.syncs.clear()
+        for partition in partitions:
+            self.directory.logs[partition].sync()
+            node.synced(partition)
+        self.settle()
+
+    # What comes in.
+
+    def deliver(self, wire: Wire, to_leader: bool) -> None:
+        """The first message on its way arrives."""
+        node = self.active
+        if node is None and self.node is not None:
+            return  # Paused: it waits in a buffer.
+        queue = wire.to_leader if to_leader else wire.to_follower
+        if not queue:
+            return
+        message = queue.popleft()
+        if node is None or self.run != (wire.leader_run if to_leader else wire.follower_run):
+            return
+        if message is None:
+            self.wires.discard(wire)
+            self.simulation.network.left(wire, not to_leader, silent=True)
+            node.closed(wire)
+        elif to_leader:
+            node.from_follower(self.now_s, wire, message)
+        else:
+            node.from_leader(self.now_s, wire, message)
+        self.settle()
+
+    def answered(self, effect: Any, answer: Any) -> None:
+        """etcd's answer arrives."""
+        self.simulation.etcd_answers[type(effect)](self, effect, answer)
+        self.settle()

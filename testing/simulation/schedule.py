@@ -1,0 +1,208 @@
+"""What happens when: steps, faults, and the healing at the end, all from one seed."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, ClassVar
+
+from ...replication.cluster_state import ClusterState
+from ...replication.effects import (
+    GrantLease,
+    ReadCluster,
+    Register,
+    RenewLease,
+    RevokeLease,
+    Transact,
+)
+from ...replication.partition_log import Partition
+from ...replication.settings import Member
+from .clients import Clients
+from .disk import METADATA, SimulatedDirectory
+from .etcd import EtcdModel
+from .faults import Faults
+from .healing import heal
+from .machine import Machine
+from .network import Network
+from .options import Options, draw_settings
+from .oracle import Oracle
+
+DATA: Partition = ("data", 0)
+
+_STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
+
+ETCD = 0
+"""In the place of a broker's id."""
+
+
+class Simulation:
+    """One cluster and everything that happens to it."""
+
+    def __init__(self, seed: int, options: Options | None = None) -> None:
+        self.seed = seed
+        self.options = options or Options()
+        self.random = Random(seed)
+        self.settings = draw_settings(self.random)
+        brokers = self.options.brokers or self.random.choice(self.options.brokers_of)
+        self.now_s = 0.0
+        self.oracle = Oracle(reads_may_be_old=not self.options.lease)
+        self.network = Network(self.random)
+        self.clients = Clients(self, self.random)
+        self.loss_accepted = False
+        self.topics = True
+        self.etcd_up = True
+        self.requests: list[tuple[Machine, int, Any]] = []
+        self.replies: list[tuple[Machine, int, Any, Any]] = []
+        self.machines: dict[int, Machine] = {}
+        for broker_id in range(1, brokers + 1):
+            self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
+        first = self.machines[1].directory
+        first.store(self.random.getrandbits(40) + 1, False, 0)
+        state = ClusterState(0, None, frozenset({Member(1, first.nonce)}))
+        self.etcd = EtcdModel(state, self.settings.lease_s)
+        self.oracle.isr = state.isr
+        self.faults = Faults(self, self.random)
+        for machine in self.machines.values():
+            machine.start()
+
+    def new_directory(self, broker_id: int) -> SimulatedDirectory:
+        """As on a new disk."""
+        directory = SimulatedDirectory(broker_id, self.oracle, self.options.log_class)
+        directory.add(METADATA)
+        directory.add(DATA)
+        return directory
+
+    def data_partitions(self) -> list[Partition]:
+        return [DATA, ("topic0", 0)] if self.topics_made else [DATA]
+
+    @property
+    def topics_made(self) -> bool:
+        """Whether a client was told that the topic is there, or could see it."""
+        return ("topic0", 0) in self.oracle.truths
+
+    def run(self) -> Oracle:
+        """The whole schedule. Raises `Violation`."""
+        self.warm_up()
+        for _ in range(self.options.steps):
+            self.step()
+        if self.options.heal:
+            heal(self)
+        return self.oracle
+
+    def warm_up(self) -> None:
+        """Until the first leader is there and has been found."""
+        for _ in range(4):
+            self.now_s += 0.4
+            self.round()
+
+    def step(self) -> None:
+        """One thing happens."""
+        random = self.random.random
+        self.now_s += _STEPS_S[int(random() * 6)]
+        chance = random()
+        if chance < 0.48:
+            self.deliver()
+        elif chance < 0.68:
+            self._random_machine().tick()
+        elif chance < 0.76:
+            self._random_machine().sync()
+        elif chance < 0.965:
+            self.clients.act()
+        else:
+            self.faults.act()
+
+    def _random_machine(self) -> Machine:
+        return self.machines[1 + int(self.random.random() * len(self.machines))]
+
+    # What is on its way.
+
+    def deliver(self) -> None:
+        """Something arrives somewhere."""
+        wires = self.network.deliverable()
+        waiting = len(wires) + len(self.requests) + len(self.replies)
+        if not waiting:
+            return
+        number = int(self.random.random() * waiting)
+        if number < len(wires):
+            self._deliver_on(*wires[number])
+        elif number < len(wires) + len(self.requests):
+            self._ask_etcd(number - len(wires))
+        else:
+            self._hear_etcd(number - len(wires) - len(self.requests))
+
+    def _deliver_on(self, wire: Any, to_leader: bool) -> None:
+        machine = self.machines[wire.leader_id if to_leader else wire.follower_id]
+        machine.deliver(wire, to_leader)
+
+    def _ask_etcd(self, number: int) -> None:
+        """etcd gets a request; its answer follows at once, or late, or is lost."""
+        machine, run, effect = self.requests[number]
+        if not self.etcd_up or not self.network.reaches(machine.broker_id, ETCD):
+            return
+        del self.requests[number]
+        answer = self.etcd.handle(self.now_s, effect)
+        self.oracle.isr = self.etcd.state.isr
+        self.replies.append((machine, run, effect, answer))
+        chance = self.random.random()
+        if chance < 0.7:
+            self._hear_etcd(len(self.replies) - 1)
+        elif chance < 0.75:
+            self.replies.pop()
+
+    def _hear_etcd(self, number: int) -> None:
+        machine, run, effect, answer = self.replies[number]
+        if machine.node is not None and machine.run == run:
+            if machine.active is None or not self.network.reaches(ETCD, machine.broker_id):
+                return
+            del self.replies[number]
+            machine.answered(effect, answer)
+        else:
+            del self.replies[number]
+
+    def round(self) -> None:
+        """Everybody has the time to do what there is to do."""
+        for machine in self.machines.values():
+            machine.tick()
+        for _ in range(60):
+            wires = self.network.deliverable()
+            for wire, to_leader in wires:
+                self._deliver_on(wire, to_leader)
+            for number in reversed(range(len(self.requests))):
+                self._ask_etcd(number)
+            for number in reversed(range(len(self.replies))):
+                self._hear_etcd(number)
+            busy = wires or self.requests or self.replies
+            for machine in self.machines.values():
+                if machine.syncs:
+                    machine.sync()
+                    busy = True
+            if not busy:
+                break
+
+    # What etcd answers.
+
+    def _read(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
+        if machine.node is not None and answer is not None:
+            machine.node.cluster_read(machine.now_s, answer)
+
+    def _granted(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
+        if machine.node is not None:
+            machine.node.lease_granted(machine.now_s, answer[0], effect.asked_s, answer[1])
+
+    def _renewed(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
+        if machine.node is None:
+            return
+        if answer is None:
+            machine.node.lease_lost(effect.lease_id)
+        else:
+            machine.node.lease_renewed(machine.now_s, answer[0], effect.asked_s, answer[1])
+
+    def _nothing(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
+        """There is nothing to hear."""
+
+    etcd_answers: ClassVar[dict[type, Callable[[Machine, Any, Any], None]]] = {
+        ReadCluster: _read,
+        Transact: _read,
+        GrantLease: _granted,
+        RenewLease: _renewed,
+        RevokeLease: _nothing,
+        Register: _nothing,
+    }
