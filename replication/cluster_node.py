@@ -129,16 +129,12 @@ class ClusterNode(Node):
     # Time.
 
     def tick(self, now_s: float) -> None:
-        """To be called often, several times in `read_every_s`."""
         self._tick_lease(now_s)
         settings = self.settings
         if self._read_s is None or now_s - self._read_s >= settings.read_every_s:
             self._read_s = now_s
             self.effects.append(ReadCluster())
-        if self.leader is not None:
-            self.leader.tick(now_s)
-        elif self.follower is not None:
-            self.follower.tick(now_s)
+        super().tick(now_s)
 
     # The state.
 
@@ -151,25 +147,34 @@ class ClusterNode(Node):
         mine = state.leader == self.incarnation
         leader = self.serves(now_s)
         if leader is not None:
-            if mine and state.epoch == leader.epoch:
+            if mine and state.epoch == leader.epoch and self.holds_key(view):
                 leader.state_read(state, view.state_revision)
             else:
                 self.resign()
                 leader = None
         self.learn(state.epoch)
         if leader is None and mine and state.epoch > self._led_epoch:
-            self._begin(now_s, state, view.state_revision)
+            self._begin(now_s, view)
         if self.leader is None:
             self._take_place(now_s, view)
         self._register()
 
-    def _begin(self, now_s: float, state: ClusterState, revision: int) -> None:
+    def holds_key(self, view: ClusterView) -> bool:
+        """Whether the key `leader` is on the very lease that this process has now.
+
+        It may be on an earlier one of this process, which ends by itself.
+        """
+        return self.lease is not None and view.leader_lease == self.lease.lease_id
+
+    def _begin(self, now_s: float, view: ClusterView) -> None:
         """The state names this process as leader of a new epoch."""
-        if self.holds_lease(now_s) and state.epoch >= self.directory.highest_epoch:
+        state = view.state
+        newest = state.epoch >= self.directory.highest_epoch
+        if newest and self.holds_lease(now_s) and self.holds_key(view):
             self.accepts_loss = False
             directory = self.directory
             directory.store(directory.nonce, False, directory.highest_epoch)
-            self.lead(now_s, InSyncReplicas(state, revision), state.epoch)
+            self.lead(now_s, InSyncReplicas(state, view.state_revision), state.epoch)
         else:
             self._led_epoch = state.epoch
 

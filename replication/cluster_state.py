@@ -48,6 +48,8 @@ class ClusterView(NamedTuple):
     """The key `leader`, which is there as long as the leader's lease."""
     leader_revision: int
     """Of its last change; 0 without the key."""
+    leader_lease: int
+    """Which lease it is on; 0 without the key."""
     members: Mapping[int, MemberInfo]
 
 

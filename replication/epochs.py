@@ -57,8 +57,6 @@ def end_of(history: History, epoch: int, log_end_offset: int) -> EpochEnd:
 
 def agrees(history: History, log_end_offset: int, end: int, epoch: int) -> bool:
     """Whether a log that ends at `end` with a message of `epoch` is a beginning of this one."""
-    if history and history[-1][0] == epoch:
-        return history[-1][1] < end <= log_end_offset
     found = end_of(history, epoch, log_end_offset)
     return found.epoch == epoch and end <= found.offset
 

@@ -92,10 +92,10 @@ class Follower:
     def _take(self, log: PartitionLog, part: Part) -> None:
         before = log.log_end_offset
         if part.diverging is not None:
-            self.cut(log, part.diverging, part.log_start_offset)
+            self.cut(log, part.diverging, part)
             self._changed.add(part.partition)
         elif part.log_start_offset > log.log_end_offset:
-            log.truncate_fully(part.log_start_offset)
+            log.truncate_fully(part.log_start_offset, part.producers)
             self._changed.add(part.partition)
         elif part.stored is not None:
             self._append(log, part)
@@ -103,6 +103,7 @@ class Follower:
             self._changed.add(part.partition)
         if part.log_start_offset > log.log_start_offset:
             log.raise_log_start(min(part.log_start_offset, log.log_end_offset))
+            self._changed.add(part.partition)
         watermark = min(part.high_watermark, log.log_end_offset)
         if part.diverging is None and watermark > log.high_watermark:
             log.set_high_watermark(watermark)
@@ -120,11 +121,11 @@ class Follower:
                 log.begin_epoch(epoch, max(offset, first))
         log.append_stored(part.stored)
 
-    def cut(self, log: PartitionLog, answer: EpochEnd, log_start_offset: int) -> None:
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
         """Remove what the leader does not have, or everything where they have nothing in common."""
         offset = cut_to(log.epoch_starts, log.log_end_offset, answer)
         if answer.epoch == NO_EPOCH:
-            log.truncate_fully(log_start_offset)
+            log.truncate_fully(part.log_start_offset, part.producers)
         elif offset < log.log_end_offset:
             log.truncate(max(offset, log.log_start_offset))
 
@@ -159,6 +160,7 @@ class Follower:
                 logs[partition].log_end_offset,
                 latest(logs[partition].epoch_starts),
                 logs[partition].synced_offset,
+                logs[partition].log_start_offset,
             )
             for partition in sorted(partitions)
             if partition in logs

@@ -62,7 +62,7 @@ class Leader:
             session.behind.add(partition)
             position = session.unplaced.pop(partition, None)
             if position is not None:
-                self._take(session, Position(partition, *position))
+                self._take(session, position)
         self._answer_followers()
 
     @property
@@ -105,10 +105,15 @@ class Leader:
         self._advance(partition, part)
         self._answer_followers()
 
-    def trimmed(self, partition: Partition) -> None:
-        """The log start was raised here, which is never beyond the high watermark."""
+    def trimmed(self, partition: Partition, token: Token | None) -> None:
+        """The log start was raised, which is never beyond the high watermark. `token`: somebody
+        waits until that is so in all of the ISR."""
+        part = self.partitions[partition]
         for session in self.sessions.values():
             session.changed.add(partition)
+        if token is not None:
+            part.await_trim(token)
+            self._advance(partition, part)
         self._answer_followers()
 
     def synced(self, partition: Partition) -> None:
@@ -126,9 +131,17 @@ class Leader:
         if part.advance(end, synced):
             for session in self.sessions.values():
                 session.changed.add(partition)
+        done = part.committed()
+        if part.awaits_trim:
+            starts = [it.starts.get(partition, -1) for it in self._in_sync if it]
+            done += part.trimmed(min([part.log.log_start_offset, *starts]))
+        if done:
+            self._answer_clients(done)
+
+    def _answer_clients(self, tokens: list[Token]) -> None:
         enough = len(self.isr.members) >= self._settings.min_insync
         outcome = Outcome.DONE if enough else Outcome.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for token in part.committed():
+        for token in tokens:
             self._effects.append(Answer(token, outcome))
 
     # What followers say.
@@ -175,7 +188,7 @@ class Leader:
         for position in request.positions:
             part = self.partitions.get(position.partition)
             if part is None:
-                session.unplaced[position.partition] = position[1:]
+                session.unplaced[position.partition] = position
             else:
                 self._take(session, position)
                 self._advance(position.partition, part)
@@ -183,7 +196,7 @@ class Leader:
 
     def _take(self, session: Session, position: Position) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
-        partition, end, last_epoch, synced = position
+        partition, end, last_epoch, synced, log_start_offset = position
         log = self.partitions[partition].log
         diverging = self.divergence(log, end, last_epoch)
         if diverging is None and end >= log.log_start_offset:
@@ -191,6 +204,7 @@ class Leader:
                 session.changed.add(partition)  # It may know nothing of the watermark.
             session.ends[partition] = end
             session.synced[partition] = min(synced, end)
+            session.starts[partition] = log_start_offset
             if end >= log.log_end_offset:
                 session.behind.discard(partition)
             else:
@@ -199,6 +213,7 @@ class Leader:
             return
         session.ends.pop(partition, None)
         session.synced.pop(partition, None)
+        session.starts.pop(partition, None)
         session.behind.add(partition)
         session.changed.add(partition)
         if diverging is not None:
@@ -240,15 +255,18 @@ class Leader:
                 stored = log.read_stored(end, room)
                 room -= stored.size_bytes
                 starts = starts_between(log.epoch_starts, end, stored.next_offset)
+            diverging = session.diverging.pop(partition, None)
+            begins_anew = end is None and (diverging is None or diverging.epoch == NO_EPOCH)
             parts.append(
                 Part(
                     partition,
-                    session.diverging.pop(partition, None),
+                    diverging,
                     stored,
                     starts,
                     log.log_start_offset,
                     NOTHING if end is None else log.high_watermark,
                     part.sync_to if counted else max(part.sync_to, log.high_watermark),
+                    log.producers_at_start() if begins_anew else None,
                 )
             )
         session.changed = left

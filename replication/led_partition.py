@@ -14,7 +14,17 @@ class LedPartition:
     finds beyond its watermark nobody knows who waited, so all of it waits.
     """
 
-    __slots__ = ("_acks", "_asked", "_sync", "_waiting", "election_end", "log", "sync_to", "synced_everywhere")
+    __slots__ = (
+        "_acks",
+        "_asked",
+        "_sync",
+        "_trims",
+        "_waiting",
+        "election_end",
+        "log",
+        "sync_to",
+        "synced_everywhere",
+    )
 
     def __init__(self, log: PartitionLog, sync: bool) -> None:
         self.log = log
@@ -27,6 +37,7 @@ class LedPartition:
         self._waiting: deque[tuple[int, int]] = deque()
         self._acks: list[tuple[int, int, Token]] = []
         self._asked = 0
+        self._trims: list[tuple[int, int, Token]] = []
         if sync and self.election_end > log.high_watermark:
             self.wait_for_sync(log.high_watermark, self.election_end)
 
@@ -47,8 +58,14 @@ class LedPartition:
         self._asked += 1
         heappush(self._acks, (next_offset, self._asked, token))
 
+    def await_trim(self, token: Token) -> None:
+        """`token` is done when all of the ISR begin where this log begins now."""
+        self._asked += 1
+        heappush(self._trims, (self.log.log_start_offset, self._asked, token))
+
     def advance(self, end: int, synced: int) -> bool:
-        """The ISR has everything below `end`, and synced it below `synced`; whether that moves it."""
+        """All of the ISR has what is below `end`, and synced it below `synced`; whether that
+        moves the watermark."""
         if synced > self.synced_everywhere:
             self.synced_everywhere = synced
         waiting = self._waiting
@@ -71,8 +88,20 @@ class LedPartition:
             done.append(heappop(self._acks)[2])
         return done
 
+    def trimmed(self, log_start_offset: int) -> list[Token]:
+        """Who does not wait any more for a trim, all of the ISR beginning at the offset or later."""
+        done: list[Token] = []
+        while self._trims and self._trims[0][0] <= log_start_offset:
+            done.append(heappop(self._trims)[2])
+        return done
+
+    @property
+    def awaits_trim(self) -> bool:
+        return bool(self._trims)
+
     def abandon(self) -> list[Token]:
         """Who waits for what will not be known here."""
-        tokens = [token for _, _, token in self._acks]
+        tokens = [token for _, _, token in (*self._acks, *self._trims)]
         self._acks.clear()
+        self._trims.clear()
         return tokens

@@ -6,7 +6,7 @@ those whose position changed. `Hello` itself confirms nothing: it may have been 
 that is no more, whereas who answers a `Welcome` is alive and has what it says.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .epochs import EpochEnd, EpochStart
 from .partition_log import Partition, Stored
@@ -45,6 +45,7 @@ class Position(NamedTuple):
     """Of its last message."""
     synced: int
     """Everything below it is on its stable storage."""
+    log_start_offset: int
 
 
 class Fetch(NamedTuple):
@@ -74,6 +75,8 @@ class Part(NamedTuple):
     high_watermark: int
     sync_to: int
     """Up to where the leader wants it synced."""
+    producers: Any = None
+    """The state of producers at the log start, for who begins anew there."""
 
 
 class Fetched(NamedTuple):

@@ -53,6 +53,7 @@ class Node:
         self._led_epoch = NO_EPOCH
         """The last epoch that this process led in, or could have."""
         self._handing_to: int | None = None
+        self._handing_since_s = 0.0
         if may_have_lost and directory.nonce:
             directory.store(directory.nonce, True, directory.highest_epoch)
 
@@ -213,14 +214,24 @@ class Node:
             self.leader = None
         self._handing_to = None
 
-    def hand_over(self, broker_id: int) -> None:
-        """Take no more writes, and let another broker lead as soon as it has everything."""
+    def hand_over(self, now_s: float, broker_id: int) -> None:
+        """Take no more writes, and let another broker lead as soon as it has everything.
+
+        Given up after `hand_over_s`.
+        """
         if self.leader is not None:
             self._handing_to = broker_id
+            self._handing_since_s = now_s
 
-    def keep(self) -> None:
-        """Take writes again: handing over took too long."""
-        self._handing_to = None
+    def tick(self, now_s: float) -> None:
+        """To be called often, several times in `read_every_s`."""
+        if self._handing_to is not None:
+            if now_s - self._handing_since_s >= self.settings.hand_over_s:
+                self._handing_to = None
+        if self.leader is not None:
+            self.leader.tick(now_s)
+        elif self.follower is not None:
+            self.follower.tick(now_s)
 
     def _hand_over_if_done(self, now_s: float) -> None:
         if self._handing_to is None or self.leader is None:

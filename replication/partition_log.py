@@ -65,8 +65,16 @@ class PartitionLog(Protocol):
         """Remove the messages from `offset` on, with the epochs that began there."""
         ...
 
-    def truncate_fully(self, offset: int) -> None:
-        """Remove all messages and epochs; the log goes on at `offset`."""
+    def producers_at_start(self) -> Any:
+        """What is known at the log start of producers that number their batches."""
+        ...
+
+    def truncate_fully(self, offset: int, producers: Any) -> None:
+        """Remove all messages and epochs; the log goes on at `offset`.
+
+        `producers` is what another log's `producers_at_start` gave: a retry of a message that is
+        below the log start is not to be stored again.
+        """
         ...
 
     def raise_log_start(self, offset: int) -> None:

@@ -2,6 +2,7 @@
 
 from .effects import Connection
 from .epochs import EpochEnd
+from .messages import Position
 from .partition_log import Partition
 from .settings import Member
 
@@ -18,6 +19,7 @@ class Session:
         "fetched_s",
         "goals",
         "member",
+        "starts",
         "synced",
         "unplaced",
         "waits",
@@ -30,7 +32,9 @@ class Session:
         """Confirmed here: everything below is equal to the leader's log. Absent: nothing is."""
         self.synced: dict[Partition, int] = {}
         self.diverging: dict[Partition, EpochEnd] = {}
-        self.unplaced: dict[Partition, tuple[int, int, int]] = {}
+        self.starts: dict[Partition, int] = {}
+        """Its log starts."""
+        self.unplaced: dict[Partition, Position] = {}
         """Positions in partitions that the leader does not have yet."""
         self.behind = partitions
         """Partitions in which it is not at the leader's end."""

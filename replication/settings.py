@@ -37,6 +37,8 @@ class ReplicationSettings(NamedTuple):
     """How often the cluster's state is read."""
     answer_within_s: float = 2.0
     """After this, a request to etcd or the leader counts as unanswered."""
+    hand_over_s: float = 1.0
+    """How long a leader that hands over takes no writes before it takes them again."""
     fetch_wait_s: float = 0.5
     """How long the leader keeps a follower's request that has nothing to get."""
     fetch_max_bytes: int = 1 << 20

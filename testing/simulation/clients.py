@@ -29,6 +29,13 @@ class Pending(NamedTuple):
     entry: Entry
 
 
+class Trim(NamedTuple):
+    """A request to let go what is below an offset."""
+
+    partition: Partition
+    offset: int
+
+
 class Clients:
     """Everybody who talks to the brokers."""
 
@@ -126,8 +133,8 @@ class Clients:
                 return  # Answered long ago.
             entry = log.entries[offset]
             if entry is None:
-                return
-            if write.acks_all:
+                self._done(write)  # Committed, or it would not have expired.
+            elif write.acks_all:
                 token = Pending(write, offset, entry)
                 node.await_commit(write.partition, offset, offset + 1, token)
             else:
@@ -156,7 +163,9 @@ class Clients:
 
     def answered(self, token: Token, outcome: Outcome) -> None:
         """A broker's answer to a request that waited."""
-        if outcome is Outcome.DONE and isinstance(token, Pending):
+        if outcome is Outcome.DONE and isinstance(token, Trim):
+            self._simulation.oracle.trimmed(token.partition, token.offset)
+        elif outcome is Outcome.DONE and isinstance(token, Pending):
             write = token.write
             self._simulation.oracle.acknowledged(write.partition, token.offset, token.entry)
             self._done(write)
@@ -181,7 +190,8 @@ class Clients:
         if log.high_watermark > log.log_start_offset and machine.node.readable(machine.now_s):
             start = self._random.randint(log.log_start_offset, log.high_watermark)
             log.raise_log_start(start)
-            machine.node.leader.trimmed(partition)
+            token = Trim(partition, start) if self._random.random() < 0.5 else None
+            machine.node.leader.trimmed(partition, token)
         machine.settle()
 
     def _read(self) -> None:

@@ -35,6 +35,7 @@ class SimulatedLog:
         "directory",
         "entries",
         "epoch_starts",
+        "expired",
         "high_watermark",
         "log_start_offset",
         "partition",
@@ -56,6 +57,8 @@ class SimulatedLog:
         """The watermark as it is on the disk."""
         self._before_cut: list[Entry | None] | None = None
         self._last: dict[Any, tuple[int, int]] = {}
+        self.expired: dict[Any, tuple[int, int]] = {}
+        """By writer, its last message below the log start, as `last_of` gives it."""
 
     @property
     def log_end_offset(self) -> int:
@@ -94,6 +97,7 @@ class SimulatedLog:
             self._before_cut = self.entries[:]
         del self.entries[offset:]
         self._cut()
+        self.directory.forget_topics()
 
     def _cut(self) -> None:
         end = len(self.entries)
@@ -104,22 +108,32 @@ class SimulatedLog:
         self._count()
 
     def _count(self) -> None:
-        self._last = {
+        self._last = dict(self.expired)
+        self._last |= {
             entry[1]: (entry[2], offset)
             for offset, entry in enumerate(self.entries)
             if entry is not None
         }
 
-    def truncate_fully(self, offset: int) -> None:
+    def producers_at_start(self) -> dict[Any, tuple[int, int]]:
+        return dict(self.expired)
+
+    def truncate_fully(self, offset: int, producers: dict[Any, tuple[int, int]] | None) -> None:
         self.directory.watcher.emptied(self, offset)
         self.entries = [None] * offset
         self.epoch_starts = []
         self.log_start_offset = self.high_watermark = self.checkpoint = offset
         self.synced_offset = offset
-        self._last = {}
+        self.expired = dict(producers or {})
+        self._last = dict(self.expired)
+        self.directory.forget_topics()
 
     def raise_log_start(self, offset: int) -> None:
         self.directory.watcher.started(self, offset)
+        for at in range(self.log_start_offset, offset):
+            entry = self.entries[at]
+            if entry is not None:
+                self.expired[entry[1]] = (entry[2], at)
         self.entries[self.log_start_offset : offset] = [None] * (offset - self.log_start_offset)
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
@@ -132,7 +146,7 @@ class SimulatedLog:
     def lose(self, random: Random) -> None:
         """The power is cut: of what is not synced, something is lost."""
         before = self._before_cut
-        kept = random.randint(self.synced_offset, len(self.entries))
+        kept = random.randint(max(self.synced_offset, self.log_start_offset), len(self.entries))
         del self.entries[kept:]
         if before is not None:
             self.entries += before[kept:]
@@ -156,6 +170,7 @@ class SimulatedLog:
         made.high_watermark = self.high_watermark
         made.synced_offset = self.synced_offset
         made.checkpoint = self.checkpoint
+        made.expired = dict(self.expired)
         made._count()
         return made
 
@@ -188,6 +203,12 @@ class SimulatedDirectory:
 
     def add(self, partition: Partition) -> None:
         self.logs[partition] = self.make_log(partition, self)
+
+    def forget_topics(self) -> None:
+        """The metadata does not name a topic any more: a leader lost it."""
+        topic = ("topic0", 0)
+        if topic in self.logs and self.logs[METADATA].last_of("topic")[0] < 0:
+            del self.logs[topic]
 
     def copy(self) -> "SimulatedDirectory":
         """As it lies there now."""

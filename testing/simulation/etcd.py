@@ -73,6 +73,7 @@ class EtcdModel:
             self.state_revision,
             leads,
             leader.revision if leader else 0,
+            leader.lease_id if leader else 0,
             members,
         )
 

@@ -163,4 +163,4 @@ class Faults:
         for machine in self._simulation.machines.values():
             node = machine.active
             if node is not None and node.leader is not None and machine.broker_id != target:
-                node.hand_over(target)
+                node.hand_over(machine.now_s, target)

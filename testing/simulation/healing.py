@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ...replication.epochs import starts_between
 from ...replication.settings import Member
 from .violation import Violation
 
@@ -56,9 +57,17 @@ def _is_well(simulation: "Simulation") -> bool:
             return False
         for machine in simulation.machines.values():
             other = machine.directory.logs.get(partition)
-            if other is None or other.entries != log.entries:
+            if other is None or other.log_start_offset < log.log_start_offset:
                 return False
-            if other.high_watermark != log.high_watermark or other.epoch_starts != log.epoch_starts:
+            start = other.log_start_offset  # An earlier leader may have let go more, unanswered.
+            if other.entries[start:] != log.entries[start:]:
+                return False
+            if other.high_watermark != log.high_watermark:
+                return False
+            starts = starts_between(log.epoch_starts, start, log.log_end_offset)
+            if start < log.log_end_offset and [it.epoch for it in starts] != [
+                it.epoch for it in other.epoch_starts
+            ]:
                 return False
     return True
 

@@ -87,6 +87,7 @@ class Machine:
         node, simulation = self.node, self.simulation
         may_lose = node is not None and (node.accepts_loss or simulation.settings.unclean)
         run = Incarnation(self.broker_id, self.run)
+        self.directory.forget_topics()
         simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
 
     def tick(self) -> None:
@@ -122,13 +123,13 @@ class Machine:
     def _make_topics(self, node: ClusterNode) -> None:
         """Metadata below the watermark names topics; each has a log then."""
         log = self.directory.logs[METADATA]
-        topics = self.simulation.topics
-        if topics and self.directory.topics_at < log.high_watermark:
+        if self.directory.topics_at < log.high_watermark:
             for entry in log.entries[self.directory.topics_at : log.high_watermark]:
                 if entry is not None and entry[1] == "topic":
                     name = (f"topic{entry[2]}", 0)
                     if name not in self.directory.logs:
                         self.directory.add(name)
+                        self.simulation.topics_made = True
                         node.add_partition(name)
         self.directory.topics_at = log.high_watermark
 

@@ -14,12 +14,14 @@ _NEVER = 2**62
 class PartitionTruth:
     """What is committed of one partition."""
 
-    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start")
+    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start", "trimmed")
 
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
         self.start = 0
         """Below it a leader has let messages expire."""
+        self.trimmed = 0
+        """Below it a client was told that everything is gone."""
         self.shown = 0
         """The highest watermark that a client was told of by a leader."""
         self.excused = _NEVER
@@ -139,6 +141,9 @@ class Oracle:
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
             have = _common(log, truth) if log is not None else 0
+            if log is not None and log.log_start_offset < truth.trimmed and not may_lose:
+                if truth.trimmed <= truth.excused:
+                    raise Violation(f"{_name(log)}: led from before {truth.trimmed}, the answered trim")
             if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
             if have >= len(truth.committed):
@@ -154,6 +159,7 @@ class Oracle:
         self.count("losses")
         del truth.committed[have:]
         truth.start = min(truth.start, have)
+        truth.trimmed = 0
         truth.shown = min(truth.shown, have)
         truth.excused = _NEVER
         truth.lost_at_epoch = epoch
@@ -173,6 +179,10 @@ class Oracle:
             safe = max((_common(log, truth) for log in logs), default=0)
             if safe < len(truth.committed):
                 truth.excused = min(truth.excused, safe)
+        metadata = self.truth(METADATA)
+        kept = [entry[1:] for entry in metadata.committed[: metadata.excused] if entry]
+        if ("topic", 0) not in kept and ("topic0", 0) in self.truths:
+            self.truths["topic0", 0].excused = 0
         if not self._one_has_all(keep):
             for truth in self.truths.values():
                 # Nobody leads by itself then: each is the greatest somewhere.
@@ -200,6 +210,11 @@ class Oracle:
             raise Violation(f"{partition}: {entry} at {offset} is acknowledged, committed is {there}")
         self.count("acknowledged")
         truth.shown = max(truth.shown, offset + 1)
+
+    def trimmed(self, partition: Partition, offset: int) -> None:
+        """A trim was answered."""
+        truth = self.truth(partition)
+        truth.trimmed = max(truth.trimmed, offset)
 
     def read(self, directory: SimulatedDirectory) -> None:
         """A client reads at a leader, all partitions: nothing that was seen is gone."""

@@ -47,7 +47,8 @@ class Simulation:
         self.network = Network(self.random)
         self.clients = Clients(self, self.random)
         self.loss_accepted = False
-        self.topics = True
+        self.topics_made = False
+        """Whether the metadata of some broker names the second topic."""
         self.etcd_up = True
         self.requests: list[tuple[Machine, int, Any]] = []
         self.replies: list[tuple[Machine, int, Any, Any]] = []
@@ -72,11 +73,6 @@ class Simulation:
 
     def data_partitions(self) -> list[Partition]:
         return [DATA, ("topic0", 0)] if self.topics_made else [DATA]
-
-    @property
-    def topics_made(self) -> bool:
-        """Whether a client was told that the topic is there, or could see it."""
-        return ("topic0", 0) in self.oracle.truths
 
     def run(self) -> Oracle:
         """The whole schedule. Raises `Violation`."""
