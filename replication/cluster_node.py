@@ -57,6 +57,8 @@ class ClusterNode(Node):
         """A person said that this broker is to lead with what it has."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
+        self._orphaned_s: float | None = None
+        """Since when nobody of the ISR was seen, while nobody leads."""
         self._read_s: float | None = None
         self._lease_asked_s: float | None = None
         self._renewal_asked_s: float | None = None
@@ -112,7 +114,8 @@ class ClusterNode(Node):
 
     def _info(self, lease_id: int) -> MemberInfo:
         directory = self.directory
-        ends = log_ends(directory) if directory.in_doubt else ()
+        kept = self.view is not None and self.member in self.view.state.kept
+        ends = log_ends(directory) if directory.in_doubt or kept else ()
         return MemberInfo(self.incarnation, self.member, directory.highest_epoch, lease_id, ends)
 
     def _register(self) -> None:
@@ -200,7 +203,7 @@ class ClusterNode(Node):
 
     def _kept_for_recovery(self, state: ClusterState) -> bool:
         """Whether the logs may be needed as they are."""
-        return self.member in state.doubtful
+        return self.member in state.kept
 
     def _stand(self, now_s: float, view: ClusterView) -> None:
         state = view.state
@@ -209,7 +212,7 @@ class ClusterNode(Node):
         if self.may_be_elected(state):
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
-        loses = self.accepts_loss or self._may_be_unclean(view)
+        loses = self.accepts_loss or self._may_be_unclean(now_s, view)
         if loses and not self._kept_for_recovery(state):
             self._renew_nonce(state)
         if loses or self._may_recover(view):
@@ -220,15 +223,21 @@ class ClusterNode(Node):
         return self.member in state.isr
 
     def _may_recover(self, view: ClusterView) -> bool:
-        """All of the last ISR may have lost something, all are heard, and this one has most."""
+        """Nobody is in the ISR, all that were are heard, and this one has most."""
         state = view.state
-        if state.isr or self.member not in state.doubtful:
+        if state.isr or self.member not in state.kept:
             return False
-        return has_greatest_ends(state.doubtful, view.members, self.broker_id)
+        return has_greatest_ends(state.kept, view.members, self.broker_id)
 
-    def _may_be_unclean(self, view: ClusterView) -> bool:
+    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
+        """Nobody of the ISR has been there for as long as a lease."""
         live = {info.member for info in view.members.values()}
-        return self.settings.unclean and not view.state.isr & live
+        if view.state.isr & live or not self.settings.unclean:
+            self._orphaned_s = None
+            return False
+        if self._orphaned_s is None:
+            self._orphaned_s = now_s
+        return now_s - self._orphaned_s >= self.settings.lease_s
 
     def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
         if self.lease is not None and self._may_transact(now_s, view):

@@ -20,9 +20,10 @@ class ClusterState(NamedTuple):
     epoch: int
     leader: Incarnation | None
     isr: frozenset[Member]
-    doubtful: frozenset[Member] = frozenset()
-    """Members that left because they may have lost something, and no leader has been in service
-    since. Together with the ISR they have everything; each keeps its log as it is."""
+    kept: frozenset[Member] = frozenset()
+    """Members that are out of the ISR since the last leader was in service: in doubt, or without
+    a lease at an election. Each keeps its log as it is, until a leader is in service and says so.
+    Where all of the ISR turn out to be in doubt, these are asked too."""
 
 
 class MemberInfo(NamedTuple):
@@ -33,7 +34,7 @@ class MemberInfo(NamedTuple):
     highest_epoch: int
     lease_id: int
     ends: LogEnds
-    """Only of members in doubt."""
+    """Only of members in doubt and of those kept for recovery."""
 
 
 class ClusterView(NamedTuple):
@@ -61,13 +62,16 @@ def log_ends(directory: Directory) -> LogEnds:
 
 
 def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
-    """The state when a member of the ISR wins: members without a live lease are out of it."""
-    live = {info.member for info in view.members.values()}
-    isr = {member for member in view.state.isr if member in live}
+    """The state when a member of the ISR wins: members without a live lease are out of it.
+
+    They are kept. The request may come late, when the winner has lost what they have.
+    """
+    live = {info.member for info in view.members.values()} | {winner.member}
     return ClusterState(
         epoch_above(view, winner.highest_epoch),
         winner.incarnation,
-        frozenset(isr | {winner.member}),
+        view.state.isr & live,
+        view.state.kept | view.state.isr - live,
     )
 
 
@@ -87,23 +91,23 @@ def epoch_above(view: ClusterView, own_highest: int) -> int:
 def left_in_doubt(state: ClusterState, broker_id: int) -> ClusterState:
     """The state when a member that may have lost something takes itself out."""
     mine = {member for member in state.isr if member.broker_id == broker_id}
-    return state._replace(isr=state.isr - mine, doubtful=state.doubtful | mine)
+    return state._replace(isr=state.isr - mine, kept=state.kept | mine)
 
 
 def has_greatest_ends(
-    doubtful: Collection[Member], members: Mapping[int, MemberInfo], broker_id: int
+    kept: Collection[Member], members: Mapping[int, MemberInfo], broker_id: int
 ) -> bool:
-    """Whether all `doubtful` are heard and none has more than this one in any partition.
+    """Whether all that are kept are heard, and none has more than this one in any partition.
 
     More is a later last epoch, or as late a one and a greater end.
     """
     heard = {info.member: info for info in members.values()}
     mine = members.get(broker_id)
-    if mine is None or not all(member in heard for member in doubtful):
+    if mine is None or not all(member in heard for member in kept):
         return False
     own = {partition: (epoch, end) for partition, epoch, end in mine.ends}
     return all(
         own.get(partition, (-1, 0)) >= (epoch, end)
-        for member in doubtful
+        for member in kept
         for partition, epoch, end in heard[member].ends
     )

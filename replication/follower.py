@@ -122,12 +122,16 @@ class Follower:
         log.append_stored(part.stored)
 
     def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
-        """Remove what the leader does not have, or everything where they have nothing in common."""
+        """Remove what the leader does not have, or everything where they have nothing in common.
+
+        Nothing in common: the leader has no epoch as early as the follower's, or nothing would be
+        left above the follower's log start.
+        """
         offset = cut_to(log.epoch_starts, log.log_end_offset, answer)
-        if answer.epoch == NO_EPOCH:
+        if answer.epoch == NO_EPOCH or offset <= log.log_start_offset:
             log.truncate_fully(part.log_start_offset, part.producers)
-        elif offset < log.log_end_offset:
-            log.truncate(max(offset, log.log_start_offset))
+        else:
+            log.truncate(offset)
 
     def synced(self, partition: Partition) -> None:
         """A log was synced."""

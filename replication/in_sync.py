@@ -30,8 +30,12 @@ class InSyncReplicas:
         self.change = None
 
     def propose(self, members: frozenset[Member], now_s: float) -> ClusterState:
-        """The state with these members and nobody in doubt; from now on all of both count."""
-        self.change = self.state._replace(isr=members, doubtful=frozenset())
+        """The state with these members; from now on all of both count.
+
+        Who goes is kept, and let go by a later change only: this one may come late, when this
+        leader has lost what they have.
+        """
+        self.change = self.state._replace(isr=members, kept=self.members - members)
         self.changed_s = now_s
         self.counted = self.members | members
         return self.change

@@ -256,7 +256,6 @@ class Leader:
                 room -= stored.size_bytes
                 starts = starts_between(log.epoch_starts, end, stored.next_offset)
             diverging = session.diverging.pop(partition, None)
-            begins_anew = end is None and (diverging is None or diverging.epoch == NO_EPOCH)
             parts.append(
                 Part(
                     partition,
@@ -266,7 +265,7 @@ class Leader:
                     log.log_start_offset,
                     NOTHING if end is None else log.high_watermark,
                     part.sync_to if counted else max(part.sync_to, log.high_watermark),
-                    log.producers_at_start() if begins_anew else None,
+                    log.producers_at_start() if end is None else None,
                 )
             )
         session.changed = left
@@ -290,7 +289,7 @@ class Leader:
         isr = self.isr
         if isr.change is None:
             wanted = self.wanted_isr(now_s)
-            if wanted != isr.members or isr.state.doubtful:
+            if wanted != isr.members or isr.state.kept:
                 self._propose(wanted, now_s)
         elif now_s - isr.changed_s >= self._settings.answer_within_s:
             isr.changed_s = now_s

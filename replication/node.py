@@ -131,12 +131,14 @@ class Node:
             self.follower.closed()
 
     def learn(self, epoch: int) -> None:
-        """Somebody knows of `epoch`. A leader of an older one stops at once."""
+        """Somebody knows of `epoch`. A leader of an older one stops at once, as does its follower."""
         directory = self.directory
         if epoch > directory.highest_epoch:
             directory.store(directory.nonce, directory.in_doubt, epoch)
         if self.leader is not None and epoch > self.leader.epoch:
             self.resign()
+        if self.follower is not None and NO_EPOCH < self.follower.epoch < epoch:
+            self.unfollow()
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
         """A message on a connection that another broker opened."""

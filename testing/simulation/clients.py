@@ -63,7 +63,7 @@ class Clients:
             self._create()
         elif chance < 0.8 and self._late:
             write, machine = self._late.pop(self._random.randrange(len(self._late)))
-            self._deliver(write, machine)
+            self.deliver(write, machine)
         elif chance < 0.84:
             self._expire()
         else:
@@ -94,7 +94,7 @@ class Clients:
         if self._random.random() < 0.1:
             self._late.append((write, machine))
         else:
-            self._deliver(write, machine)
+            self.deliver(write, machine)
 
     def _commit(self) -> None:
         machine = self._leader()
@@ -102,15 +102,15 @@ class Clients:
             if self._position is None:
                 self._positions += 1
                 self._position = Write("position", self._positions, METADATA, True)
-            self._deliver(self._position, machine)
+            self.deliver(self._position, machine)
 
     def _create(self) -> None:
         machine = self._leader()
         if machine is not None and not self._simulation.topics_made:
             self._topic = Write("topic", 0, METADATA, True)
-            self._deliver(self._topic, machine)
+            self.deliver(self._topic, machine)
 
-    def _deliver(self, write: Write, machine: "Machine") -> None:
+    def deliver(self, write: Write, machine: "Machine") -> None:
         """A request arrives at a broker."""
         node = machine.active
         if node is None or write.partition not in machine.directory.logs:
@@ -208,7 +208,7 @@ class Clients:
         self._writes.append(write)
         self._numbers.append(0)
         self._ids.append(write.writer if isinstance(write.writer, int) else 0)
-        self._deliver(write, machine)
+        self.deliver(write, machine)
         return write
 
     def is_done(self, write: Write) -> bool:

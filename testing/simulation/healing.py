@@ -82,7 +82,7 @@ def _accept_loss(simulation: "Simulation") -> None:
         for machine in simulation.machines.values()
     }
     in_doubt = any(machine.directory.in_doubt for machine in simulation.machines.values())
-    if state.isr & there or (state.doubtful <= there and not in_doubt):
+    if state.isr & there or (state.kept <= there and not in_doubt):
         return
     simulation.oracle.count("losses accepted")
     simulation.loss_accepted = True
@@ -105,6 +105,8 @@ def _write(simulation: "Simulation") -> None:
             return
         simulation.now_s += 0.2
         simulation.round()
+        for machine in _leaders(simulation):
+            simulation.clients.deliver(write, machine)
     raise Violation(f"nobody answers a write: {_report(simulation)}")
 
 

@@ -140,6 +140,8 @@ class Oracle:
         self.leaders[directory] = (epoch, who)
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
+            if may_lose and log is not None:
+                truth.start = log.log_start_offset
             have = _common(log, truth) if log is not None else 0
             if log is not None and log.log_start_offset < truth.trimmed and not may_lose:
                 if truth.trimmed <= truth.excused:
@@ -172,7 +174,7 @@ class Oracle:
 
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
-        members = state.isr | state.doubtful
+        members = state.isr or state.kept
         keep = [d for d in directories if Member(d.broker_id, d.nonce) in members]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
