@@ -10,6 +10,7 @@ from .cluster_state import (
     elected,
     elected_alone,
     has_greatest_ends,
+    latest_starts,
     left_in_doubt,
     log_ends,
 )
@@ -115,7 +116,7 @@ class ClusterNode(Node):
     def _info(self, lease_id: int) -> MemberInfo:
         directory = self.directory
         kept = self.view is not None and self.member in self.view.state.kept
-        ends = log_ends(directory) if directory.in_doubt or kept else ()
+        ends = log_ends(directory) if directory.in_doubt or kept else None
         return MemberInfo(self.incarnation, self.member, directory.highest_epoch, lease_id, ends)
 
     def _register(self) -> None:
@@ -216,6 +217,10 @@ class ClusterNode(Node):
         if loses and not self._kept_for_recovery(state):
             self._renew_nonce(state)
         if loses or self._may_recover(view):
+            for partition, start in latest_starts(state.kept, view.members).items():
+                log = self.directory.logs.get(partition)
+                if log is not None and log.log_start_offset < start <= log.log_end_offset:
+                    log.raise_log_start(start)
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:

@@ -7,11 +7,12 @@ read. So of two changes from one state one happens, and a change that comes late
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from .epochs import latest
 from .partition_log import Directory, Partition
 from .settings import Incarnation, Member
 
-LogEnds = tuple[tuple[Partition, int, int], ...]
-"""(partition, epoch of the last message, log end offset) of every log of a directory."""
+LogEnds = tuple[tuple[Partition, int, int, int], ...]
+"""(partition, epoch of the last message, log end offset, log start offset) of a directory's logs."""
 
 
 class ClusterState(NamedTuple):
@@ -33,8 +34,8 @@ class MemberInfo(NamedTuple):
     member: Member
     highest_epoch: int
     lease_id: int
-    ends: LogEnds
-    """Only of members in doubt and of those kept for recovery."""
+    ends: LogEnds | None
+    """Only of members in doubt and of those kept for recovery, whose logs do not change."""
 
 
 class ClusterView(NamedTuple):
@@ -56,7 +57,7 @@ class ClusterView(NamedTuple):
 
 def log_ends(directory: Directory) -> LogEnds:
     return tuple(
-        (partition, log.epoch_starts[-1].epoch if log.epoch_starts else -1, log.log_end_offset)
+        (partition, latest(log.epoch_starts), log.log_end_offset, log.log_start_offset)
         for partition, log in sorted(directory.logs.items())
     )
 
@@ -101,13 +102,25 @@ def has_greatest_ends(
 
     More is a later last epoch, or as late a one and a greater end.
     """
-    heard = {info.member: info for info in members.values()}
+    heard = {info.member: info.ends for info in members.values() if info.ends is not None}
     mine = members.get(broker_id)
-    if mine is None or not all(member in heard for member in kept):
+    if mine is None or mine.ends is None or not all(member in heard for member in kept):
         return False
-    own = {partition: (epoch, end) for partition, epoch, end in mine.ends}
+    own = {partition: (epoch, end) for partition, epoch, end, _ in mine.ends}
     return all(
         own.get(partition, (-1, 0)) >= (epoch, end)
         for member in kept
-        for partition, epoch, end in heard[member].ends
+        for partition, epoch, end, _ in heard[member]
     )
+
+
+def latest_starts(
+    kept: Collection[Member], members: Mapping[int, MemberInfo]
+) -> dict[Partition, int]:
+    """Where the logs of all that are kept begin, at the latest: a leader let go what is below."""
+    starts: dict[Partition, int] = {}
+    for info in members.values():
+        if info.member in kept:
+            for partition, _, _, start in info.ends or ():
+                starts[partition] = max(start, starts.get(partition, 0))
+    return starts

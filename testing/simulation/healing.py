@@ -100,7 +100,7 @@ def _write(simulation: "Simulation") -> None:
     if simulation.settings.min_insync > len(simulation.machines):
         return
     write = simulation.clients.write_now(machine)
-    for _ in range(8):
+    for _ in range(12):
         if simulation.clients.is_done(write):
             return
         simulation.now_s += 0.2

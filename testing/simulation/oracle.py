@@ -144,7 +144,7 @@ class Oracle:
                 truth.start = log.log_start_offset
             have = _common(log, truth) if log is not None else 0
             if log is not None and log.log_start_offset < truth.trimmed and not may_lose:
-                if truth.trimmed <= truth.excused:
+                if truth.excused == _NEVER:
                     raise Violation(f"{_name(log)}: led from before {truth.trimmed}, the answered trim")
             if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
