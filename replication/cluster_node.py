@@ -9,10 +9,11 @@ from .cluster_state import (
     MemberInfo,
     elected,
     elected_alone,
-    has_greatest_ends,
+    has_most,
+    last_counted,
     latest_starts,
     left_in_doubt,
-    log_ends,
+    reach,
 )
 from .effects import (
     Connection,
@@ -114,10 +115,10 @@ class ClusterNode(Node):
             self.effects.append(RenewLease(self.lease.lease_id, now_s))
 
     def _info(self, lease_id: int) -> MemberInfo:
-        directory = self.directory
-        kept = self.view is not None and self.member in self.view.state.kept
-        ends = log_ends(directory) if directory.in_doubt or kept else None
-        return MemberInfo(self.incarnation, self.member, directory.highest_epoch, lease_id, ends)
+        kept = self.view is not None and self.view.state.keeps(self.member)
+        still = kept or self.directory.identity.in_doubt
+        has = reach(self.directory) if still else None
+        return MemberInfo(self.incarnation, self.member, self.highest_epoch, lease_id, has)
 
     def _register(self) -> None:
         if self.lease is None:
@@ -152,6 +153,8 @@ class ClusterNode(Node):
         leader = self.serves(now_s)
         if leader is not None:
             if mine and state.epoch == leader.epoch and self.holds_key(view):
+                if not leader.isr.members <= state.isr:
+                    self.remember(counted_revision=view.state_revision)
                 leader.state_read(state, view.state_revision)
             else:
                 self.resign()
@@ -173,11 +176,9 @@ class ClusterNode(Node):
     def _begin(self, now_s: float, view: ClusterView) -> None:
         """The state names this process as leader of a new epoch."""
         state = view.state
-        newest = state.epoch >= self.directory.highest_epoch
+        newest = state.epoch >= self.highest_epoch
         if newest and self.holds_lease(now_s) and self.holds_key(view):
             self.accepts_loss = False
-            directory = self.directory
-            directory.store(directory.nonce, False, directory.highest_epoch)
             self.lead(now_s, InSyncReplicas(state, view.state_revision), state.epoch)
         else:
             self._led_epoch = state.epoch
@@ -186,12 +187,12 @@ class ClusterNode(Node):
         """Leave, stand for election, follow, or wait."""
         state = view.state
         listed = self._listed(state.isr)
-        if listed and (self.directory.in_doubt or self.member not in listed):
+        if listed and (self.directory.identity.in_doubt or self.member not in listed):
             self.unfollow()
-            self._transact(now_s, view, left_in_doubt(state, self.broker_id))
+            self._transact(now_s, view, left_in_doubt(view, self.broker_id))
         elif self._leader_is_gone(view):
             self._stand(now_s, view)
-        elif not self._kept_for_recovery(state):
+        elif not state.keeps(self.member):
             self._renew_nonce(state)
             self._follow(view)
 
@@ -202,10 +203,6 @@ class ClusterNode(Node):
         """Nobody has the leader's lease, or an earlier leadership of this very broker has."""
         return view.leader is None or view.leader.broker_id == self.broker_id
 
-    def _kept_for_recovery(self, state: ClusterState) -> bool:
-        """Whether the logs may be needed as they are."""
-        return self.member in state.kept
-
     def _stand(self, now_s: float, view: ClusterView) -> None:
         state = view.state
         if not self.holds_lease(now_s) or self.lease is None:
@@ -214,13 +211,9 @@ class ClusterNode(Node):
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
         loses = self.accepts_loss or self._may_be_unclean(now_s, view)
-        if loses and not self._kept_for_recovery(state):
+        if loses and not state.keeps(self.member):
             self._renew_nonce(state)
         if loses or self._may_recover(view):
-            for partition, start in latest_starts(state.kept, view.members).items():
-                log = self.directory.logs.get(partition)
-                if log is not None and log.log_start_offset < start <= log.log_end_offset:
-                    log.raise_log_start(start)
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
@@ -229,10 +222,16 @@ class ClusterNode(Node):
 
     def _may_recover(self, view: ClusterView) -> bool:
         """Nobody is in the ISR, all that were are heard, and this one has most."""
-        state = view.state
-        if state.isr or self.member not in state.kept:
+        if view.state.isr:
             return False
-        return has_greatest_ends(state.kept, view.members, self.broker_id)
+        reaches = last_counted(view.state.kept, view.members)
+        if reaches is None or not has_most(reaches, self.member):
+            return False
+        for partition, start in latest_starts(reaches).items():
+            log = self.directory.logs.get(partition)
+            if log is not None and log.log_start_offset < start <= log.log_end_offset:
+                log.raise_log_start(start)
+        return True
 
     def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
         """Nobody of the ISR has been there for as long as a lease."""
@@ -269,7 +268,7 @@ class ClusterNode(Node):
             self._fresh_nonce = False
         elif not self._fresh_nonce:
             self.unfollow()
-            self.directory.store(self._new_number(), False, self.directory.highest_epoch)
+            self.remember(nonce=self._new_number(), in_doubt=False)
             self._fresh_nonce = True
 
     def _follow(self, view: ClusterView) -> None:

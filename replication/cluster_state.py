@@ -7,12 +7,24 @@ read. So of two changes from one state one happens, and a change that comes late
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from .epochs import latest
 from .partition_log import Directory, Partition
 from .settings import Incarnation, Member
 
-LogEnds = tuple[tuple[Partition, int, int, int], ...]
-"""(partition, epoch of the last message, log end offset, log start offset) of a directory's logs."""
+class Reach(NamedTuple):
+    """What a directory has, as long as its logs do not change."""
+
+    counted_revision: int
+    logs: tuple[tuple[Partition, int, int], ...]
+    """(partition, log end offset, log start offset)"""
+
+
+
+class Kept(NamedTuple):
+    """A member that is out of the ISR, and whose logs may be needed yet."""
+
+    member: Member
+    revision: int
+    """The last at which it was in the ISR."""
 
 
 class ClusterState(NamedTuple):
@@ -21,10 +33,19 @@ class ClusterState(NamedTuple):
     epoch: int
     leader: Incarnation | None
     isr: frozenset[Member]
-    kept: frozenset[Member] = frozenset()
-    """Members that are out of the ISR since the last leader was in service: in doubt, or without
-    a lease at an election. Each keeps its log as it is, until a leader is in service and says so.
-    Where all of the ISR turn out to be in doubt, these are asked too."""
+    kept: frozenset[Kept] = frozenset()
+    """Members that went out of the ISR since the last leader was in service: in doubt, without a
+    lease at an election, or too late. Each keeps its logs as they are, until a leader is in
+    service and says so. Where all of the ISR turn out to be in doubt, these are asked too."""
+
+    def without(self, members: frozenset[Member], revision: int) -> "ClusterState":
+        """This state, read at `revision`, when `members` go out of the ISR."""
+        kept = {Kept(member, revision) for member in members}
+        return self._replace(isr=self.isr - members, kept=self.kept | kept)
+
+    def keeps(self, member: Member) -> bool:
+        """Whether a member's logs may be needed as they are."""
+        return any(kept.member == member for kept in self.kept)
 
 
 class MemberInfo(NamedTuple):
@@ -34,7 +55,7 @@ class MemberInfo(NamedTuple):
     member: Member
     highest_epoch: int
     lease_id: int
-    ends: LogEnds | None
+    reach: Reach | None
     """Only of members in doubt and of those kept for recovery, whose logs do not change."""
 
 
@@ -55,10 +76,12 @@ class ClusterView(NamedTuple):
     members: Mapping[int, MemberInfo]
 
 
-def log_ends(directory: Directory) -> LogEnds:
-    return tuple(
-        (partition, latest(log.epoch_starts), log.log_end_offset, log.log_start_offset)
-        for partition, log in sorted(directory.logs.items())
+def reach(directory: Directory) -> Reach:
+    """What a directory has now."""
+    logs = sorted(directory.logs.items())
+    return Reach(
+        directory.identity.counted_revision,
+        tuple((name, log.log_end_offset, log.log_start_offset) for name, log in logs),
     )
 
 
@@ -68,11 +91,9 @@ def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
     They are kept. The request may come late, when the winner has lost what they have.
     """
     live = {info.member for info in view.members.values()} | {winner.member}
-    return ClusterState(
-        epoch_above(view, winner.highest_epoch),
-        winner.incarnation,
-        view.state.isr & live,
-        view.state.kept | view.state.isr - live,
+    state = view.state.without(view.state.isr - live, view.state_revision)
+    return state._replace(
+        epoch=epoch_above(view, winner.highest_epoch), leader=winner.incarnation
     )
 
 
@@ -89,38 +110,48 @@ def epoch_above(view: ClusterView, own_highest: int) -> int:
     return max(view.state.epoch, own_highest, *known) + 1
 
 
-def left_in_doubt(state: ClusterState, broker_id: int) -> ClusterState:
+def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
     """The state when a member that may have lost something takes itself out."""
-    mine = {member for member in state.isr if member.broker_id == broker_id}
-    return state._replace(isr=state.isr - mine, kept=state.kept | mine)
+    mine = {member for member in view.state.isr if member.broker_id == broker_id}
+    return view.state.without(frozenset(mine), view.state_revision)
 
 
-def has_greatest_ends(
-    kept: Collection[Member], members: Mapping[int, MemberInfo], broker_id: int
-) -> bool:
-    """Whether all that are kept are heard, and none has more than this one in any partition.
+def last_counted(
+    kept: Collection[Kept], members: Mapping[int, MemberInfo]
+) -> dict[Member, Reach] | None:
+    """Of the ISR that was counted last by a leader, what each member has; `None`: not all are heard.
 
-    More is a later last epoch, or as late a one and a greater end.
+    Each of them had everything that was committed, until it lost something. One that went out of
+    the ISR before, and whose leader knew that, may lack what was committed afterwards, and may have
+    what never was.
     """
-    heard = {info.member: info.ends for info in members.values() if info.ends is not None}
-    mine = members.get(broker_id)
-    if mine is None or mine.ends is None or not all(member in heard for member in kept):
+    heard = {info.member: info.reach for info in members.values() if info.reach is not None}
+    if not all(it.member in heard for it in kept):
+        return None
+    counted = max((heard[it.member].counted_revision for it in kept), default=0)
+    return {it.member: heard[it.member] for it in kept if it.revision >= counted}
+
+
+def has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
+    """Whether none has more than `member` in any partition.
+
+    All began with the same, so ends say who has more. Epochs do not: a leader may have committed
+    messages of earlier epochs only.
+    """
+    if member not in reaches:
         return False
-    own = {partition: (epoch, end) for partition, epoch, end, _ in mine.ends}
+    own = {partition: end for partition, end, _ in reaches[member].logs}
     return all(
-        own.get(partition, (-1, 0)) >= (epoch, end)
-        for member in kept
-        for partition, epoch, end, _ in heard[member]
+        own.get(partition, 0) >= end
+        for each in reaches.values()
+        for partition, end, _ in each.logs
     )
 
 
-def latest_starts(
-    kept: Collection[Member], members: Mapping[int, MemberInfo]
-) -> dict[Partition, int]:
-    """Where the logs of all that are kept begin, at the latest: a leader let go what is below."""
+def latest_starts(reaches: Mapping[Member, Reach]) -> dict[Partition, int]:
+    """Where these logs begin, at the latest: a leader let go what is below."""
     starts: dict[Partition, int] = {}
-    for info in members.values():
-        if info.member in kept:
-            for partition, _, _, start in info.ends or ():
-                starts[partition] = max(start, starts.get(partition, 0))
+    for each in reaches.values():
+        for partition, _, start in each.logs:
+            starts[partition] = max(start, starts.get(partition, 0))
     return starts

@@ -30,11 +30,10 @@ class Follower:
         self._welcomed = False
         self._fetching = False
         self._changed: set[Partition] = set()
-        self._sync_to: dict[Partition, int] = {}
 
     @property
     def member(self) -> Member:
-        return Member(self._directory.broker_id, self._directory.nonce)
+        return Member(self._directory.broker_id, self._directory.identity.nonce)
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""
@@ -52,7 +51,7 @@ class Follower:
             return
         self.connection = connection
         self._asked_s = now_s
-        hello = Hello(self.member, self.epoch, self._directory.highest_epoch)
+        hello = Hello(self.member, self.epoch, self._directory.identity.highest_epoch)
         self._effects.append(Send(connection, hello))
 
     def drop(self) -> None:
@@ -97,7 +96,7 @@ class Follower:
         elif part.log_start_offset > log.log_end_offset:
             log.truncate_fully(part.log_start_offset, part.producers)
             self._changed.add(part.partition)
-        elif part.stored is not None:
+        else:
             self._append(log, part)
         if log.log_end_offset != before:
             self._changed.add(part.partition)
@@ -108,7 +107,6 @@ class Follower:
         if part.diverging is None and watermark > log.high_watermark:
             log.set_high_watermark(watermark)
         wanted = min(part.sync_to, log.log_end_offset)
-        self._sync_to[part.partition] = part.sync_to
         if wanted > log.synced_offset:
             self._effects.append(Sync(part.partition))
 

@@ -35,7 +35,8 @@ class InSyncReplicas:
         Who goes is kept, and let go by a later change only: this one may come late, when this
         leader has lost what they have.
         """
-        self.change = self.state._replace(isr=members, kept=self.members - members)
+        state = self.state._replace(isr=self.members | members, kept=frozenset())
+        self.change = state.without(self.members - members, self.revision)
         self.changed_s = now_s
         self.counted = self.members | members
         return self.change

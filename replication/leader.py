@@ -275,7 +275,7 @@ class Leader:
     # Who is in sync.
 
     def _recount(self) -> None:
-        by_member = {session.member: session for session in self.sessions.values()}
+        by_member = {it.member: it for it in self.sessions.values()}
         self._in_sync = [
             by_member.get(member) for member in sorted(self.isr.counted) if member != self.me
         ]

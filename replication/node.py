@@ -54,8 +54,8 @@ class Node:
         """The last epoch that this process led in, or could have."""
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
-        if may_have_lost and directory.nonce:
-            directory.store(directory.nonce, True, directory.highest_epoch)
+        if may_have_lost and directory.identity.nonce:
+            self.remember(in_doubt=True)
 
     @property
     def broker_id(self) -> int:
@@ -63,7 +63,16 @@ class Node:
 
     @property
     def member(self) -> Member:
-        return Member(self.directory.broker_id, self.directory.nonce)
+        return Member(self.directory.broker_id, self.directory.identity.nonce)
+
+    @property
+    def highest_epoch(self) -> int:
+        """That this directory was ever told of."""
+        return self.directory.identity.highest_epoch
+
+    def remember(self, **changes: int) -> None:
+        """Store a changed identity."""
+        self.directory.store(self.directory.identity._replace(**changes))
 
     # What clients ask for.
 
@@ -132,9 +141,8 @@ class Node:
 
     def learn(self, epoch: int) -> None:
         """Somebody knows of `epoch`. A leader of an older one stops at once, as does its follower."""
-        directory = self.directory
-        if epoch > directory.highest_epoch:
-            directory.store(directory.nonce, directory.in_doubt, epoch)
+        if epoch > self.highest_epoch:
+            self.remember(highest_epoch=epoch)
         if self.leader is not None and epoch > self.leader.epoch:
             self.resign()
         if self.follower is not None and NO_EPOCH < self.follower.epoch < epoch:
@@ -159,7 +167,7 @@ class Node:
         self._hand_over_if_done(now_s)
 
     def _effect_refusal(self, connection: Connection) -> None:
-        self.effects.append(Send(connection, Refusal(self.directory.highest_epoch)))
+        self.effects.append(Send(connection, Refusal(self.highest_epoch)))
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         """A message on a connection that this broker opened."""
@@ -169,7 +177,7 @@ class Node:
         if isinstance(message, Fetched):
             follower.fetched(now_s, message)
         elif isinstance(message, Welcome):
-            if message.epoch < self.directory.highest_epoch:
+            if message.epoch < self.highest_epoch:
                 # It is deposed and does not know it; the next hello tells it.
                 follower.drop()
                 return
@@ -202,6 +210,7 @@ class Node:
     def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
         """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
         self.unfollow()
+        self.remember(in_doubt=False, counted_revision=isr.revision)
         self._led_epoch = epoch
         self._handing_to = None
         self.leader = self.leader_class(

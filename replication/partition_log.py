@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .epochs import History
+from .epochs import NO_EPOCH, History
 
 Partition = tuple[str, int]
 
@@ -82,30 +82,31 @@ class PartitionLog(Protocol):
         ...
 
 
+class Identity(NamedTuple):
+    """What a directory knows of itself in the cluster. Kept in one file."""
+
+    nonce: int = 0
+    """Made anew for each entry into the ISR; 0 in a directory that never had one."""
+    in_doubt: bool = False
+    """Whether something that this member confirmed may be missing."""
+    highest_epoch: int = NO_EPOCH
+    """The highest leader epoch that this directory was told of."""
+    counted_revision: int = 0
+    """The last revision of the cluster's state whose ISR this member counted as its leader."""
+
+
 class Directory(Protocol):
-    """A broker's data directory: its logs, and who it is in the cluster."""
+    """A broker's data directory."""
 
     @property
     def broker_id(self) -> int: ...
 
     @property
-    def nonce(self) -> int:
-        """Made anew for each entry into the ISR; 0 in a directory that never had one."""
-        ...
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether something that this member confirmed may be missing."""
-        ...
-
-    @property
-    def highest_epoch(self) -> int:
-        """The highest leader epoch that this directory was told of."""
-        ...
+    def identity(self) -> Identity: ...
 
     @property
     def logs(self) -> Mapping[Partition, PartitionLog]: ...
 
-    def store(self, nonce: int, in_doubt: bool, highest_epoch: int) -> None:
-        """Keep all three; synced before it returns."""
+    def store(self, identity: Identity) -> None:
+        """Keep it; synced before it returns."""
         ...

@@ -5,7 +5,8 @@ from random import Random
 from typing import Any, ClassVar, Protocol
 
 from ...replication.epochs import EpochStart, cut_end, cut_start, with_start
-from ...replication.partition_log import Partition, Stored
+from ...replication.partition_log import Identity, Partition, Stored
+from ...replication.settings import Member
 
 Entry = tuple[int, Any, int]
 """(epoch, who wrote it, number): one message."""
@@ -178,15 +179,13 @@ class SimulatedLog:
 class SimulatedDirectory:
     """A `Directory` with `SimulatedLog`s."""
 
-    __slots__ = ("broker_id", "highest_epoch", "in_doubt", "logs", "make_log", "nonce", "stored", "topics_at", "watcher")
+    __slots__ = ("broker_id", "identity", "logs", "make_log", "stored", "topics_at", "watcher")
 
     def __init__(
         self, broker_id: int, watcher: Watcher, make_log: type[SimulatedLog] = SimulatedLog
     ) -> None:
         self.broker_id = broker_id
-        self.nonce = 0
-        self.in_doubt = False
-        self.highest_epoch = -1
+        self.identity = Identity()
         self.watcher = watcher
         self.make_log = make_log
         self.logs: dict[Partition, SimulatedLog] = {}
@@ -194,12 +193,14 @@ class SimulatedDirectory:
         """Up to where the metadata log was applied."""
         self.stored: Callable[[], None] = _nothing
 
-    def store(self, nonce: int, in_doubt: bool, highest_epoch: int) -> None:
-        if nonce != self.nonce:
+    @property
+    def member(self) -> Member:
+        return Member(self.broker_id, self.identity.nonce)
+
+    def store(self, identity: Identity) -> None:
+        if identity.nonce != self.identity.nonce:
             self.stored()
-        self.nonce = nonce
-        self.in_doubt = in_doubt
-        self.highest_epoch = highest_epoch
+        self.identity = identity
 
     def add(self, partition: Partition) -> None:
         self.logs[partition] = self.make_log(partition, self)
@@ -213,9 +214,7 @@ class SimulatedDirectory:
     def copy(self) -> "SimulatedDirectory":
         """As it lies there now."""
         made = SimulatedDirectory(self.broker_id, self.watcher, self.make_log)
-        made.nonce = self.nonce
-        made.in_doubt = self.in_doubt
-        made.highest_epoch = self.highest_epoch
+        made.identity = self.identity
         made.logs = {name: log.copy(made) for name, log in self.logs.items()}
         return made
 

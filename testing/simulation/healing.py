@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from ...replication.epochs import starts_between
-from ...replication.settings import Member
 from .violation import Violation
 
 if TYPE_CHECKING:
@@ -45,10 +44,7 @@ def _is_well(simulation: "Simulation") -> bool:
     if len(leaders) != 1 or leaders[0].node is None or leaders[0].node.leader is None:
         return False
     leader = leaders[0].node.leader
-    everybody = {
-        Member(machine.broker_id, machine.directory.nonce)
-        for machine in simulation.machines.values()
-    }
+    everybody = {machine.directory.member for machine in simulation.machines.values()}
     if simulation.etcd.state.isr != everybody or leader.isr.members != everybody:
         return False
     first = leaders[0].directory
@@ -77,12 +73,9 @@ def _accept_loss(simulation: "Simulation") -> None:
     if _leaders(simulation):
         return
     state = simulation.etcd.state
-    there = {
-        Member(machine.broker_id, machine.directory.nonce)
-        for machine in simulation.machines.values()
-    }
-    in_doubt = any(machine.directory.in_doubt for machine in simulation.machines.values())
-    if state.isr & there or (state.kept <= there and not in_doubt):
+    there = {machine.directory.member for machine in simulation.machines.values()}
+    in_doubt = any(it.directory.identity.in_doubt for it in simulation.machines.values())
+    if state.isr & there or ({kept.member for kept in state.kept} <= there and not in_doubt):
         return
     simulation.oracle.count("losses accepted")
     simulation.loss_accepted = True
@@ -121,6 +114,6 @@ def _report(simulation: "Simulation") -> str:
         }
         directory = machine.directory
         lines.append(
-            f"broker {machine.broker_id} {role} nonce {directory.nonce} doubt {directory.in_doubt} {logs}"
+            f"broker {machine.broker_id} {role} {directory.identity} {logs}"
         )
     return "\n".join(lines)

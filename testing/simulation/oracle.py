@@ -112,8 +112,7 @@ class Oracle:
         first = max(offset, truth.start)
         last = min(len(truth.committed), len(log.entries), truth.excused)
         directory = log.directory
-        member = Member(directory.broker_id, directory.nonce)
-        if first >= last or member not in self.isr or directory.in_doubt:
+        if first >= last or directory.member not in self.isr or directory.identity.in_doubt:
             return
         if any(log.entries[at] == truth.committed[at] for at in range(first, last)):
             raise Violation(f"{_name(log)}: a member cuts at {offset}, committed is {last}")
@@ -174,8 +173,8 @@ class Oracle:
 
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
-        members = state.isr or state.kept
-        keep = [d for d in directories if Member(d.broker_id, d.nonce) in members]
+        members = state.isr or {kept.member for kept in state.kept}
+        keep = [d for d in directories if d.member in members]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)

@@ -13,8 +13,7 @@ from ...replication.effects import (
     RevokeLease,
     Transact,
 )
-from ...replication.partition_log import Partition
-from ...replication.settings import Member
+from ...replication.partition_log import Identity, Partition
 from .clients import Clients
 from .disk import METADATA, SimulatedDirectory
 from .etcd import EtcdModel
@@ -56,8 +55,8 @@ class Simulation:
         for broker_id in range(1, brokers + 1):
             self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
         first = self.machines[1].directory
-        first.store(self.random.getrandbits(40) + 1, False, 0)
-        state = ClusterState(0, None, frozenset({Member(1, first.nonce)}))
+        first.store(Identity(self.random.getrandbits(40) + 1, highest_epoch=0))
+        state = ClusterState(0, None, frozenset({first.member}))
         self.etcd = EtcdModel(state, self.settings.lease_s)
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
