@@ -326,6 +326,8 @@ class Leader:
             least = max(part.election_end, part.log.high_watermark)
             if session.ends.get(partition, -1) < least:
                 return False
+            if session.starts[partition] < part.log.log_start_offset:
+                return False
             if self._settings.sync_for_acks_all and session.synced.get(partition, -1) < least:
                 return False
         return True

@@ -173,7 +173,7 @@ class Oracle:
 
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
-        members = state.isr or {kept.member for kept in state.kept}
+        members = state.isr or _counted_last(state, directories)
         keep = [d for d in directories if d.member in members]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
@@ -241,6 +241,15 @@ def _common(log: SimulatedLog, truth: PartitionTruth) -> int:
     if log.entries[first:last] == committed[first:last]:
         return last
     return next(at for at in range(first, last) if log.entries[at] != committed[at])
+
+
+def _counted_last(
+    state: ClusterState, directories: list[SimulatedDirectory]
+) -> frozenset[Member]:
+    """The ISR that a leader counted last, while nobody is in it any more."""
+    there = {directory.member: directory.identity.counted_revision for directory in directories}
+    counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
+    return frozenset(kept.member for kept in state.kept if kept.revision >= counted)
 
 
 def _name(log: SimulatedLog) -> str:
