@@ -1,7 +1,7 @@
 """One broker's machine: its disk, its process, its clocks."""
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...replication.cluster_node import ClusterNode
 from ...replication.effects import Answer, Close, Connect, Effect, RevokeLease, Send, Sync
@@ -13,6 +13,8 @@ from .network import Wire
 
 if TYPE_CHECKING:
     from .schedule import Simulation
+
+ONE_NONCE: Final = 7
 
 _watched: dict[type[ClusterNode], type[ClusterNode]] = {}
 
@@ -81,6 +83,8 @@ class Machine:
         self.tick()
 
     def new_nonce(self) -> int:
+        if self.simulation.options.one_nonce:
+            return ONE_NONCE
         return self.random.getrandbits(40) + 1
 
     def elected(self, epoch: int) -> None:

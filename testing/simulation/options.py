@@ -19,8 +19,8 @@ class Options:
     """Whether leaders stop when their lease ends."""
     node_class: type[ClusterNode] = ClusterNode
     log_class: type[SimulatedLog] = SimulatedLog
-    foreign_clocks: bool = False
-    """Whether followers let messages expire by their own clock; for a canary."""
+    one_nonce: bool = False
+    """Whether all directories have the same nonce, so that a broker's id is all there is."""
     heal: bool = True
 
     brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)

@@ -31,6 +31,13 @@ class PartitionTruth:
         self.last: dict[Any, int] = {}
         """By writer, the number of its last committed message."""
 
+    def count(self, log: SimulatedLog) -> None:
+        """Count `last` anew: this log is what there is now."""
+        self.last = {writer: last for writer, (last, _) in log.expired.items()}
+        for entry in self.committed[log.log_start_offset :]:
+            if entry is not None:
+                self.last[entry[1]] = entry[2]
+
 
 class Oracle:
     """Watches all disks of a cluster."""
@@ -147,6 +154,8 @@ class Oracle:
                     raise Violation(f"{_name(log)}: led from before {truth.trimmed}, the answered trim")
             if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
+            if may_lose and log is not None:
+                truth.count(log)
             if have >= len(truth.committed):
                 continue
             if not may_lose and have < truth.excused:
@@ -155,6 +164,8 @@ class Oracle:
                     f"only what is below {have}: {truth.committed[have:]} is lost"
                 )
             self._lose(truth, have, epoch)
+            if log is not None:
+                truth.count(log)
 
     def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
         self.count("losses")
@@ -164,7 +175,6 @@ class Oracle:
         truth.shown = min(truth.shown, have)
         truth.excused = _NEVER
         truth.lost_at_epoch = epoch
-        truth.last = {entry[1]: entry[2] for entry in truth.committed if entry is not None}
 
     def resigned(self, directory: SimulatedDirectory) -> None:
         self.leaders.pop(directory, None)

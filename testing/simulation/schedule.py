@@ -19,7 +19,7 @@ from .disk import METADATA, SimulatedDirectory
 from .etcd import EtcdModel
 from .faults import Faults
 from .healing import heal
-from .machine import Machine
+from .machine import ONE_NONCE, Machine
 from .network import Network
 from .options import Options, draw_settings
 from .oracle import Oracle
@@ -55,7 +55,7 @@ class Simulation:
         for broker_id in range(1, brokers + 1):
             self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
         first = self.machines[1].directory
-        first.store(Identity(self.random.getrandbits(40) + 1, highest_epoch=0))
+        first.store(Identity(self.machines[1].new_nonce(), highest_epoch=0))
         state = ClusterState(0, None, frozenset({first.member}))
         self.etcd = EtcdModel(state, self.settings.lease_s)
         self.oracle.isr = state.isr
@@ -68,6 +68,8 @@ class Simulation:
         directory = SimulatedDirectory(broker_id, self.oracle, self.options.log_class)
         directory.add(METADATA)
         directory.add(DATA)
+        if self.options.one_nonce:
+            directory.identity = Identity(ONE_NONCE)
         return directory
 
     def data_partitions(self) -> list[Partition]:
