@@ -32,7 +32,8 @@ class PartitionTruth:
         """By writer, the number of its last committed message."""
 
     def count(self, log: SimulatedLog) -> None:
-        """Count `last` anew: this log is what there is now."""
+        """What this log shows is what there is now."""
+        self.committed += log.entries[len(self.committed) : log.high_watermark]
         self.last = {writer: last for writer, (last, _) in log.expired.items()}
         for entry in self.committed[log.log_start_offset :]:
             if entry is not None:
@@ -154,9 +155,9 @@ class Oracle:
                     raise Violation(f"{_name(log)}: led from before {truth.trimmed}, the answered trim")
             if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
-            if may_lose and log is not None:
-                truth.count(log)
             if have >= len(truth.committed):
+                if may_lose and log is not None:
+                    truth.count(log)
                 continue
             if not may_lose and have < truth.excused:
                 raise Violation(
