@@ -50,9 +50,7 @@ class ClusterNode(Node):
         *,
         may_have_lost: bool,
     ) -> None:
-        super().__init__(
-            directory, incarnation, settings, new_number, may_have_lost=may_have_lost
-        )
+        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
         self.view: ClusterView | None = None
         self.lease: Lease | None = None
         self.accepts_loss = False
@@ -116,7 +114,7 @@ class ClusterNode(Node):
 
     def _info(self, lease_id: int) -> MemberInfo:
         kept = self.view is not None and self.view.state.keeps(self.member)
-        still = kept or self.directory.identity.in_doubt
+        still = kept or self.identity.in_doubt
         has = reach(self.directory) if still else None
         return MemberInfo(self.incarnation, self.member, self.highest_epoch, lease_id, has)
 
@@ -154,7 +152,8 @@ class ClusterNode(Node):
         if leader is not None:
             if mine and state.epoch == leader.epoch and self.holds_key(view):
                 if not leader.isr.members <= state.isr:
-                    self.remember(counted_revision=view.state_revision)
+                    counted = self.identity._replace(counted_revision=view.state_revision)
+                    self.remember(counted)
                 leader.state_read(state, view.state_revision)
             else:
                 self.resign()
@@ -187,7 +186,7 @@ class ClusterNode(Node):
         """Leave, stand for election, follow, or wait."""
         state = view.state
         listed = self._listed(state.isr)
-        if listed and (self.directory.identity.in_doubt or self.member not in listed):
+        if listed and (self.identity.in_doubt or self.member not in listed):
             self.unfollow()
             self._transact(now_s, view, left_in_doubt(view, self.broker_id))
         elif self._leader_is_gone(view):
@@ -268,7 +267,7 @@ class ClusterNode(Node):
             self._fresh_nonce = False
         elif not self._fresh_nonce:
             self.unfollow()
-            self.remember(nonce=self._new_number(), in_doubt=False)
+            self.remember(self.identity._replace(nonce=self._new_number(), in_doubt=False))
             self._fresh_nonce = True
 
     def _follow(self, view: ClusterView) -> None:
@@ -299,7 +298,9 @@ class ClusterNode(Node):
         info = view.members.get(member.broker_id)
         if info is None or info.member != member or view.leader != self.incarnation:
             return
-        heir = Transact(leader.isr.revision, elected(view, info), info.lease_id, view.leader_revision)
+        heir = Transact(
+            leader.isr.revision, elected(view, info), info.lease_id, view.leader_revision
+        )
         if view.state_revision != leader.isr.revision:
             return
         super().resign()

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from .partition_log import Directory, Partition
 from .settings import Incarnation, Member
 
+
 class Reach(NamedTuple):
     """What a directory has, as long as its logs do not change."""
 
     counted_revision: int
     logs: tuple[tuple[Partition, int, int], ...]
     """(partition, log end offset, log start offset)"""
-
 
 
 class Kept(NamedTuple):
@@ -92,9 +92,7 @@ def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
     """
     live = {info.member for info in view.members.values()} | {winner.member}
     state = view.state.without(view.state.isr - live, view.state_revision)
-    return state._replace(
-        epoch=epoch_above(view, winner.highest_epoch), leader=winner.incarnation
-    )
+    return state._replace(epoch=epoch_above(view, winner.highest_epoch), leader=winner.incarnation)
 
 
 def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
@@ -119,7 +117,7 @@ def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
 def last_counted(
     kept: Collection[Kept], members: Mapping[int, MemberInfo]
 ) -> dict[Member, Reach] | None:
-    """Of the ISR that was counted last by a leader, what each member has; `None`: not all are heard.
+    """What each member of the ISR has that a leader counted last; `None`: not all are heard.
 
     Each of them had everything that was committed, until it lost something. One that went out of
     the ISR before, and whose leader knew that, may lack what was committed afterwards, and may have
@@ -142,9 +140,7 @@ def has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
         return False
     own = {partition: end for partition, end, _ in reaches[member].logs}
     return all(
-        own.get(partition, 0) >= end
-        for each in reaches.values()
-        for partition, end, _ in each.logs
+        own.get(partition, 0) >= end for each in reaches.values() for partition, end, _ in each.logs
     )
 
 

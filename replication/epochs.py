@@ -57,8 +57,13 @@ def end_of(history: History, epoch: int, log_end_offset: int) -> EpochEnd:
 
 def agrees(history: History, log_end_offset: int, end: int, epoch: int) -> bool:
     """Whether a log that ends at `end` with a message of `epoch` is a beginning of this one."""
-    found = end_of(history, epoch, log_end_offset)
-    return found.epoch == epoch and end <= found.offset
+    found = bisect_right(history, (epoch, _PAST_ALL_OFFSETS))
+    if not found or history[found - 1].epoch != epoch:
+        return False
+    start = history[found - 1].offset
+    if end < start or (end == start and found > 1):
+        return False  # The first start may stand for messages that are below the log start.
+    return end <= (history[found].offset if found < len(history) else log_end_offset)
 
 
 def cut_to(history: History, log_end_offset: int, answer: EpochEnd) -> int:
@@ -89,7 +94,10 @@ def cut_end(history: History, log_end_offset: int) -> list[EpochStart]:
 
 
 def cut_start(history: History, log_start_offset: int) -> list[EpochStart]:
-    """The history of a log that begins at `log_start_offset`; the epoch in force there begins there."""
+    """The history of a log that begins at `log_start_offset`, as does the epoch in force there.
+
+    So an emptied log has one start, at its end.
+    """
     first = bisect_right(history, log_start_offset, key=lambda start: start.offset) - 1
     if first < 0:
         return list(history)

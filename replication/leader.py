@@ -5,7 +5,7 @@ from typing import Final
 
 from .cluster_state import ClusterState
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest, starts_between
+from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, starts_between
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
@@ -14,7 +14,7 @@ from .session import Session
 from .settings import Member, ReplicationSettings
 
 NOTHING: Final = -1
-"""A watermark for a follower of whose log it is not known that it is a beginning of the leader's."""
+"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
 
 
 class Leader:
@@ -247,7 +247,7 @@ class Leader:
             part = self.partitions[partition]
             log, stored = part.log, None
             end = session.ends.get(partition)
-            starts = ()
+            starts: tuple[EpochStart, ...] = ()
             if end is not None and end < log.log_end_offset and end >= log.log_start_offset:
                 if room <= 0:
                     left.add(partition)
@@ -283,9 +283,9 @@ class Leader:
     def tick(self, now_s: float) -> None:
         """Answer requests that waited long enough; propose who is in sync if that changed."""
         for session in self.sessions.values():
-            if session.waits and session.fetched_s is not None:
-                if now_s - session.fetched_s >= self._settings.fetch_wait_s:
-                    self._answer(session)
+            asked_s = session.fetched_s if session.waits else None
+            if asked_s is not None and now_s - asked_s >= self._settings.fetch_wait_s:
+                self._answer(session)
         isr = self.isr
         if isr.change is None:
             wanted = self.wanted_isr(now_s)

@@ -43,7 +43,7 @@ class LedPartition:
 
     @property
     def readable(self) -> bool:
-        """Whether everything that an earlier leader may have shown is below the watermark (KIP-207)."""
+        """Whether all that an earlier leader may have shown is below the watermark (KIP-207)."""
         return self.log.high_watermark >= self.election_end
 
     def wait_for_sync(self, first_offset: int, next_offset: int) -> None:
@@ -89,7 +89,7 @@ class LedPartition:
         return done
 
     def trimmed(self, log_start_offset: int) -> list[Token]:
-        """Who does not wait any more for a trim, all of the ISR beginning at the offset or later."""
+        """Who does not wait any more for a trim: all of the ISR begin at the offset or later."""
         done: list[Token] = []
         while self._trims and self._trims[0][0] <= log_start_offset:
             done.append(heappop(self._trims)[2])

@@ -23,7 +23,7 @@ from .messages import (
     Refusal,
     Welcome,
 )
-from .partition_log import Directory, Partition
+from .partition_log import Directory, Identity, Partition
 from .settings import Incarnation, Member, ReplicationSettings
 
 
@@ -55,7 +55,7 @@ class Node:
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
         if may_have_lost and directory.identity.nonce:
-            self.remember(in_doubt=True)
+            self.remember(self.identity._replace(in_doubt=True))
 
     @property
     def broker_id(self) -> int:
@@ -66,13 +66,17 @@ class Node:
         return Member(self.directory.broker_id, self.directory.identity.nonce)
 
     @property
+    def identity(self) -> Identity:
+        return self.directory.identity
+
+    @property
     def highest_epoch(self) -> int:
         """That this directory was ever told of."""
         return self.directory.identity.highest_epoch
 
-    def remember(self, **changes: int) -> None:
+    def remember(self, identity: Identity) -> None:
         """Store a changed identity."""
-        self.directory.store(self.directory.identity._replace(**changes))
+        self.directory.store(identity)
 
     # What clients ask for.
 
@@ -140,9 +144,9 @@ class Node:
             self.follower.closed()
 
     def learn(self, epoch: int) -> None:
-        """Somebody knows of `epoch`. A leader of an older one stops at once, as does its follower."""
+        """Somebody knows of `epoch`. Who leads or follows in an older one stops at once."""
         if epoch > self.highest_epoch:
-            self.remember(highest_epoch=epoch)
+            self.remember(self.identity._replace(highest_epoch=epoch))
         if self.leader is not None and epoch > self.leader.epoch:
             self.resign()
         if self.follower is not None and NO_EPOCH < self.follower.epoch < epoch:
@@ -210,7 +214,7 @@ class Node:
     def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
         """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
         self.unfollow()
-        self.remember(in_doubt=False, counted_revision=isr.revision)
+        self.remember(self.identity._replace(in_doubt=False, counted_revision=isr.revision))
         self._led_epoch = epoch
         self._handing_to = None
         self.leader = self.leader_class(
@@ -236,9 +240,8 @@ class Node:
 
     def tick(self, now_s: float) -> None:
         """To be called often, several times in `read_every_s`."""
-        if self._handing_to is not None:
-            if now_s - self._handing_since_s >= self.settings.hand_over_s:
-                self._handing_to = None
+        if now_s - self._handing_since_s >= self.settings.hand_over_s:
+            self._handing_to = None
         if self.leader is not None:
             self.leader.tick(now_s)
         elif self.follower is not None:
@@ -248,10 +251,12 @@ class Node:
         if self._handing_to is None or self.leader is None:
             return
         for session in self.leader.sessions.values():
-            if session.member.broker_id == self._handing_to:
-                if session.member in self.leader.isr.members and not session.behind:
-                    self.hand_over_now(now_s, session.connection, session.member)
-                    return
+            heir = session.member
+            if heir.broker_id != self._handing_to or session.behind:
+                continue
+            if heir in self.leader.isr.members:
+                self.hand_over_now(now_s, session.connection, heir)
+                return
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
         """`member` is in the ISR and has everything."""

@@ -1,4 +1,4 @@
-"""Clients: producers that try again, positions that are committed, topics that are made, readers."""
+"""Clients: producers that try again, positions that are committed, a topic, trims, readers."""
 
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,7 +47,7 @@ class Clients:
         self._ids = [0, 1, 2]
         self._next_id = 3
         self._numbers = [0, 0, 0]
-        self._late: list[tuple[Write, "Machine"]] = []
+        self._late: list[tuple[Write, Machine]] = []
         self._position: Write | None = None
         self._positions = 0
         self._topic: Write | None = None
@@ -135,8 +135,8 @@ class Clients:
             if entry is None:
                 self._done(write)  # Committed, or it would not have expired.
             elif write.acks_all:
-                token = Pending(write, offset, entry)
-                node.await_commit(write.partition, offset, offset + 1, token)
+                waits = Pending(write, offset, entry)
+                node.await_commit(write.partition, offset, offset + 1, waits)
             else:
                 self._done(write)
             return

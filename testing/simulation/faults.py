@@ -131,7 +131,7 @@ class Faults:
             machine = simulation.machines[wire.follower_id if by_follower else wire.leader_id]
             node = machine.active
             if node is not None and wire in machine.wires:
-                machine.wires.discard(wire)
+                machine.wires.pop(wire, None)
                 simulation.network.left(wire, by_follower, self._random.random() < 0.3)
                 node.closed(wire)
                 machine.settle()

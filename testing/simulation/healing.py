@@ -113,7 +113,5 @@ def _report(simulation: "Simulation") -> str:
             for name, log in machine.directory.logs.items()
         }
         directory = machine.directory
-        lines.append(
-            f"broker {machine.broker_id} {role} {directory.identity} {logs}"
-        )
+        lines.append(f"broker {machine.broker_id} {role} {directory.identity} {logs}")
     return "\n".join(lines)

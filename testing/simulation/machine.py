@@ -4,7 +4,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ...replication.cluster_node import ClusterNode
-from ...replication.effects import Answer, Close, Connect, Effect, RevokeLease, Send, Sync
+from ...replication.effects import (
+    Answer,
+    Close,
+    Connect,
+    Effect,
+    GrantLease,
+    ReadCluster,
+    RenewLease,
+    RevokeLease,
+    Send,
+    Sync,
+    Transact,
+)
 from ...replication.in_sync import InSyncReplicas
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation
@@ -48,7 +60,7 @@ class Machine:
         self.paused_until_s = 0.0
         self.run = 0
         self.node: ClusterNode | None = None
-        self.wires: set[Wire] = set()
+        self.wires: dict[Wire, None] = {}
         self.syncs: set[Partition] = set()
         self.lost_power = False
 
@@ -166,13 +178,13 @@ class Machine:
             return
         wire = Wire(self.broker_id, self.run, broker_id, other.run)
         network.wires.append(wire)
-        self.wires.add(wire)
-        other.wires.add(wire)
+        self.wires[wire] = None
+        other.wires[wire] = None
         node.connected(self.now_s, wire)
 
     def _close(self, wire: Wire) -> None:
         if wire in self.wires:
-            self.wires.discard(wire)
+            del self.wires[wire]
             silent = self.random.random() < 0.2
             self.simulation.network.left(wire, wire.follower_run == self.run, silent)
 
@@ -202,7 +214,7 @@ class Machine:
         if node is None or self.run != (wire.leader_run if to_leader else wire.follower_run):
             return
         if message is None:
-            self.wires.discard(wire)
+            self.wires.pop(wire, None)
             self.simulation.network.left(wire, not to_leader, silent=True)
             node.closed(wire)
         elif to_leader:
@@ -213,5 +225,16 @@ class Machine:
 
     def answered(self, effect: Any, answer: Any) -> None:
         """etcd's answer arrives."""
-        self.simulation.etcd_answers[type(effect)](self, effect, answer)
+        node = self.node
+        if node is None:
+            return
+        if isinstance(effect, ReadCluster | Transact):
+            node.cluster_read(self.now_s, answer)
+        elif isinstance(effect, GrantLease):
+            node.lease_granted(self.now_s, answer[0], effect.asked_s, answer[1])
+        elif isinstance(effect, RenewLease):
+            if answer is None:
+                node.lease_lost(effect.lease_id)
+            else:
+                node.lease_renewed(self.now_s, answer[0], effect.asked_s, answer[1])
         self.settle()

@@ -11,9 +11,18 @@ END: Final = None
 class Wire:
     """One connection. What is on its way goes on after the sender is gone."""
 
-    __slots__ = ("follower_id", "follower_run", "leader_id", "leader_run", "to_follower", "to_leader")
+    __slots__ = (
+        "follower_id",
+        "follower_run",
+        "leader_id",
+        "leader_run",
+        "to_follower",
+        "to_leader",
+    )
 
-    def __init__(self, follower_id: int, follower_run: int, leader_id: int, leader_run: int) -> None:
+    def __init__(
+        self, follower_id: int, follower_run: int, leader_id: int, leader_run: int
+    ) -> None:
         self.follower_id = follower_id
         self.follower_run = follower_run
         self.leader_id = leader_id
@@ -37,7 +46,9 @@ class Network:
     def left(self, wire: Wire, by_follower: bool, silent: bool = False) -> None:
         """One side has closed; `silent`: the other does not hear of it."""
         mine, other = (
-            (wire.to_follower, wire.to_leader) if by_follower else (wire.to_leader, wire.to_follower)
+            (wire.to_follower, wire.to_leader)
+            if by_follower
+            else (wire.to_leader, wire.to_follower)
         )
         mine.clear()
         if by_follower:

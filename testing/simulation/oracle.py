@@ -79,8 +79,8 @@ class Oracle:
             if self._is_of_the_lost(log, truth):
                 return
             raise Violation(
-                f"{_name(log)}: below the watermark {offset} it has {log.entries[first:known]} from "
-                f"{first} on, and committed is {committed[first:known]}"
+                f"{_name(log)}: below the watermark {offset} it has, from {first} on, "
+                f"{log.entries[first:known]}, and committed is {committed[first:known]}"
             )
         if offset > len(committed):
             self._commit(log, truth, offset)
@@ -98,7 +98,9 @@ class Oracle:
             raise Violation(f"{_name(log)}: a follower's watermark {offset} is beyond its leader's")
         epoch, incarnation = leading
         if self.led.setdefault(epoch, incarnation) != incarnation:
-            raise Violation(f"two leaders commit in epoch {epoch}: {self.led[epoch]}, {incarnation}")
+            raise Violation(
+                f"two leaders commit in epoch {epoch}: {self.led[epoch]}, {incarnation}"
+            )
         self.count("commits")
         for entry in log.entries[len(truth.committed) : offset]:
             truth.committed.append(entry)
@@ -150,9 +152,8 @@ class Oracle:
             if may_lose and log is not None:
                 truth.start = log.log_start_offset
             have = _common(log, truth) if log is not None else 0
-            if log is not None and log.log_start_offset < truth.trimmed and not may_lose:
-                if truth.excused == _NEVER:
-                    raise Violation(f"{_name(log)}: led from before {truth.trimmed}, the answered trim")
+            if log is not None and not may_lose and truth.excused == _NEVER:
+                self._begins_behind_trim(log, truth)
             if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
             if have >= len(truth.committed):
@@ -167,6 +168,10 @@ class Oracle:
             self._lose(truth, have, epoch)
             if log is not None:
                 truth.count(log)
+
+    def _begins_behind_trim(self, log: SimulatedLog, truth: PartitionTruth) -> None:
+        if log.log_start_offset < truth.trimmed:
+            raise Violation(f"{_name(log)}: led from before {truth.trimmed}, an answered trim")
 
     def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
         self.count("losses")
@@ -204,7 +209,8 @@ class Oracle:
         return any(
             all(
                 partition in directory.logs
-                and _common(directory.logs[partition], truth) >= min(len(truth.committed), truth.excused)
+                and _common(directory.logs[partition], truth)
+                >= min(len(truth.committed), truth.excused)
                 for partition, truth in self.truths.items()
             )
             for directory in directories
@@ -219,7 +225,9 @@ class Oracle:
             return
         there = truth.committed[offset] if offset < len(truth.committed) else None
         if there != entry and offset >= truth.start:
-            raise Violation(f"{partition}: {entry} at {offset} is acknowledged, committed is {there}")
+            raise Violation(
+                f"{partition}: {entry} at {offset} is acknowledged, committed is {there}"
+            )
         self.count("acknowledged")
         truth.shown = max(truth.shown, offset + 1)
 
@@ -237,8 +245,8 @@ class Oracle:
             if watermark < truth.shown:
                 if not self._reads_may_be_old and not (log and self._is_of_the_lost(log, truth)):
                     raise Violation(
-                        f"{partition}: a client saw {truth.shown}, and is told {watermark} by broker "
-                        f"{directory.broker_id}"
+                        f"{partition}: a client saw {truth.shown}, and broker "
+                        f"{directory.broker_id} says {watermark}"
                     )
             elif watermark <= len(truth.committed):
                 truth.shown = watermark
@@ -254,9 +262,7 @@ def _common(log: SimulatedLog, truth: PartitionTruth) -> int:
     return next(at for at in range(first, last) if log.entries[at] != committed[at])
 
 
-def _counted_last(
-    state: ClusterState, directories: list[SimulatedDirectory]
-) -> frozenset[Member]:
+def _counted_last(state: ClusterState, directories: list[SimulatedDirectory]) -> frozenset[Member]:
     """The ISR that a leader counted last, while nobody is in it any more."""
     there = {directory.member: directory.identity.counted_revision for directory in directories}
     counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
@@ -265,6 +271,3 @@ def _counted_last(
 
 def _name(log: SimulatedLog) -> str:
     return f"{log.partition} at broker {log.directory.broker_id}"
-
-
-__all__ = ["METADATA", "Oracle", "PartitionTruth"]

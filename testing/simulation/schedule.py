@@ -1,18 +1,9 @@
 """What happens when: steps, faults, and the healing at the end, all from one seed."""
 
-from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from ...replication.cluster_state import ClusterState
-from ...replication.effects import (
-    GrantLease,
-    ReadCluster,
-    Register,
-    RenewLease,
-    RevokeLease,
-    Transact,
-)
 from ...replication.partition_log import Identity, Partition
 from .clients import Clients
 from .disk import METADATA, SimulatedDirectory
@@ -166,40 +157,10 @@ class Simulation:
                 self._ask_etcd(number)
             for number in reversed(range(len(self.replies))):
                 self._hear_etcd(number)
-            busy = wires or self.requests or self.replies
+            busy = bool(wires or self.requests or self.replies)
             for machine in self.machines.values():
                 if machine.syncs:
                     machine.sync()
                     busy = True
             if not busy:
                 break
-
-    # What etcd answers.
-
-    def _read(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
-        if machine.node is not None and answer is not None:
-            machine.node.cluster_read(machine.now_s, answer)
-
-    def _granted(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
-        if machine.node is not None:
-            machine.node.lease_granted(machine.now_s, answer[0], effect.asked_s, answer[1])
-
-    def _renewed(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
-        if machine.node is None:
-            return
-        if answer is None:
-            machine.node.lease_lost(effect.lease_id)
-        else:
-            machine.node.lease_renewed(machine.now_s, answer[0], effect.asked_s, answer[1])
-
-    def _nothing(machine: Machine, effect: Any, answer: Any) -> None:  # noqa: N805
-        """There is nothing to hear."""
-
-    etcd_answers: ClassVar[dict[type, Callable[[Machine, Any, Any], None]]] = {
-        ReadCluster: _read,
-        Transact: _read,
-        GrantLease: _granted,
-        RenewLease: _renewed,
-        RevokeLease: _nothing,
-        Register: _nothing,
-    }

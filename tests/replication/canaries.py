@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import ClusterState, ClusterView
-from horolog.replication.effects import Answer, Connection, Outcome, Token
+from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
 from horolog.replication.epochs import NO_EPOCH, EpochEnd
 from horolog.replication.follower import Follower
 from horolog.replication.leader import Leader
@@ -17,7 +17,7 @@ from horolog.replication.messages import Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Member
-from horolog.testing.simulation.disk import METADATA, SimulatedDirectory, SimulatedLog
+from horolog.testing.simulation.disk import METADATA, SimulatedLog
 from horolog.testing.simulation.options import Options
 
 _ANY_EPOCH = 2**30
@@ -204,7 +204,7 @@ class _LetsGoAtOnce(Leader):
         super()._propose(wanted, now_s)
         if self.isr.change is not None:
             self.isr.change = self.isr.change._replace(kept=frozenset())
-            self._effects[-1] = self._effects[-1]._replace(state=self.isr.change)  # type: ignore[call-arg,union-attr]
+            self._effects[-1] = Transact(self.isr.revision, self.isr.change)
 
 
 class LetsGoAtOnce(ClusterNode):
@@ -230,12 +230,12 @@ class ForgetsProducers(SimulatedLog):
 class NeverInDoubt(ClusterNode):
     """A broker whose machine lost power goes on as a member of the ISR."""
 
-    def remember(self, **changes: int) -> None:
-        super().remember(**(changes | {"in_doubt": False}))
+    def remember(self, identity: Identity) -> None:
+        super().remember(identity._replace(in_doubt=False))
 
 
 class _ShowsAtOnce(Leader):
-    """A new leader shows what is below its watermark before that has reached its end at election."""
+    """A new leader shows what is below its watermark, and does not wait for the rest."""
 
     @property
     def readable(self) -> bool:
@@ -246,35 +246,17 @@ class ShowsAtOnce(ClusterNode):
     leader_class = _ShowsAtOnce
 
 
-class _CountsFromTheAnswer(Lease):
-    """A lease counts from when its answer came."""
-
-    def renewed(self, now_s: float, asked_s: float, ttl_s: float) -> None:
-        super().renewed(now_s, now_s, ttl_s)
-
-
-class CountsFromTheAnswer(ClusterNode):
-    lease_class = _CountsFromTheAnswer
-
-
 class _ForEver(Lease):
-    """A lease that nobody looks at."""
+    """A lease that never ends by a clock."""
 
     def holds(self, now_s: float) -> bool:
         return True
 
 
 class WithoutLease(ClusterNode):
-    """Leads until it hears of another; not a canary."""
+    """Leads until etcd or another broker says that it does not: it may answer with old reads."""
 
     lease_class = _ForEver
-
-    def holds_key(self, view: ClusterView) -> bool:
-        return True
-
-    def lease_lost(self, lease_id: int) -> None:
-        if self.leader is None:
-            super().lease_lost(lease_id)
 
 
 CANARIES: dict[str, Callable[[], Options]] = {
@@ -293,11 +275,11 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "an outcome read at the same revision": lambda: Options(node_class=TakesAnyRead),
     "members that are let go at once": lambda: Options(node_class=LetsGoAtOnce),
     "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=3),
-    "producers forgotten below the log start": lambda: Options(log_class=ForgetsProducers, steps=1000),
+    "producers forgotten below the log start": lambda: Options(
+        log_class=ForgetsProducers, steps=1000
+    ),
     "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
     "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),
-    "a lease that counts from its answer": lambda: Options(node_class=CountsFromTheAnswer, steps=1000),
+    "a leader that does not look at its lease": lambda: Options(node_class=WithoutLease),
 }
 """By the words of the contract, the options that put the wrong rule in."""
-
-__all__ = ["CANARIES", "Identity", "SimulatedDirectory", "WithoutLease"]
