@@ -96,9 +96,16 @@ def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
 
 
 def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
-    """The state when somebody wins whose log counts from now on, whatever others have."""
-    return ClusterState(
-        epoch_above(view, winner.highest_epoch), winner.incarnation, frozenset({winner.member})
+    """The state when somebody wins whose log counts from now on, whatever others have.
+
+    They are kept all the same, as in `elected`.
+    """
+    state = view.state.without(view.state.isr - {winner.member}, view.state_revision)
+    return state._replace(
+        epoch=epoch_above(view, winner.highest_epoch),
+        leader=winner.incarnation,
+        isr=frozenset({winner.member}),
+        kept=frozenset(it for it in state.kept if it.member != winner.member),
     )
 
 
