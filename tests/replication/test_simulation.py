@@ -16,22 +16,14 @@ SCHEDULES = 20_000
 PARTS = 8
 """Tests that the schedules are spread over, so that they can run beside each other."""
 
-LONG_FAULTS = 1_000
+LONG_STEPS = 1_000
 """Steps of a schedule that is to see more than one fault upon another."""
 
-REGRESS = {
-    637: "a leader that had to hand over and could not took no writes any more",
-    651: "a leader was made by a lease that it had not any more",
-    871: "a producer's retry was stored anew by a copy that began behind its first message",
-    1608: "a late election took the only one out of the ISR that had everything",
-    2820: "a follower that nothing can be cut from asked for ever",
-    3631: "a late change of the ISR took the only one out of it that had everything",
-    4887: "a member was taken for heard that had said nothing since it was needed",
-    16984: "a follower joined that had not followed a trim that was answered",
-    103017: "the last epoch of a log said that it had more than one that had what was committed",
-    106634: "an emptied log seemed to have less than one that ends where it begins",
-}
-"""Seeds of schedules that broke something once, when they were others, and what it was."""
+CANARY_SCHEDULES = 5_000
+"""The slowest one is noticed by seed 3631; the page has them all."""
+
+REGRESS = (637, 651, 685, 871, 1608, 2820, 3631, 4887, 16984, 103017, 106634, 1040445, 2003917)
+"""Seeds of schedules that broke something once; `docs/replication/model.md` says what it was."""
 
 
 def run(seeds: Iterable[int], **options: object) -> Counter[str]:
@@ -69,7 +61,7 @@ def test_a_seed_says_everything() -> None:
 
 
 def test_long_schedules(base: int) -> None:
-    run(range(base, base + 300), steps=LONG_FAULTS)
+    run(range(base, base + 300), steps=LONG_STEPS)
 
 
 def test_without_the_lease_only_reads_may_be_old(base: int) -> None:
@@ -87,14 +79,14 @@ def test_what_is_promised_holds_for_long(base: int, part: int) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_long_schedules_for_long(base: int, part: int) -> None:
     first = base + part * 10_000
-    run(range(first, first + 10_000), steps=LONG_FAULTS)
+    run(range(first, first + 10_000), steps=LONG_STEPS)
 
 
 @pytest.mark.parametrize("name", CANARIES)
 def test_a_wrong_rule_is_noticed(name: str) -> None:
-    for seed in range(SCHEDULES):
+    for seed in range(CANARY_SCHEDULES):
         try:
             Simulation(seed, CANARIES[name]()).run()
         except Violation:
             return
-    pytest.fail(f"{SCHEDULES} schedules did not notice {name}")
+    pytest.fail(f"{CANARY_SCHEDULES} schedules did not notice {name}")
