@@ -30,10 +30,16 @@ class Follower:
         self._welcomed = False
         self._fetching = False
         self._changed: set[Partition] = set()
+        self._not_reached: set[Partition] = set()
 
     @property
     def member(self) -> Member:
         return Member(self._directory.broker_id, self._directory.identity.nonce)
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether it has had, on this connection, all that was committed in every partition."""
+        return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""
@@ -71,6 +77,7 @@ class Follower:
         self.epoch = message.epoch
         self._welcomed = True
         self._changed = set(self._directory.logs)
+        self._not_reached = set(self._directory.logs)
         self._fetch(now_s)
 
     def add_partition(self, partition: Partition) -> None:
@@ -106,6 +113,8 @@ class Follower:
         watermark = min(part.high_watermark, log.log_end_offset)
         if part.diverging is None and watermark > log.high_watermark:
             log.set_high_watermark(watermark)
+        if 0 <= part.high_watermark <= log.log_end_offset:
+            self._not_reached.discard(part.partition)
         wanted = min(part.sync_to, log.log_end_offset)
         if wanted > log.synced_offset:
             self._effects.append(Sync(part.partition))

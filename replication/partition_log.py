@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .epochs import NO_EPOCH, History
+from .settings import Member
 
 Partition = tuple[str, int]
 
@@ -93,6 +94,8 @@ class Identity(NamedTuple):
     """The highest leader epoch that this directory was told of."""
     counted_revision: int = 0
     """The last revision of the cluster's state whose ISR this member counted as its leader."""
+    record: frozenset[Member] = frozenset()
+    """By hand: the ISR that this broker counted last as a leader."""
 
 
 class Directory(Protocol):

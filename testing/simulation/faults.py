@@ -86,8 +86,15 @@ class Faults:
         simulation.oracle.disks_lost(simulation.etcd.state, directories)
 
     def _swap(self) -> None:
-        """A broker comes back with another disk: a new one, or an old copy of its own."""
         machine = self._machine()
+        if self.may_swap(machine):
+            self.swap(machine)
+
+    def may_swap(self, machine: "Machine") -> bool:
+        return True
+
+    def swap(self, machine: "Machine") -> None:
+        """A broker comes back with another disk: a new one, or an old copy of its own."""
         if machine.node is not None:
             machine.stop(silent=False)
         self._simulation.oracle.count("swaps")

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ...replication.cluster_node import ClusterNode
 from ...replication.epochs import starts_between
 from .violation import Violation
 
@@ -83,7 +84,7 @@ def _accept_loss(simulation: "Simulation") -> None:
         simulation.machines.values(),
         key=lambda machine: sum(log.log_end_offset for log in machine.directory.logs.values()),
     )
-    if machine.node is not None:
+    if isinstance(machine.node, ClusterNode):
         machine.node.accepts_loss = True
 
 

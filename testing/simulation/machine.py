@@ -18,6 +18,7 @@ from ...replication.effects import (
     Transact,
 )
 from ...replication.in_sync import InSyncReplicas
+from ...replication.node import Node
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation
 from .disk import METADATA, SimulatedDirectory
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 ONE_NONCE: Final = 7
 
-_watched: dict[type[ClusterNode], type[ClusterNode]] = {}
+_watched: dict[type[Node], type[Node]] = {}
 
 
-def _watching(node_class: type[ClusterNode]) -> type[ClusterNode]:
+def _watching(node_class: type[Node]) -> type[Node]:
     """`node_class`, which tells the oracle before it leads."""
     found = _watched.get(node_class)
     if found is None:
@@ -59,7 +60,7 @@ class Machine:
         self.offset_s = self.random.uniform(0, 1000)
         self.paused_until_s = 0.0
         self.run = 0
-        self.node: ClusterNode | None = None
+        self.node: Node | None = None
         self.wires: dict[Wire, None] = {}
         self.syncs: set[Partition] = set()
         self.lost_power = False
@@ -70,7 +71,7 @@ class Machine:
         return self.simulation.now_s * self.rate + self.offset_s
 
     @property
-    def active(self) -> ClusterNode | None:
+    def active(self) -> Node | None:
         """Its node, if the process runs."""
         if self.paused_until_s > self.simulation.now_s:
             return None
@@ -81,14 +82,7 @@ class Machine:
         for log in self.directory.logs.values():
             log.open()
         self.directory.topics_at = 0
-        make = _watching(self.simulation.options.node_class)
-        node = make(
-            self.directory,
-            Incarnation(self.broker_id, self.run),
-            self.simulation.settings,
-            self.new_nonce,
-            may_have_lost=self.lost_power,
-        )
+        node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
         node.machine = self  # type: ignore[attr-defined]
         self.node = node
         self.lost_power = False
@@ -101,7 +95,9 @@ class Machine:
 
     def elected(self, epoch: int) -> None:
         node, simulation = self.node, self.simulation
-        may_lose = node is not None and (node.accepts_loss or simulation.settings.unclean)
+        may_lose = simulation.settings.unclean
+        if isinstance(node, ClusterNode) and node.accepts_loss:
+            may_lose = True
         run = Incarnation(self.broker_id, self.run)
         self.directory.forget_topics()
         simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
@@ -136,7 +132,7 @@ class Machine:
                 self.simulation.oracle.resigned(self.directory)
             self._make_topics(node)
 
-    def _make_topics(self, node: ClusterNode) -> None:
+    def _make_topics(self, node: Node) -> None:
         """Metadata below the watermark names topics; each has a log then."""
         log = self.directory.logs[METADATA]
         if self.directory.topics_at < log.high_watermark:
@@ -149,7 +145,7 @@ class Machine:
                         node.add_partition(name)
         self.directory.topics_at = log.high_watermark
 
-    def _carry_out(self, node: ClusterNode, effect: Effect) -> None:
+    def _carry_out(self, node: Node, effect: Effect) -> None:
         simulation = self.simulation
         if isinstance(effect, Send):
             wire: Any = effect.connection
@@ -170,7 +166,7 @@ class Machine:
                 return
             simulation.requests.append((self, self.run, effect))
 
-    def _connect(self, node: ClusterNode, broker_id: int) -> None:
+    def _connect(self, node: Node, broker_id: int) -> None:
         simulation = self.simulation
         other = simulation.machines[broker_id]
         network = simulation.network
@@ -226,7 +222,7 @@ class Machine:
     def answered(self, effect: Any, answer: Any) -> None:
         """etcd's answer arrives."""
         node = self.node
-        if node is None:
+        if not isinstance(node, ClusterNode):
             return
         if isinstance(effect, ReadCluster | Transact):
             node.cluster_read(self.now_s, answer)

@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from ...replication.cluster_node import ClusterNode
+from ...replication.node import Node
 from ...replication.settings import ReplicationSettings
 from .disk import SimulatedLog
 
@@ -17,11 +18,10 @@ class Options:
     brokers: int | None = None
     lease: bool = True
     """Whether leaders stop when their lease ends."""
-    node_class: type[ClusterNode] = ClusterNode
+    node_class: type[Node] = ClusterNode
     log_class: type[SimulatedLog] = SimulatedLog
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
-    heal: bool = True
 
     brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)
 

@@ -4,7 +4,9 @@ from random import Random
 from typing import Any
 
 from ...replication.cluster_state import ClusterState
+from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
+from ...replication.settings import Incarnation
 from .clients import Clients
 from .disk import METADATA, SimulatedDirectory
 from .etcd import EtcdModel
@@ -51,6 +53,7 @@ class Simulation:
         self.etcd = EtcdModel(state, self.settings.lease_s)
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
+        self.draw()
         for machine in self.machines.values():
             machine.start()
 
@@ -71,9 +74,26 @@ class Simulation:
         self.warm_up()
         for _ in range(self.options.steps):
             self.step()
-        if self.options.heal:
-            heal(self)
+        self.heal()
         return self.oracle
+
+    def draw(self) -> None:
+        """Change what was drawn, before the first broker starts."""
+
+    def heal(self) -> None:
+        """End all faults; everything has to come right. Raises `Violation`."""
+        heal(self)
+
+    def make_node(self, machine: Machine, node_class: type) -> Node:
+        """The node of a process that starts."""
+        node: Node = node_class(
+            machine.directory,
+            Incarnation(machine.broker_id, machine.run),
+            self.settings,
+            machine.new_nonce,
+            may_have_lost=machine.lost_power,
+        )
+        return node
 
     def warm_up(self) -> None:
         """Until the first leader is there and has been found."""
