@@ -221,8 +221,9 @@ class ClusterNode(Node):
 
     def _may_recover(self, view: ClusterView) -> bool:
         """Nobody is in the ISR, all that were are heard, and this one has most."""
-        if view.state.isr:
-            return False
+        mine = view.members.get(self.broker_id)
+        if view.state.isr or mine is None or mine.incarnation != self.incarnation:
+            return False  # What an earlier run said may be more than there is now.
         reaches = last_counted(view.state.kept, view.members)
         if reaches is None or not has_most(reaches, self.member):
             return False

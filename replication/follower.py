@@ -82,6 +82,7 @@ class Follower:
 
     def add_partition(self, partition: Partition) -> None:
         """A partition that the leader's metadata names is there now."""
+        self._not_reached.add(partition)
         self._position_changed(partition)
 
     def fetched(self, now_s: float, message: Fetched) -> None:

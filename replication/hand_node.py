@@ -49,14 +49,16 @@ class HandNode(Node):
         """
         super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
         self.brokers = brokers
-        self.newer_epoch = False
-        """Whether a member on record knows of a newer epoch: this broker is not to lead."""
+        last = self.highest_epoch
+        self.newer_epoch = last != NO_EPOCH and last % EPOCHS_APART != self.broker_id
+        """Whether another broker led after this one, which is not to lead by itself."""
         self._revision = 0
-        others = {member for member in self.identity.record if member.broker_id != self.broker_id}
         empty = not self.identity.nonce
         leads = follows is None and (create or not empty)
-        self.waits_for: set[Member] | None = others if leads else None
-        """Members on record that have to say that there is no newer epoch."""
+        self.heard: set[int] | None = set() if leads else None
+        """Brokers that said that there is no newer epoch, until this one leads. All have to say it,
+        in the ISR or not: whoever was promoted meanwhile says something else, or nothing."""
+        self._create = create
         if empty:
             # It has nothing yet, so it lacks what others were answered.
             self.remember(self.identity._replace(nonce=new_number(), in_doubt=not leads))
@@ -66,7 +68,7 @@ class HandNode(Node):
             self.follow(follows, NO_EPOCH)
 
     def tick(self, now_s: float) -> None:
-        heard = self.waits_for is not None and not self.waits_for
+        heard = self.heard is not None and (self._create or len(self.heard) >= self.brokers - 1)
         certain = not self.identity.in_doubt or self.brokers == 1
         if self.leader is None and heard and certain and not self.newer_epoch:
             self._begin(now_s, self.identity.record)
@@ -75,7 +77,7 @@ class HandNode(Node):
 
     def _begin(self, now_s: float, record: frozenset[Member]) -> None:
         """Lead, in an epoch that nobody else can give itself."""
-        self.waits_for = None
+        self.heard = None
         epoch = next_epoch(self.highest_epoch, self.broker_id)
         others = {member for member in record if member.broker_id != self.broker_id}
         state = ClusterState(epoch, self.incarnation, frozenset(others | {self.member}))
@@ -97,19 +99,27 @@ class HandNode(Node):
 
     # What others say.
 
+    def learn(self, epoch: int) -> None:
+        """The same broker is followed, in whatever epoch it leads by now."""
+        followed = self.follower
+        super().learn(epoch)
+        if followed is not None and self.follower is None:
+            self.follow(followed.leader_id, NO_EPOCH)
+
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
-        if self.leader is None and self.waits_for is not None and isinstance(message, Hello):
+        if self.leader is None and self.heard is not None and isinstance(message, Hello):
             if message.highest_epoch > self.highest_epoch:
                 self.newer_epoch = True
             else:
-                self.waits_for.discard(message.member)
+                self.heard.add(message.member.broker_id)
         super().from_follower(now_s, connection, message)
         self._decide()
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
-        super().from_leader(now_s, connection, message)
+        # Before the message: partitions that an earlier one named are there by now.
         if self.identity.in_doubt and self.follower is not None and self.follower.has_everything:
             self.remember(self.identity._replace(in_doubt=False))
+        super().from_leader(now_s, connection, message)
 
     # What a person says.
 
@@ -120,6 +130,8 @@ class HandNode(Node):
         """
         if self.leader is not None:
             return None
+        if self.highest_epoch == NO_EPOCH:
+            return "this broker has not followed anybody, so it knows no epoch to begin above"
         if not accept_loss and self.identity.in_doubt:
             return "this broker has not caught up since it may have lost something"
         if not accept_loss and self.settings.min_insync < self.brokers:
@@ -132,8 +144,8 @@ class HandNode(Node):
         return None
 
     def lead_alone(self, now_s: float) -> None:
-        """Lead though members on record were not heard: `--alone`."""
-        if self.leader is None and self.waits_for is not None:
+        """Lead though not all were heard: `--alone`."""
+        if self.leader is None and self.heard is not None:
             self._begin(now_s, frozenset())
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:

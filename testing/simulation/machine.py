@@ -192,6 +192,8 @@ class Machine:
         partitions = sorted(self.syncs)
         self.syncs.clear()
         for partition in partitions:
+            if partition not in self.directory.logs:
+                continue
             self.directory.logs[partition].sync()
             node.synced(partition)
         self.settle()

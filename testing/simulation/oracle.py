@@ -14,25 +14,12 @@ _NEVER = 2**62
 class PartitionTruth:
     """What is committed of one partition."""
 
-    __slots__ = (
-        "acknowledged",
-        "committed",
-        "excused",
-        "last",
-        "loss_accepted",
-        "lost_at_epoch",
-        "shown",
-        "start",
-        "trimmed",
-    )
+    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start", "trimmed")
 
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
         self.start = 0
         """Below it a leader has let messages expire."""
-        self.acknowledged = 0
-        """The end of what was answered as stored by all."""
-        self.loss_accepted = False
         self.trimmed = 0
         """Below it a client was told that everything is gone."""
         self.shown = 0
@@ -65,10 +52,6 @@ class Oracle:
         self.isr: frozenset[Member] = frozenset()
         """As etcd has it."""
         self.counts: dict[str, int] = {}
-        self.by_hand = False
-        """Whether only what was answered with `acks=all` is promised, not what was visible."""
-        self._promoted_at = -1
-        self._loss_accepted = False
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
@@ -78,8 +61,6 @@ class Oracle:
         found = self.truths.get(partition)
         if found is None:
             found = self.truths[partition] = PartitionTruth()
-            found.lost_at_epoch = self._promoted_at
-            found.loss_accepted = self._loss_accepted
         return found
 
     # Disks.
@@ -106,8 +87,9 @@ class Oracle:
 
     def _is_of_the_lost(self, log: SimulatedLog, truth: PartitionTruth) -> bool:
         """Whether it follows, or is, a leader from before a loss that was allowed."""
-        last = log.epoch_starts[-1].epoch if log.epoch_starts else -1
-        return last < truth.lost_at_epoch
+        leading = self.leaders.get(log.directory)
+        epoch = leading[0] if leading else log.directory.identity.highest_epoch
+        return epoch < truth.lost_at_epoch
 
     def _commit(self, log: SimulatedLog, truth: PartitionTruth, offset: int) -> None:
         if self._is_of_the_lost(log, truth):
@@ -173,13 +155,8 @@ class Oracle:
             have = _common(log, truth) if log is not None else 0
             if log is not None and not may_lose and truth.excused == _NEVER:
                 self._begins_behind_trim(log, truth)
-            if log is not None and log.log_start_offset > truth.start and not self.by_hand:
+            if log is not None and log.log_start_offset > truth.start:
                 raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
-            if self.by_hand and (may_lose or have >= min(truth.acknowledged, truth.excused)):
-                self._promoted(log, truth, have, epoch)
-                truth.loss_accepted |= may_lose
-                self._loss_accepted |= may_lose
-                continue
             if have >= len(truth.committed):
                 if may_lose and log is not None:
                     truth.count(log)
@@ -197,25 +174,9 @@ class Oracle:
         if log.log_start_offset < truth.trimmed:
             raise Violation(f"{_name(log)}: led from before {truth.trimmed}, an answered trim")
 
-    def _promoted(
-        self, log: SimulatedLog | None, truth: PartitionTruth, have: int, epoch: int
-    ) -> None:
-        """By hand: what was visible at a leader that is deposed may go, if it was not answered."""
-        lost = have < truth.acknowledged
-        if have < len(truth.committed):
-            self._lose(truth, have, epoch)
-        truth.lost_at_epoch = self._promoted_at = epoch
-        truth.loss_accepted |= lost
-        truth.shown = truth.trimmed = 0
-        if log is not None:
-            truth.start = max(truth.start, log.log_start_offset)
-            truth.count(log)
-
     def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
         self.count("losses")
         del truth.committed[have:]
-        truth.acknowledged = min(truth.acknowledged, have)
-        truth.loss_accepted = True
         truth.start = min(truth.start, have)
         truth.trimmed = 0
         truth.shown = min(truth.shown, have)
@@ -230,7 +191,7 @@ class Oracle:
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
         members = state.isr or _counted_last(state, directories)
-        keep = [d for d in directories if d.member in members or self.by_hand]
+        keep = [d for d in directories if d.member in members]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)
@@ -261,7 +222,7 @@ class Oracle:
     def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
         """What was answered as stored by all is committed."""
         truth = self.truth(partition)
-        if entry[0] < truth.lost_at_epoch and (truth.loss_accepted or not self.by_hand):
+        if entry[0] < truth.lost_at_epoch:
             return
         there = truth.committed[offset] if offset < len(truth.committed) else None
         if there != entry and offset >= truth.start:
@@ -270,7 +231,6 @@ class Oracle:
             )
         self.count("acknowledged")
         truth.shown = max(truth.shown, offset + 1)
-        truth.acknowledged = max(truth.acknowledged, offset + 1)
 
     def trimmed(self, partition: Partition, offset: int) -> None:
         """A trim was answered."""

@@ -35,7 +35,7 @@ class Simulation:
         self.settings = draw_settings(self.random)
         brokers = self.options.brokers or self.random.choice(self.options.brokers_of)
         self.now_s = 0.0
-        self.oracle = Oracle(reads_may_be_old=not self.options.lease)
+        self.oracle = self.make_oracle()
         self.network = Network(self.random)
         self.clients = Clients(self, self.random)
         self.loss_accepted = False
@@ -76,6 +76,9 @@ class Simulation:
             self.step()
         self.heal()
         return self.oracle
+
+    def make_oracle(self) -> Oracle:
+        return Oracle(reads_may_be_old=not self.options.lease)
 
     def draw(self) -> None:
         """Change what was drawn, before the first broker starts."""

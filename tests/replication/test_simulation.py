@@ -22,7 +22,22 @@ LONG_STEPS = 1_000
 CANARY_SCHEDULES = 5_000
 """The slowest one is noticed by seed 3631; the page has them all."""
 
-REGRESS = (637, 651, 685, 871, 1608, 2820, 3631, 4887, 16984, 103017, 106634, 1040445, 2003917)
+REGRESS = (
+    637,
+    651,
+    685,
+    871,
+    1608,
+    2820,
+    3631,
+    4887,
+    16984,
+    103017,
+    106634,
+    1040445,
+    2003917,
+    3059301,
+)
 """Seeds of schedules that broke something once; `docs/replication/model.md` says what it was."""
 
 
