@@ -13,7 +13,7 @@ DEV_READY := $(VENV)/dev.stamp
 KERNEL_READY := $(VENV)/kernel.stamp
 KERNEL := $(wildcard protocol/records/kernel/*.p* protocol/records/kernel/*.h)
 
-IMPORTED := bench cli client config pipeline protocol pyspark_horolog server storage testing
+IMPORTED := bench cli client config pipeline protocol pyspark_horolog replication server storage testing
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LOCKED := $(INSTALL) --require-hashes

@@ -19,8 +19,9 @@ MAY_IMPORT = {
     "client": BASE,
     "blocking": BASE | {"client"},
     "pipeline": BASE | {"blocking", "client", "memory", "storage"},
-    "server": BASE | {"memory", "storage"},
-    "testing": BASE | {"storage", "server", "client"},
+    "replication": BASE | {"client", "storage"},
+    "server": BASE | {"memory", "replication", "storage"},
+    "testing": BASE | {"storage", "replication", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server", "pipeline", "blocking"},
     "cli": BASE | {"compiled", "storage", "client", "pipeline", "server", "testing", "bench"},
     "pyspark_horolog": {"pipeline"},
@@ -32,6 +33,7 @@ MAY_IMPORT = {
 MAY_NOT_IMPORT = {
     "protocol": {"asyncio", "os", "pathlib", "socket", "structlog", "time", "uvloop"},
     "config": {"asyncio", "socket", "structlog", "time", "uvloop"},
+    "replication": {"asyncio", "os", "pathlib", "random", "socket", "structlog", "time", "uvloop"},
     "storage": {"aiohttp", "asyncio", "socket", "structlog", "uvloop"},
     "server/handlers": {"msgpack", "struct"},
 }

@@ -1,0 +1,311 @@
+"""A broker of a cluster that etcd decides for."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from .cluster_state import (
+    ClusterState,
+    ClusterView,
+    MemberInfo,
+    elected,
+    elected_alone,
+    has_most,
+    last_counted,
+    latest_starts,
+    left_in_doubt,
+    reach,
+)
+from .effects import (
+    Connection,
+    GrantLease,
+    ReadCluster,
+    Register,
+    RenewLease,
+    RevokeLease,
+    Transact,
+)
+from .in_sync import InSyncReplicas
+from .leader import Leader
+from .lease import Lease
+from .node import Node
+from .partition_log import Directory
+from .settings import Incarnation, Member, ReplicationSettings
+
+
+class ClusterNode(Node):
+    """Reads the cluster's state again and again, and acts on it.
+
+    It leads when the state names this process as the leader of an epoch that it has not led in; it
+    asks for that when nobody has the leader's lease. It follows whom the state names.
+    """
+
+    lease_class: ClassVar[type[Lease]] = Lease
+
+    def __init__(
+        self,
+        directory: Directory,
+        incarnation: Incarnation,
+        settings: ReplicationSettings,
+        new_number: Callable[[], int],
+        *,
+        may_have_lost: bool,
+    ) -> None:
+        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
+        self.view: ClusterView | None = None
+        self.lease: Lease | None = None
+        self.accepts_loss = False
+        """A person said that this broker is to lead with what it has."""
+        self._fresh_nonce = False
+        """Whether the nonce was made in this run and has not been in an ISR."""
+        self._orphaned_s: float | None = None
+        """Since when nobody of the ISR was seen, while nobody leads."""
+        self._read_s: float | None = None
+        self._lease_asked_s: float | None = None
+        self._renewal_asked_s: float | None = None
+        self._registered: MemberInfo | None = None
+        self._transacted: tuple[int, float] = (-1, 0.0)
+        """The revision that the last transaction of ours was on, and when it was sent."""
+
+    # The lease.
+
+    def holds_lease(self, now_s: float) -> bool:
+        return self.lease is not None and self.lease.holds(now_s)
+
+    def serves(self, now_s: float) -> Leader | None:
+        """The leader, as long as the lease holds."""
+        if self.leader is not None and not self.holds_lease(now_s):
+            self.resign()
+        return self.leader
+
+    def lease_granted(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
+        """A lease that was asked for is there."""
+        if asked_s != self._lease_asked_s or self.lease is not None:
+            self.effects.append(RevokeLease(lease_id))
+            return
+        self._lease_asked_s = None
+        self.lease = self.lease_class(lease_id, asked_s, ttl_s, self.settings.lease_margin)
+        self._renewal_asked_s = asked_s
+        self._registered = None
+        self._register()
+
+    def lease_renewed(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
+        """etcd renewed a lease."""
+        if self.lease is not None and self.lease.lease_id == lease_id:
+            self.lease.renewed(now_s, asked_s, ttl_s)
+
+    def lease_lost(self, lease_id: int) -> None:
+        """etcd does not know the lease."""
+        if self.lease is not None and self.lease.lease_id == lease_id:
+            self.resign()
+            self.lease = None
+
+    def _tick_lease(self, now_s: float) -> None:
+        if self.lease is not None and not self.lease.holds(now_s):
+            self.resign()
+            self.lease = None
+        patience_s = self.settings.answer_within_s
+        if self.lease is None:
+            if self._lease_asked_s is None or now_s - self._lease_asked_s >= patience_s:
+                self._lease_asked_s = now_s
+                self.effects.append(GrantLease(now_s))
+        elif now_s - (self._renewal_asked_s or 0.0) >= self.settings.lease_s / 4:
+            self._renewal_asked_s = now_s
+            self.effects.append(RenewLease(self.lease.lease_id, now_s))
+
+    def _info(self, lease_id: int) -> MemberInfo:
+        kept = self.view is not None and self.view.state.keeps(self.member)
+        still = kept or self.identity.in_doubt
+        has = reach(self.directory) if still else None
+        return MemberInfo(self.incarnation, self.member, self.highest_epoch, lease_id, has)
+
+    def _register(self) -> None:
+        if self.lease is None:
+            return
+        info = self._info(self.lease.lease_id)
+        there = self.view.members.get(self.broker_id) if self.view is not None else None
+        if info not in (self._registered, there):
+            self._registered = info
+            self.effects.append(Register(info.lease_id, info))
+        elif there != info and self._read_s is None:
+            self._registered = None
+
+    # Time.
+
+    def tick(self, now_s: float) -> None:
+        self._tick_lease(now_s)
+        settings = self.settings
+        if self._read_s is None or now_s - self._read_s >= settings.read_every_s:
+            self._read_s = now_s
+            self.effects.append(ReadCluster())
+        super().tick(now_s)
+
+    # The state.
+
+    def cluster_read(self, now_s: float, view: ClusterView) -> None:
+        """Everything was read. An answer that was overtaken by a later one says nothing."""
+        if self.view is not None and view.revision < self.view.revision:
+            return
+        self.view = view
+        state = view.state
+        mine = state.leader == self.incarnation
+        leader = self.serves(now_s)
+        if leader is not None:
+            if mine and state.epoch == leader.epoch and self.holds_key(view):
+                if not leader.isr.members <= state.isr:
+                    counted = self.identity._replace(counted_revision=view.state_revision)
+                    self.remember(counted)
+                leader.state_read(state, view.state_revision)
+            else:
+                self.resign()
+                leader = None
+        self.learn(state.epoch)
+        if leader is None and mine and state.epoch > self._led_epoch:
+            self._begin(now_s, view)
+        if self.leader is None:
+            self._take_place(now_s, view)
+        self._register()
+
+    def holds_key(self, view: ClusterView) -> bool:
+        """Whether the key `leader` is on the very lease that this process has now.
+
+        It may be on an earlier one of this process, which ends by itself.
+        """
+        return self.lease is not None and view.leader_lease == self.lease.lease_id
+
+    def _begin(self, now_s: float, view: ClusterView) -> None:
+        """The state names this process as leader of a new epoch."""
+        state = view.state
+        newest = state.epoch >= self.highest_epoch
+        if newest and self.holds_lease(now_s) and self.holds_key(view):
+            self.accepts_loss = False
+            self.lead(now_s, InSyncReplicas(state, view.state_revision), state.epoch)
+        else:
+            self._led_epoch = state.epoch
+
+    def _take_place(self, now_s: float, view: ClusterView) -> None:
+        """Leave, stand for election, follow, or wait."""
+        state = view.state
+        listed = self._listed(state.isr)
+        if listed and (self.identity.in_doubt or self.member not in listed):
+            self.unfollow()
+            self._transact(now_s, view, left_in_doubt(view, self.broker_id))
+        elif self._leader_is_gone(view):
+            self._stand(now_s, view)
+        elif not state.keeps(self.member):
+            self._renew_nonce(state)
+            self._follow(view)
+
+    def _listed(self, members: frozenset[Member]) -> frozenset[Member]:
+        return frozenset(member for member in members if member.broker_id == self.broker_id)
+
+    def _leader_is_gone(self, view: ClusterView) -> bool:
+        """Nobody has the leader's lease, or an earlier leadership of this very broker has."""
+        return view.leader is None or view.leader.broker_id == self.broker_id
+
+    def _stand(self, now_s: float, view: ClusterView) -> None:
+        state = view.state
+        if not self.holds_lease(now_s) or self.lease is None:
+            return
+        if self.may_be_elected(state):
+            self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
+            return
+        loses = self.accepts_loss or self._may_be_unclean(now_s, view)
+        if loses and not state.keeps(self.member):
+            self._renew_nonce(state)
+        if loses or self._may_recover(view):
+            self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
+
+    def may_be_elected(self, state: ClusterState) -> bool:
+        """Only a member of the ISR, with the directory that it entered with."""
+        return self.member in state.isr
+
+    def _may_recover(self, view: ClusterView) -> bool:
+        """Nobody is in the ISR, all that were are heard, and this one has most."""
+        mine = view.members.get(self.broker_id)
+        if view.state.isr or mine is None or mine.incarnation != self.incarnation:
+            return False  # What an earlier run said may be more than there is now.
+        reaches = last_counted(view.state.kept, view.members)
+        if reaches is None or not has_most(reaches, self.member):
+            return False
+        for partition, start in latest_starts(reaches).items():
+            log = self.directory.logs.get(partition)
+            if log is not None and log.log_start_offset < start <= log.log_end_offset:
+                log.raise_log_start(start)
+        return True
+
+    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
+        """Nobody of the ISR has been there for as long as a lease."""
+        live = {info.member for info in view.members.values()}
+        if view.state.isr & live or not self.settings.unclean:
+            self._orphaned_s = None
+            return False
+        if self._orphaned_s is None:
+            self._orphaned_s = now_s
+        return now_s - self._orphaned_s >= self.settings.lease_s
+
+    def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
+        if self.lease is not None and self._may_transact(now_s, view):
+            self.unfollow()
+            self.effects.append(
+                Transact(view.state_revision, state, self.lease.lease_id, view.leader_revision)
+            )
+
+    def _transact(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
+        if self._may_transact(now_s, view):
+            self.effects.append(Transact(view.state_revision, state))
+
+    def _may_transact(self, now_s: float, view: ClusterView) -> bool:
+        """One at a time on one revision, unless it stays unanswered."""
+        revision, sent_s = self._transacted
+        if revision == view.state_revision and now_s - sent_s < self.settings.answer_within_s:
+            return False
+        self._transacted = (view.state_revision, now_s)
+        return True
+
+    def _renew_nonce(self, state: ClusterState) -> None:
+        """A member has one nonce for one stay in the ISR."""
+        if self.member in state.isr:
+            self._fresh_nonce = False
+        elif not self._fresh_nonce:
+            self.unfollow()
+            self.remember(self.identity._replace(nonce=self._new_number(), in_doubt=False))
+            self._fresh_nonce = True
+
+    def _follow(self, view: ClusterView) -> None:
+        state, leader = view.state, view.state.leader
+        if leader is None or leader != view.leader or leader.broker_id == self.broker_id:
+            return
+        follower = self.follower
+        if follower is None or (follower.leader_id, follower.epoch) != (
+            leader.broker_id,
+            state.epoch,
+        ):
+            self.follow(leader.broker_id, state.epoch)
+
+    # Leaving the lead.
+
+    def resign(self) -> None:
+        """Lead no more, and let the lease go that says so."""
+        if self.leader is not None and self.lease is not None:
+            self.effects.append(RevokeLease(self.lease.lease_id))
+            self.lease = None
+        super().resign()
+
+    def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
+        """Make `member` the leader, in one transaction, and stop before sending it."""
+        view, leader = self.view, self.leader
+        if view is None or leader is None or leader.isr.change is not None:
+            return
+        info = view.members.get(member.broker_id)
+        if info is None or info.member != member or view.leader != self.incarnation:
+            return
+        heir = Transact(
+            leader.isr.revision, elected(view, info), info.lease_id, view.leader_revision
+        )
+        if view.state_revision != leader.isr.revision:
+            return
+        super().resign()
+        self.effects.append(heir)
+        if self.lease is not None:
+            self.effects.append(RevokeLease(self.lease.lease_id))
+            self.lease = None

@@ -1,0 +1,160 @@
+"""The state of a cluster, as etcd keeps it, and the changes that it may go through.
+
+Each change is a transaction that holds only if the state still has the revision at which it was
+read. So of two changes from one state one happens, and a change that comes late does nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from .partition_log import Directory, Partition
+from .settings import Incarnation, Member
+
+
+class Reach(NamedTuple):
+    """What a directory has, as long as its logs do not change."""
+
+    counted_revision: int
+    logs: tuple[tuple[Partition, int, int], ...]
+    """(partition, log end offset, log start offset)"""
+
+
+class Kept(NamedTuple):
+    """A member that is out of the ISR, and whose logs may be needed yet."""
+
+    member: Member
+    revision: int
+    """The last at which it was in the ISR."""
+
+
+class ClusterState(NamedTuple):
+    """The key `state`."""
+
+    epoch: int
+    leader: Incarnation | None
+    isr: frozenset[Member]
+    kept: frozenset[Kept] = frozenset()
+    """Members that went out of the ISR since the last leader was in service: in doubt, without a
+    lease at an election, or too late. Each keeps its logs as they are, until a leader is in
+    service and says so. Where all of the ISR turn out to be in doubt, these are asked too."""
+
+    def without(self, members: frozenset[Member], revision: int) -> "ClusterState":
+        """This state, read at `revision`, when `members` go out of the ISR."""
+        kept = {Kept(member, revision) for member in members}
+        return self._replace(isr=self.isr - members, kept=self.kept | kept)
+
+    def keeps(self, member: Member) -> bool:
+        """Whether a member's logs may be needed as they are."""
+        return any(kept.member == member for kept in self.kept)
+
+
+class MemberInfo(NamedTuple):
+    """A key `members/ID`, on the lease of its broker."""
+
+    incarnation: Incarnation
+    member: Member
+    highest_epoch: int
+    lease_id: int
+    reach: Reach | None
+    """Only of members in doubt and of those kept for recovery, whose logs do not change."""
+
+
+class ClusterView(NamedTuple):
+    """Everything under `/horolog/NAME/`, read at one moment."""
+
+    revision: int
+    """Of etcd at that moment."""
+    state: ClusterState
+    state_revision: int
+    """Of the last change of `state`."""
+    leader: Incarnation | None
+    """The key `leader`, which is there as long as the leader's lease."""
+    leader_revision: int
+    """Of its last change; 0 without the key."""
+    leader_lease: int
+    """Which lease it is on; 0 without the key."""
+    members: Mapping[int, MemberInfo]
+
+
+def reach(directory: Directory) -> Reach:
+    """What a directory has now."""
+    logs = sorted(directory.logs.items())
+    return Reach(
+        directory.identity.counted_revision,
+        tuple((name, log.log_end_offset, log.log_start_offset) for name, log in logs),
+    )
+
+
+def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
+    """The state when a member of the ISR wins: members without a live lease are out of it.
+
+    They are kept. The request may come late, when the winner has lost what they have.
+    """
+    live = {info.member for info in view.members.values()} | {winner.member}
+    state = view.state.without(view.state.isr - live, view.state_revision)
+    return state._replace(epoch=epoch_above(view, winner.highest_epoch), leader=winner.incarnation)
+
+
+def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
+    """The state when somebody wins whose log counts from now on, whatever others have.
+
+    They are kept all the same, as in `elected`.
+    """
+    state = view.state.without(view.state.isr - {winner.member}, view.state_revision)
+    return state._replace(
+        epoch=epoch_above(view, winner.highest_epoch),
+        leader=winner.incarnation,
+        isr=frozenset({winner.member}),
+        kept=frozenset(it for it in state.kept if it.member != winner.member),
+    )
+
+
+def epoch_above(view: ClusterView, own_highest: int) -> int:
+    """An epoch above all that anybody who can be asked knows."""
+    known = [info.highest_epoch for info in view.members.values()]
+    return max(view.state.epoch, own_highest, *known) + 1
+
+
+def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
+    """The state when a member that may have lost something takes itself out."""
+    mine = {member for member in view.state.isr if member.broker_id == broker_id}
+    return view.state.without(frozenset(mine), view.state_revision)
+
+
+def last_counted(
+    kept: Collection[Kept], members: Mapping[int, MemberInfo]
+) -> dict[Member, Reach] | None:
+    """What each member of the ISR has that a leader counted last; `None`: not all are heard.
+
+    Each of them had everything that was committed, until it lost something. One that went out of
+    the ISR before, and whose leader knew that, may lack what was committed afterwards, and may have
+    what never was.
+    """
+    heard = {info.member: info.reach for info in members.values() if info.reach is not None}
+    if not all(it.member in heard for it in kept):
+        return None
+    counted = max((heard[it.member].counted_revision for it in kept), default=0)
+    return {it.member: heard[it.member] for it in kept if it.revision >= counted}
+
+
+def has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
+    """Whether none has more than `member` in any partition.
+
+    All began with the same, so ends say who has more. Epochs do not: a leader may have committed
+    messages of earlier epochs only.
+    """
+    if member not in reaches:
+        return False
+    own = {partition: end for partition, end, _ in reaches[member].logs}
+    return all(
+        own.get(partition, 0) >= end for each in reaches.values() for partition, end, _ in each.logs
+    )
+
+
+def latest_starts(reaches: Mapping[Member, Reach]) -> dict[Partition, int]:
+    """Where these logs begin, at the latest: a leader let go what is below."""
+    starts: dict[Partition, int] = {}
+    for each in reaches.values():
+        for partition, _, start in each.logs:
+            starts[partition] = max(start, starts.get(partition, 0))
+    return starts

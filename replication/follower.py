@@ -1,0 +1,179 @@
+"""A follower of one leader in one epoch: copies, cuts where it left the leader, confirms."""
+
+from .effects import Close, Connect, Connection, Effect, Send, Sync
+from .epochs import NO_EPOCH, EpochEnd, cut_to, latest
+from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
+from .partition_log import Directory, Partition, PartitionLog
+from .settings import Member, ReplicationSettings
+
+
+class Follower:
+    """Follows until it is dropped; connects again by itself."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        leader_id: int,
+        epoch: int,
+        settings: ReplicationSettings,
+        effects: list[Effect],
+    ) -> None:
+        self.leader_id = leader_id
+        self.epoch = epoch
+        """`NO_EPOCH` until the leader says it, where a person said whom to follow."""
+        self.connection: Connection | None = None
+        self._directory = directory
+        self._settings = settings
+        self._effects = effects
+        self._asked_s: float | None = None
+        """When something was asked for that is not answered yet."""
+        self._welcomed = False
+        self._fetching = False
+        self._changed: set[Partition] = set()
+        self._not_reached: set[Partition] = set()
+
+    @property
+    def member(self) -> Member:
+        return Member(self._directory.broker_id, self._directory.identity.nonce)
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether it has had, on this connection, all that was committed in every partition."""
+        return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
+
+    def tick(self, now_s: float) -> None:
+        """Connect, or connect again where no answer came."""
+        if self._asked_s is None:
+            if self.connection is None:
+                self._asked_s = now_s
+                self._effects.append(Connect(self.leader_id))
+        elif now_s - self._asked_s >= self._settings.answer_within_s + self._settings.fetch_wait_s:
+            self.drop()
+
+    def connected(self, now_s: float, connection: Connection) -> None:
+        """A connection that was asked for is there."""
+        if self.connection is not None:
+            self._effects.append(Close(connection))
+            return
+        self.connection = connection
+        self._asked_s = now_s
+        hello = Hello(self.member, self.epoch, self._directory.identity.highest_epoch)
+        self._effects.append(Send(connection, hello))
+
+    def drop(self) -> None:
+        """Close the connection; what was asked for on it is asked for again on the next."""
+        if self.connection is not None:
+            self._effects.append(Close(self.connection))
+        self.closed()
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        self.connection = None
+        self._asked_s = None
+        self._welcomed = self._fetching = False
+
+    def welcomed(self, now_s: float, message: Welcome) -> None:
+        """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
+        self.epoch = message.epoch
+        self._welcomed = True
+        self._changed = set(self._directory.logs)
+        self._not_reached = set(self._directory.logs)
+        self._fetch(now_s)
+
+    def add_partition(self, partition: Partition) -> None:
+        """A partition that the leader's metadata names is there now."""
+        self._not_reached.add(partition)
+        self._position_changed(partition)
+
+    def fetched(self, now_s: float, message: Fetched) -> None:
+        """An answer came."""
+        if message.epoch != self.epoch or not self._fetching:
+            return
+        self._fetching = False
+        for part in message.parts:
+            log = self._directory.logs.get(part.partition)
+            if log is not None:
+                self._take(log, part)
+        self._fetch(now_s)
+
+    def _take(self, log: PartitionLog, part: Part) -> None:
+        before = log.log_end_offset
+        if part.diverging is not None:
+            self.cut(log, part.diverging, part)
+            self._changed.add(part.partition)
+        elif part.log_start_offset > log.log_end_offset:
+            log.truncate_fully(part.log_start_offset, part.producers)
+            self._changed.add(part.partition)
+        else:
+            self._append(log, part)
+        if log.log_end_offset != before:
+            self._changed.add(part.partition)
+        if part.log_start_offset > log.log_start_offset:
+            log.raise_log_start(min(part.log_start_offset, log.log_end_offset))
+            self._changed.add(part.partition)
+        watermark = min(part.high_watermark, log.log_end_offset)
+        if part.diverging is None and watermark > log.high_watermark:
+            log.set_high_watermark(watermark)
+        if 0 <= part.high_watermark <= log.log_end_offset:
+            self._not_reached.discard(part.partition)
+        wanted = min(part.sync_to, log.log_end_offset)
+        if wanted > log.synced_offset:
+            self._effects.append(Sync(part.partition))
+
+    def _append(self, log: PartitionLog, part: Part) -> None:
+        if part.stored is None:
+            return
+        first = log.log_end_offset
+        for epoch, offset in part.epoch_starts:
+            if epoch > latest(log.epoch_starts):
+                log.begin_epoch(epoch, max(offset, first))
+        log.append_stored(part.stored)
+
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
+        """Remove what the leader does not have, or everything where they have nothing in common.
+
+        Nothing in common: the leader has no epoch as early as the follower's, or nothing would be
+        left above the follower's log start.
+        """
+        offset = cut_to(log.epoch_starts, log.log_end_offset, answer)
+        if answer.epoch == NO_EPOCH or offset <= log.log_start_offset:
+            log.truncate_fully(part.log_start_offset, part.producers)
+        else:
+            log.truncate(offset)
+
+    def synced(self, partition: Partition) -> None:
+        """A log was synced."""
+        self._position_changed(partition)
+
+    def _position_changed(self, partition: Partition) -> None:
+        """Say it at once where the next fetch has to wait for an answer."""
+        if not self._welcomed or self.connection is None:
+            return
+        if self._fetching:
+            positions = self._positions({partition})
+            self._effects.append(Send(self.connection, Confirm(self.epoch, positions)))
+        else:
+            self._changed.add(partition)
+
+    def _fetch(self, now_s: float) -> None:
+        if self.connection is None:
+            return
+        positions = self._positions(self._changed)
+        self._changed = set()
+        self._fetching = True
+        self._asked_s = now_s
+        self._effects.append(Send(self.connection, Fetch(self.epoch, positions)))
+
+    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+        logs = self._directory.logs
+        return tuple(
+            Position(
+                partition,
+                logs[partition].log_end_offset,
+                latest(logs[partition].epoch_starts),
+                logs[partition].synced_offset,
+                logs[partition].log_start_offset,
+            )
+            for partition in sorted(partitions)
+            if partition in logs
+        )

@@ -1,0 +1,164 @@
+"""A broker of a cluster that a person decides for: who leads is said at the command line.
+
+Nobody can be asked who is in the ISR, so the leader keeps it in its own directory, and what may be
+promised is what all brokers have.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from .cluster_state import ClusterState
+from .effects import Connection, Send, Transact
+from .epochs import NO_EPOCH
+from .in_sync import InSyncReplicas
+from .messages import FromFollower, FromLeader, HandedOver, Hello
+from .node import Node
+from .partition_log import Directory
+from .settings import Incarnation, Member, ReplicationSettings
+
+EPOCHS_APART: Final = 1000
+"""Epochs of one broker are this far apart, beginning with its id, which must be below: two people
+who promote two brokers at once give them two epochs."""
+
+
+def next_epoch(highest_epoch: int, broker_id: int) -> int:
+    """The first epoch of a broker above all that it heard of."""
+    first = max(highest_epoch, 0) // EPOCHS_APART * EPOCHS_APART + broker_id
+    return first if first > highest_epoch else first + EPOCHS_APART
+
+
+class HandNode(Node):
+    """Follows the broker that it is told to, or leads."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        incarnation: Incarnation,
+        settings: ReplicationSettings,
+        new_number: Callable[[], int],
+        *,
+        may_have_lost: bool,
+        follows: int | None,
+        brokers: int,
+        create: bool = False,
+    ) -> None:
+        """`follows`: the leader that was given with `--follow`. `brokers`: how many there are.
+
+        `create`: `--create-cluster`. Without it an empty directory leads nobody: it may be the new
+        disk of a leader, and would begin with an epoch that there was before.
+        """
+        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
+        self.brokers = brokers
+        last = self.highest_epoch
+        self.newer_epoch = last != NO_EPOCH and last % EPOCHS_APART != self.broker_id
+        """Whether another broker led after this one, which is not to lead by itself."""
+        self._revision = 0
+        empty = not self.identity.nonce
+        leads = follows is None and (create or not empty)
+        self.heard: set[int] | None = set() if leads else None
+        """Brokers that said that there is no newer epoch, until this one leads. All have to say it,
+        in the ISR or not: whoever was promoted meanwhile says something else, or nothing."""
+        self._create = create
+        if empty:
+            # It has nothing yet, so it lacks what others were answered.
+            self.remember(self.identity._replace(nonce=new_number(), in_doubt=not leads))
+        if follows is not None:
+            if self.identity.in_doubt:
+                self.remember(self.identity._replace(nonce=new_number()))
+            self.follow(follows, NO_EPOCH)
+
+    def tick(self, now_s: float) -> None:
+        heard = self.heard is not None and (self._create or len(self.heard) >= self.brokers - 1)
+        certain = not self.identity.in_doubt or self.brokers == 1
+        if self.leader is None and heard and certain and not self.newer_epoch:
+            self._begin(now_s, self.identity.record)
+        super().tick(now_s)
+        self._decide()
+
+    def _begin(self, now_s: float, record: frozenset[Member]) -> None:
+        """Lead, in an epoch that nobody else can give itself."""
+        self.heard = None
+        epoch = next_epoch(self.highest_epoch, self.broker_id)
+        others = {member for member in record if member.broker_id != self.broker_id}
+        state = ClusterState(epoch, self.incarnation, frozenset(others | {self.member}))
+        self.remember(self.identity._replace(highest_epoch=epoch, record=state.isr))
+        self._revision += 1
+        self.lead(now_s, InSyncReplicas(state, self._revision), epoch)
+
+    def _decide(self) -> None:
+        """Changes of the ISR are this broker's own: kept first, counted then."""
+        wanted = [effect for effect in self.effects if isinstance(effect, Transact)]
+        if not wanted:
+            return
+        self.effects[:] = [each for each in self.effects if not isinstance(each, Transact)]
+        if self.leader is not None:
+            state = wanted[-1].state._replace(kept=frozenset())
+            self.remember(self.identity._replace(record=state.isr))
+            self._revision += 1
+            self.leader.state_read(state, self._revision)
+
+    # What others say.
+
+    def learn(self, epoch: int) -> None:
+        """The same broker is followed, in whatever epoch it leads by now."""
+        followed = self.follower
+        super().learn(epoch)
+        if followed is not None and self.follower is None:
+            self.follow(followed.leader_id, NO_EPOCH)
+
+    def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
+        if self.leader is None and self.heard is not None and isinstance(message, Hello):
+            if message.highest_epoch > self.highest_epoch:
+                self.newer_epoch = True
+            else:
+                self.heard.add(message.member.broker_id)
+        super().from_follower(now_s, connection, message)
+        self._decide()
+
+    def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
+        # Before the message: partitions that an earlier one named are there by now.
+        if self.identity.in_doubt and self.follower is not None and self.follower.has_everything:
+            self.remember(self.identity._replace(in_doubt=False))
+        super().from_leader(now_s, connection, message)
+
+    # What a person says.
+
+    def promote(self, now_s: float, *, accept_loss: bool = False) -> str | None:
+        """Lead from now on, without the old leader's answer; or why not.
+
+        Nothing answered is lost only where it was answered when all brokers had it.
+        """
+        if self.leader is not None:
+            return None
+        if self.highest_epoch == NO_EPOCH:
+            return "this broker has not followed anybody, so it knows no epoch to begin above"
+        if not accept_loss and self.identity.in_doubt:
+            return "this broker has not caught up since it may have lost something"
+        if not accept_loss and self.settings.min_insync < self.brokers:
+            return (
+                f"min.insync.replicas is {self.settings.min_insync}, below the number of brokers, "
+                f"{self.brokers}: messages may have been answered that this broker does not have"
+            )
+        self.unfollow()
+        self._begin(now_s, frozenset())
+        return None
+
+    def lead_alone(self, now_s: float) -> None:
+        """Lead though not all were heard: `--alone`."""
+        if self.leader is None and self.heard is not None:
+            self._begin(now_s, frozenset())
+
+    def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
+        """Stop, say so, and follow who leads from now on."""
+        if self.leader is None:
+            return
+        epoch = self.leader.epoch
+        # The connection closes with `stop`; what was sent on it before arrives first.
+        self.effects.append(Send(connection, HandedOver(epoch)))
+        self.resign()
+        self.follow(member.broker_id, NO_EPOCH)
+
+    def handed_over(self, now_s: float, message: HandedOver) -> None:
+        if message.epoch == self.highest_epoch:
+            self.unfollow()
+            self._begin(now_s, frozenset())

@@ -1,0 +1,354 @@
+"""The leader of one epoch: what is committed, who is in sync, what followers get."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from .cluster_state import ClusterState
+from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
+from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, starts_between
+from .in_sync import InSyncReplicas
+from .led_partition import LedPartition
+from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
+from .partition_log import Partition, PartitionLog
+from .session import Session
+from .settings import Member, ReplicationSettings
+
+NOTHING: Final = -1
+"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
+
+
+class Leader:
+    """Leads every partition of a directory, from an election to `stop`."""
+
+    def __init__(
+        self,
+        me: Member,
+        epoch: int,
+        isr: InSyncReplicas,
+        logs: Mapping[Partition, PartitionLog],
+        settings: ReplicationSettings,
+        now_s: float,
+        effects: list[Effect],
+    ) -> None:
+        self.me = me
+        self.epoch = epoch
+        self.isr = isr
+        self.partitions: dict[Partition, LedPartition] = {}
+        self.sessions: dict[Connection, Session] = {}
+        self._settings = settings
+        self._effects = effects
+        self._at_end_s = dict.fromkeys(isr.members, now_s)
+        """When a member was at the end last. A new leader gives everybody the full time."""
+        self._in_sync: list[Session | None] = []
+        self._recount()
+        self._logs = logs
+
+    def start(self) -> None:
+        """Begin with the logs as they are: nothing is appended to them by anybody else now."""
+        for partition, log in self._logs.items():
+            self._lead(partition, log)
+
+    def _lead(self, partition: Partition, log: PartitionLog) -> None:
+        part = LedPartition(log, self._settings.sync_for_acks_all)
+        self.partitions[partition] = part
+        if part.sync_to > log.synced_offset:
+            self._effects.append(Sync(partition))
+        self._advance(partition, part)
+
+    def add_partition(self, partition: Partition, log: PartitionLog) -> None:
+        """A partition that was created, or that an earlier leader created, is there now."""
+        self._lead(partition, log)
+        for session in self.sessions.values():
+            session.behind.add(partition)
+            position = session.unplaced.pop(partition, None)
+            if position is not None:
+                self._take(session, position)
+        self._answer_followers()
+
+    @property
+    def readable(self) -> bool:
+        """Whether clients may be answered what the logs have; see `LedPartition.readable`."""
+        return all(part.readable for part in self.partitions.values())
+
+    # What clients ask for.
+
+    def refusal(self, acks_all: bool) -> Outcome | None:
+        """Why nothing may be appended now, if so."""
+        if acks_all and len(self.isr.members) < self._settings.min_insync:
+            return Outcome.NOT_ENOUGH_REPLICAS
+        return None
+
+    def begin_append(self, partition: Partition) -> None:
+        """To be called before every append."""
+        log = self.partitions[partition].log
+        if latest(log.epoch_starts) != self.epoch:
+            log.begin_epoch(self.epoch, log.log_end_offset)
+
+    def appended(
+        self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
+    ) -> None:
+        """A set was appended. `token`: its producer waits until it is committed."""
+        for session in self.sessions.values():
+            session.behind.add(partition)
+            session.changed.add(partition)
+        self.await_commit(partition, first_offset, next_offset, token)
+
+    def await_commit(
+        self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
+    ) -> None:
+        """As `appended`, for a set that was there before: a producer's retry."""
+        part = self.partitions[partition]
+        if token is not None:
+            part.await_commit(first_offset, next_offset, token)
+            if part.sync_to > part.log.synced_offset:
+                self._effects.append(Sync(partition))
+        self._advance(partition, part)
+        self._answer_followers()
+
+    def trimmed(self, partition: Partition, token: Token | None) -> None:
+        """The log start was raised, which is never beyond the high watermark. `token`: somebody
+        waits until that is so in all of the ISR."""
+        part = self.partitions[partition]
+        for session in self.sessions.values():
+            session.changed.add(partition)
+        if token is not None:
+            part.await_trim(token)
+            self._advance(partition, part)
+        self._answer_followers()
+
+    def synced(self, partition: Partition) -> None:
+        """The leader's own log was synced."""
+        self._advance(partition, self.partitions[partition])
+        self._answer_followers()
+
+    def _advance(self, partition: Partition, part: LedPartition) -> None:
+        end, synced = part.log.log_end_offset, part.log.synced_offset
+        for session in self._in_sync:
+            if session is None:
+                return
+            end = min(end, session.ends.get(partition, -1))
+            synced = min(synced, session.synced.get(partition, -1))
+        if part.advance(end, synced):
+            for session in self.sessions.values():
+                session.changed.add(partition)
+        done = part.committed()
+        if part.awaits_trim:
+            starts = [it.starts.get(partition, -1) for it in self._in_sync if it]
+            done += part.trimmed(min([part.log.log_start_offset, *starts]))
+        if done:
+            self._answer_clients(done)
+
+    def _answer_clients(self, tokens: list[Token]) -> None:
+        enough = len(self.isr.members) >= self._settings.min_insync
+        outcome = Outcome.DONE if enough else Outcome.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        for token in tokens:
+            self._effects.append(Answer(token, outcome))
+
+    # What followers say.
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        """A follower came. What it said on another connection counts no more."""
+        for session in list(self.sessions.values()):
+            if session.member.broker_id == hello.member.broker_id:
+                self._effects.append(Close(session.connection))
+                del self.sessions[session.connection]
+        self.sessions[connection] = Session(connection, hello.member, set(self.partitions))
+        self._recount()
+        self._effects.append(Send(connection, Welcome(self.epoch)))
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self.sessions.pop(connection, None) is not None:
+            self._recount()
+
+    def fetched(self, now_s: float, connection: Connection, request: Fetch) -> None:
+        """A follower asks for what follows its positions."""
+        session = self._confirmed(connection, request)
+        if session is None:
+            return
+        if session.waits:
+            self._answer(session)
+        session.waits = True
+        ends = {name: self.partitions[name].log.log_end_offset for name in session.behind}
+        at_end_s = session.measure(now_s, ends)
+        member = session.member
+        if at_end_s is not None and at_end_s > self._at_end_s.get(member, float("-inf")):
+            self._at_end_s[member] = at_end_s
+        self._answer_followers()
+
+    def confirmed(self, connection: Connection, request: Confirm) -> None:
+        """A follower's positions changed."""
+        if self._confirmed(connection, request) is not None:
+            self._answer_followers()
+
+    def _confirmed(self, connection: Connection, request: Fetch | Confirm) -> Session | None:
+        session = self.sessions.get(connection)
+        if session is None or request.epoch != self.epoch:
+            return None
+        for position in request.positions:
+            part = self.partitions.get(position.partition)
+            if part is None:
+                session.unplaced[position.partition] = position
+            else:
+                self._take(session, position)
+                self._advance(position.partition, part)
+        return session
+
+    def _take(self, session: Session, position: Position) -> None:
+        """Believe a position if the follower's log is a beginning of this one."""
+        partition, end, last_epoch, synced, log_start_offset = position
+        log = self.partitions[partition].log
+        diverging = self.divergence(log, end, last_epoch)
+        if diverging is None and end >= log.log_start_offset:
+            if partition not in session.ends:
+                session.changed.add(partition)  # It may know nothing of the watermark.
+            session.ends[partition] = end
+            session.synced[partition] = min(synced, end)
+            session.starts[partition] = log_start_offset
+            if end >= log.log_end_offset:
+                session.behind.discard(partition)
+            else:
+                session.behind.add(partition)
+                session.changed.add(partition)
+            return
+        session.ends.pop(partition, None)
+        session.synced.pop(partition, None)
+        session.starts.pop(partition, None)
+        session.behind.add(partition)
+        session.changed.add(partition)
+        if diverging is not None:
+            session.diverging[partition] = diverging
+
+    def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
+        """Where a follower that ends so left this log; `None` where it did not, or is below it."""
+        if end < log.log_start_offset:
+            return None
+        if last_epoch == NO_EPOCH:
+            if end <= log.log_end_offset:
+                return None
+            return EpochEnd(NO_EPOCH, log.log_start_offset)
+        if agrees(log.epoch_starts, log.log_end_offset, end, last_epoch):
+            return None
+        return end_of(log.epoch_starts, last_epoch, log.log_end_offset)
+
+    # What followers get.
+
+    def _answer_followers(self) -> None:
+        for session in self.sessions.values():
+            if session.waits and session.changed:
+                self._answer(session)
+
+    def _answer(self, session: Session) -> None:
+        room = self._settings.fetch_max_bytes
+        counted = session.member in self.isr.counted
+        parts = []
+        left = set()
+        for partition in sorted(session.changed):
+            part = self.partitions[partition]
+            log, stored = part.log, None
+            end = session.ends.get(partition)
+            starts: tuple[EpochStart, ...] = ()
+            if end is not None and end < log.log_end_offset and end >= log.log_start_offset:
+                if room <= 0:
+                    left.add(partition)
+                    continue
+                stored = log.read_stored(end, room)
+                room -= stored.size_bytes
+                starts = starts_between(log.epoch_starts, end, stored.next_offset)
+            diverging = session.diverging.pop(partition, None)
+            parts.append(
+                Part(
+                    partition,
+                    diverging,
+                    stored,
+                    starts,
+                    log.log_start_offset,
+                    NOTHING if end is None else log.high_watermark,
+                    part.sync_to if counted else max(part.sync_to, log.high_watermark),
+                    log.producers_at_start() if end is None else None,
+                )
+            )
+        session.changed = left
+        session.waits = False
+        self._effects.append(Send(session.connection, Fetched(self.epoch, tuple(parts))))
+
+    # Who is in sync.
+
+    def _recount(self) -> None:
+        by_member = {it.member: it for it in self.sessions.values()}
+        self._in_sync = [
+            by_member.get(member) for member in sorted(self.isr.counted) if member != self.me
+        ]
+
+    def tick(self, now_s: float) -> None:
+        """Answer requests that waited long enough; propose who is in sync if that changed."""
+        for session in self.sessions.values():
+            asked_s = session.fetched_s if session.waits else None
+            if asked_s is not None and now_s - asked_s >= self._settings.fetch_wait_s:
+                self._answer(session)
+        isr = self.isr
+        if isr.change is None:
+            wanted = self.wanted_isr(now_s)
+            if wanted != isr.members or isr.state.kept:
+                self._propose(wanted, now_s)
+        elif now_s - isr.changed_s >= self._settings.answer_within_s:
+            isr.changed_s = now_s
+            self._effects.append(Transact(isr.revision, isr.change))
+
+    def _propose(self, wanted: frozenset[Member], now_s: float) -> None:
+        change = self.isr.propose(wanted, now_s)
+        self._effects.append(Transact(self.isr.revision, change))
+        self._recount()
+
+    def wanted_isr(self, now_s: float) -> frozenset[Member]:
+        """Who is in sync now."""
+        members = self.isr.members
+        there = {session.member.broker_id: session.member for session in self.sessions.values()}
+        wanted = {
+            member
+            for member in members
+            if member == self.me
+            or (
+                now_s - self._at_end_s.get(member, 0.0) <= self._settings.lag_max_s
+                and there.get(member.broker_id, member) == member
+            )
+        }
+        names = {member.broker_id for member in wanted}
+        for session in self.sessions.values():
+            if session.member.broker_id not in names and self.may_join(session):
+                wanted.add(session.member)
+                self._at_end_s[session.member] = now_s
+        return frozenset(wanted)
+
+    def may_join(self, session: Session) -> bool:
+        """Whether a follower has everything that this leader or one before it has answered."""
+        for partition, part in self.partitions.items():
+            least = max(part.election_end, part.log.high_watermark)
+            if session.ends.get(partition, -1) < least:
+                return False
+            if session.starts[partition] < part.log.log_start_offset:
+                return False
+            if self._settings.sync_for_acks_all and session.synced.get(partition, -1) < least:
+                return False
+        return True
+
+    def state_read(self, state: ClusterState, revision: int) -> None:
+        """The cluster's state was read, with this leader in it."""
+        if revision == self.isr.revision:
+            return
+        self.isr.read(state, revision)
+        self._recount()
+        for partition, part in self.partitions.items():
+            self._advance(partition, part)
+        self._answer_followers()
+
+    def stop(self) -> None:
+        """Lead no more. Everybody who waits hears of it."""
+        for part in self.partitions.values():
+            for token in part.abandon():
+                self._effects.append(Answer(token, Outcome.NOT_LEADER))
+        for session in self.sessions.values():
+            if session.waits:
+                self._effects.append(Send(session.connection, Refusal(self.epoch)))
+            self._effects.append(Close(session.connection))
+        self.sessions.clear()

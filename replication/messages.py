@@ -1,0 +1,96 @@
+"""What leader and followers say to each other. Everything belongs to one connection and one epoch.
+
+A follower opens a connection, says `Hello`, is welcomed, and from then on sends `Fetch` (answered,
+perhaps late) and `Confirm` (not answered). The first `Fetch` names every partition, later ones
+those whose position changed. `Hello` itself confirms nothing: it may have been sent by a process
+that is no more, whereas who answers a `Welcome` is alive and has what it says.
+"""
+
+from typing import Any, NamedTuple
+
+from .epochs import EpochEnd, EpochStart
+from .partition_log import Partition, Stored
+from .settings import Member
+
+
+class Hello(NamedTuple):
+    """The first message of a follower."""
+
+    member: Member
+    epoch: int
+    """Of the leader that it means to follow; `NO_EPOCH` where a person said whom to follow."""
+    highest_epoch: int
+    """That it ever heard of."""
+
+
+class Welcome(NamedTuple):
+    """The leader's answer to `Hello`."""
+
+    epoch: int
+
+
+class Refusal(NamedTuple):
+    """The answer of a broker that does not lead in the epoch of the request."""
+
+    highest_epoch: int
+    """That it ever heard of; the one who asked is deposed if it led in an older one."""
+
+
+class Position(NamedTuple):
+    """How far a follower is in one partition."""
+
+    partition: Partition
+    end: int
+    last_epoch: int
+    """Of its last message."""
+    synced: int
+    """Everything below it is on its stable storage."""
+    log_start_offset: int
+
+
+class Fetch(NamedTuple):
+    """The request for what follows; confirms the positions that agree with the leader's log."""
+
+    epoch: int
+    positions: tuple[Position, ...]
+
+
+class Confirm(NamedTuple):
+    """Positions that changed while a `Fetch` waits at the leader."""
+
+    epoch: int
+    positions: tuple[Position, ...]
+
+
+class Part(NamedTuple):
+    """What a follower gets of one partition."""
+
+    partition: Partition
+    diverging: EpochEnd | None
+    """Where its log leaves the leader's; it cuts and asks again."""
+    stored: Stored | None
+    epoch_starts: tuple[EpochStart, ...]
+    """Of the range that `stored` covers."""
+    log_start_offset: int
+    high_watermark: int
+    sync_to: int
+    """Up to where the leader wants it synced."""
+    producers: Any = None
+    """The state of producers at the log start, for who begins anew there."""
+
+
+class Fetched(NamedTuple):
+    """The answer to `Fetch`."""
+
+    epoch: int
+    parts: tuple[Part, ...]
+
+
+class HandedOver(NamedTuple):
+    """By hand: the leader has stopped, and the follower has everything it had."""
+
+    epoch: int
+
+
+FromFollower = Hello | Fetch | Confirm
+FromLeader = Welcome | Refusal | Fetched | HandedOver

@@ -1,0 +1,263 @@
+"""One broker of a cluster: at any time a leader, a follower, or neither.
+
+Whoever drives it calls its methods, one at a time, with the boot-time clock in seconds, and carries
+out what is in `effects` afterwards, in this order.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from .effects import Connection, Effect, Outcome, Send, Token
+from .epochs import NO_EPOCH
+from .follower import Follower
+from .in_sync import InSyncReplicas
+from .leader import Leader
+from .messages import (
+    Confirm,
+    Fetch,
+    Fetched,
+    FromFollower,
+    FromLeader,
+    HandedOver,
+    Hello,
+    Refusal,
+    Welcome,
+)
+from .partition_log import Directory, Identity, Partition
+from .settings import Incarnation, Member, ReplicationSettings
+
+
+class Node:
+    """What is the same with etcd and by hand."""
+
+    leader_class: ClassVar[type[Leader]] = Leader
+    follower_class: ClassVar[type[Follower]] = Follower
+
+    def __init__(
+        self,
+        directory: Directory,
+        incarnation: Incarnation,
+        settings: ReplicationSettings,
+        new_number: Callable[[], int],
+        *,
+        may_have_lost: bool,
+    ) -> None:
+        """`may_have_lost`: the start found damage, or a stop that a power cut may have been."""
+        self.directory = directory
+        self.incarnation = incarnation
+        self.settings = settings
+        self.effects: list[Effect] = []
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self._new_number = new_number
+        self._led_epoch = NO_EPOCH
+        """The last epoch that this process led in, or could have."""
+        self._handing_to: int | None = None
+        self._handing_since_s = 0.0
+        if may_have_lost and directory.identity.nonce:
+            self.remember(self.identity._replace(in_doubt=True))
+
+    @property
+    def broker_id(self) -> int:
+        return self.directory.broker_id
+
+    @property
+    def member(self) -> Member:
+        return Member(self.directory.broker_id, self.directory.identity.nonce)
+
+    @property
+    def identity(self) -> Identity:
+        return self.directory.identity
+
+    @property
+    def highest_epoch(self) -> int:
+        """That this directory was ever told of."""
+        return self.directory.identity.highest_epoch
+
+    def remember(self, identity: Identity) -> None:
+        """Store a changed identity."""
+        self.directory.store(identity)
+
+    # What clients ask for.
+
+    def serves(self, now_s: float) -> Leader | None:
+        """The leader, if this broker may act as one at this time."""
+        return self.leader
+
+    def refusal(self, now_s: float, acks_all: bool) -> Outcome | None:
+        """Why a set may not be appended now, if so."""
+        leader = self.serves(now_s)
+        if leader is None or self._handing_to is not None:
+            return Outcome.NOT_LEADER
+        return leader.refusal(acks_all)
+
+    def begin_append(self, partition: Partition) -> None:
+        """`Leader.begin_append`."""
+        if self.leader is not None:
+            self.leader.begin_append(partition)
+
+    def appended(
+        self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
+    ) -> None:
+        """`Leader.appended`."""
+        if self.leader is not None:
+            self.leader.appended(partition, first_offset, next_offset, token)
+
+    def await_commit(
+        self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
+    ) -> None:
+        """`Leader.await_commit`."""
+        if self.leader is not None:
+            self.leader.await_commit(partition, first_offset, next_offset, token)
+
+    def readable(self, now_s: float) -> bool:
+        """Whether a client may be told what is below the watermarks, as by the leader."""
+        leader = self.serves(now_s)
+        return leader is not None and leader.readable
+
+    # What happens.
+
+    def add_partition(self, partition: Partition) -> None:
+        """A log was added to the directory's: metadata below the watermark names it."""
+        if self.leader is not None:
+            self.leader.add_partition(partition, self.directory.logs[partition])
+        elif self.follower is not None:
+            self.follower.add_partition(partition)
+
+    def synced(self, partition: Partition) -> None:
+        """A log was synced."""
+        if self.leader is not None:
+            self.leader.synced(partition)
+        elif self.follower is not None:
+            self.follower.synced(partition)
+
+    def connected(self, now_s: float, connection: Connection) -> None:
+        """A connection that `Connect` asked for is there."""
+        if self.follower is not None:
+            self.follower.connected(now_s, connection)
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self.leader is not None:
+            self.leader.closed(connection)
+        if self.follower is not None and self.follower.connection == connection:
+            self.follower.closed()
+
+    def learn(self, epoch: int) -> None:
+        """Somebody knows of `epoch`. Who leads or follows in an older one stops at once."""
+        if epoch > self.highest_epoch:
+            self.remember(self.identity._replace(highest_epoch=epoch))
+        if self.leader is not None and epoch > self.leader.epoch:
+            self.resign()
+        if self.follower is not None and NO_EPOCH < self.follower.epoch < epoch:
+            self.unfollow()
+
+    def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
+        """A message on a connection that another broker opened."""
+        if isinstance(message, Hello):
+            self.learn(message.highest_epoch)
+        leader = self.serves(now_s)
+        if leader is None:
+            self._effect_refusal(connection)
+        elif isinstance(message, Hello):
+            if message.epoch in (NO_EPOCH, leader.epoch):
+                leader.greeted(connection, message)
+            else:
+                self._effect_refusal(connection)
+        elif isinstance(message, Fetch):
+            leader.fetched(now_s, connection, message)
+        elif isinstance(message, Confirm):
+            leader.confirmed(connection, message)
+        self._hand_over_if_done(now_s)
+
+    def _effect_refusal(self, connection: Connection) -> None:
+        self.effects.append(Send(connection, Refusal(self.highest_epoch)))
+
+    def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
+        """A message on a connection that this broker opened."""
+        follower = self.follower
+        if follower is None or follower.connection != connection:
+            return
+        if isinstance(message, Fetched):
+            follower.fetched(now_s, message)
+        elif isinstance(message, Welcome):
+            if message.epoch < self.highest_epoch:
+                # It is deposed and does not know it; the next hello tells it.
+                follower.drop()
+                return
+            self.learn(message.epoch)
+            follower.welcomed(now_s, message)
+        elif isinstance(message, Refusal):
+            follower.drop()
+            self.learn(message.highest_epoch)
+        elif isinstance(message, HandedOver):
+            self.handed_over(now_s, message)
+
+    def handed_over(self, now_s: float, message: HandedOver) -> None:
+        """By hand: the leader has stopped for this one."""
+
+    # Roles.
+
+    def follow(self, leader_id: int, epoch: int) -> None:
+        """Follow a leader."""
+        self.unfollow()
+        self.follower = self.follower_class(
+            self.directory, leader_id, epoch, self.settings, self.effects
+        )
+
+    def unfollow(self) -> None:
+        """Follow nobody: nothing is fetched any more."""
+        if self.follower is not None:
+            self.follower.drop()
+            self.follower = None
+
+    def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
+        """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
+        self.unfollow()
+        self.remember(self.identity._replace(in_doubt=False, counted_revision=isr.revision))
+        self._led_epoch = epoch
+        self._handing_to = None
+        self.leader = self.leader_class(
+            self.member, epoch, isr, self.directory.logs, self.settings, now_s, self.effects
+        )
+        self.leader.start()
+
+    def resign(self) -> None:
+        """Lead no more in this epoch, ever."""
+        if self.leader is not None:
+            self.leader.stop()
+            self.leader = None
+        self._handing_to = None
+
+    def hand_over(self, now_s: float, broker_id: int) -> None:
+        """Take no more writes, and let another broker lead as soon as it has everything.
+
+        Given up after `hand_over_s`.
+        """
+        if self.leader is not None:
+            self._handing_to = broker_id
+            self._handing_since_s = now_s
+
+    def tick(self, now_s: float) -> None:
+        """To be called often, several times in `read_every_s`."""
+        if now_s - self._handing_since_s >= self.settings.hand_over_s:
+            self._handing_to = None
+        if self.leader is not None:
+            self.leader.tick(now_s)
+        elif self.follower is not None:
+            self.follower.tick(now_s)
+
+    def _hand_over_if_done(self, now_s: float) -> None:
+        if self._handing_to is None or self.leader is None:
+            return
+        for session in self.leader.sessions.values():
+            heir = session.member
+            if heir.broker_id != self._handing_to or session.behind:
+                continue
+            if heir in self.leader.isr.members:
+                self.hand_over_now(now_s, session.connection, heir)
+                return
+
+    def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
+        """`member` is in the ISR and has everything."""
+        raise NotImplementedError

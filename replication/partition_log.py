@@ -1,0 +1,115 @@
+"""What replication needs of a partition's log and of the directory that holds the logs."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from .epochs import NO_EPOCH, History
+from .settings import Member
+
+Partition = tuple[str, int]
+
+
+class Stored(NamedTuple):
+    """Whole sets as they lie in a log."""
+
+    data: Any
+    """What `PartitionLog.append_stored` takes; nobody between the two logs looks inside."""
+    next_offset: int
+    """First offset behind them."""
+    size_bytes: int
+
+
+class PartitionLog(Protocol):
+    """One partition's log. Every method is finished when it returns.
+
+    What was appended and not synced may be lost at a power cut, from some offset on. All else must
+    be on stable storage when its method returns: a cut that a power cut undoes would bring messages
+    of one epoch back below the line of another one, and no question would find them.
+    """
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below it is on stable storage."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that consumers do not see. Opened at a checkpoint or at the log start."""
+        ...
+
+    def set_high_watermark(self, offset: int) -> None: ...
+
+    @property
+    def epoch_starts(self) -> History:
+        """None at or beyond the log end."""
+        ...
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Write the line of an epoch whose first message follows; synced before it returns."""
+        ...
+
+    def read_stored(self, offset: int, max_bytes: int) -> Stored:
+        """Whole sets from `offset` on; at least one, unless that is the log end."""
+        ...
+
+    def append_stored(self, stored: Stored) -> None:
+        """Append what another log's `read_stored` gave at this log's end."""
+        ...
+
+    def truncate(self, offset: int) -> None:
+        """Remove the messages from `offset` on, with the epochs that began there."""
+        ...
+
+    def producers_at_start(self) -> Any:
+        """What is known at the log start of producers that number their batches."""
+        ...
+
+    def truncate_fully(self, offset: int, producers: Any) -> None:
+        """Remove all messages and epochs; the log goes on at `offset`.
+
+        `producers` is what another log's `producers_at_start` gave: a retry of a message that is
+        below the log start is not to be stored again.
+        """
+        ...
+
+    def raise_log_start(self, offset: int) -> None:
+        """Remove the messages below `offset`, which is not beyond the log end."""
+        ...
+
+
+class Identity(NamedTuple):
+    """What a directory knows of itself in the cluster. Kept in one file."""
+
+    nonce: int = 0
+    """Made anew for each entry into the ISR; 0 in a directory that never had one."""
+    in_doubt: bool = False
+    """Whether something that this member confirmed may be missing."""
+    highest_epoch: int = NO_EPOCH
+    """The highest leader epoch that this directory was told of."""
+    counted_revision: int = 0
+    """The last revision of the cluster's state whose ISR this member counted as its leader."""
+    record: frozenset[Member] = frozenset()
+    """By hand: the ISR that this broker counted last as a leader."""
+
+
+class Directory(Protocol):
+    """A broker's data directory."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def logs(self) -> Mapping[Partition, PartitionLog]: ...
+
+    def store(self, identity: Identity) -> None:
+        """Keep it; synced before it returns."""
+        ...

@@ -1,0 +1,65 @@
+"""What a leader knows of a follower on one connection. It ends with the connection."""
+
+from .effects import Connection
+from .epochs import EpochEnd
+from .messages import Position
+from .partition_log import Partition
+from .settings import Member
+
+
+class Session:
+    """A follower's confirmations on one connection, and what it is to be told."""
+
+    __slots__ = (
+        "behind",
+        "changed",
+        "connection",
+        "diverging",
+        "ends",
+        "fetched_s",
+        "goals",
+        "member",
+        "starts",
+        "synced",
+        "unplaced",
+        "waits",
+    )
+
+    def __init__(self, connection: Connection, member: Member, partitions: set[Partition]) -> None:
+        self.connection = connection
+        self.member = member
+        self.ends: dict[Partition, int] = {}
+        """Confirmed here: everything below is equal to the leader's log. Absent: nothing is."""
+        self.synced: dict[Partition, int] = {}
+        self.diverging: dict[Partition, EpochEnd] = {}
+        self.starts: dict[Partition, int] = {}
+        """Its log starts."""
+        self.unplaced: dict[Partition, Position] = {}
+        """Positions in partitions that the leader does not have yet."""
+        self.behind = partitions
+        """Partitions in which it is not at the leader's end."""
+        self.goals: dict[Partition, int] = {}
+        """The leader's ends at the last fetch, where it was behind."""
+        self.changed: set[Partition] = set()
+        """Partitions of which there is something to tell."""
+        self.waits = False
+        """Whether a fetch waits for an answer."""
+        self.fetched_s: float | None = None
+
+    def measure(self, now_s: float, leader_ends: dict[Partition, int]) -> float | None:
+        """Note a fetch; the latest time of which it is known that it was at the end then.
+
+        Kafka's measure: now, if it is at the end; the time of the fetch before, if it is now where
+        the end was then.
+        """
+        before = self.fetched_s
+        self.fetched_s = now_s
+        if not self.behind:
+            self.goals.clear()
+            return now_s
+        ends, goals = self.ends, self.goals
+        reached = before is not None and all(
+            ends.get(partition, -1) >= goals.get(partition, -1) for partition in self.behind
+        )
+        self.goals = leader_ends
+        return before if reached else None

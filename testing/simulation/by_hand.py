@@ -1,0 +1,223 @@
+"""Clusters without etcd: people promote brokers, and tell the others whom to follow."""
+
+from random import Random
+
+from ...replication.cluster_state import ClusterState
+from ...replication.hand_node import HandNode
+from ...replication.partition_log import Identity, Partition
+from ...replication.settings import Incarnation
+from .disk import Entry, SimulatedDirectory, SimulatedLog
+from .faults import Faults
+from .machine import Machine
+from .options import Options
+from .oracle import Oracle
+from .schedule import Simulation
+from .violation import Violation
+
+_ROUNDS_MAX = 60
+
+
+class HandOracle(Oracle):
+    """By hand, what was answered with `acks=all` is promised; what was only visible is not.
+
+    Every message that was answered is on all brokers, or, where `min.insync.replicas` is less, at
+    least on the leader; so it is on whoever leads without that a person accepted loss.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(reads_may_be_old=True)
+        self.answered: list[tuple[Partition, int, Entry]] = []
+        self.of_all = False
+        """Whether `min.insync.replicas` is the number of brokers."""
+        self.broken = False
+        """Whether two may lead beside each other, each with answers of its own."""
+
+    def watermark(self, log: SimulatedLog, offset: int) -> None:
+        if not log.high_watermark <= offset <= log.log_end_offset:
+            raise Violation(f"{log.partition}: the watermark {log.high_watermark} goes to {offset}")
+
+    def cut(self, log: SimulatedLog, offset: int) -> None:
+        self.count("cuts")
+
+    def started(self, log: SimulatedLog, offset: int) -> None:
+        """Whoever leads may let messages go."""
+
+    def elected(
+        self, directory: SimulatedDirectory, epoch: int, who: Incarnation, may_lose: bool
+    ) -> None:
+        self.count("elections")
+        self.leaders[directory] = (epoch, who)
+        if self.led.setdefault(epoch, who) != who:
+            raise Violation(f"two leaders in epoch {epoch}: {self.led[epoch]} and {who}")
+        if may_lose:
+            self.count("losses accepted")
+            self.answered.clear()
+            self.broken = not self.of_all
+        for partition, offset, entry in self.answered:
+            log = directory.logs.get(partition)
+            end = log.log_end_offset if log is not None else 0
+            if log is None or offset >= end or log.entries[offset] not in (entry, None):
+                raise Violation(
+                    f"broker {directory.broker_id} leads in epoch {epoch} without {entry}, "
+                    f"answered at {offset} of {partition}"
+                )
+
+    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
+        """Nothing is excused: who may have lost something is in doubt, and does not lead."""
+
+    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+        self.count("acknowledged")
+        if not self.broken:
+            self.answered.append((partition, offset, entry))
+
+    def trimmed(self, partition: Partition, offset: int) -> None:
+        """A trim is not compared here."""
+
+    def read(self, directory: SimulatedDirectory) -> None:
+        """Reads may be old: there is no lease."""
+
+
+class HandFaults(Faults):
+    """A follower's disk may be swapped for an empty one.
+
+    Not that of a leader, nor for an old copy: where nobody can be asked, nobody would notice.
+    """
+
+    told: dict[int, int | None]
+
+    def watch(self, directory: SimulatedDirectory) -> None:
+        """No copies are kept."""
+
+    def may_swap(self, machine: Machine) -> bool:
+        return self.told[machine.broker_id] is not None
+
+
+class HandSimulation(Simulation):
+    """Two or three brokers, which wait for all of them or for one."""
+
+    def __init__(self, seed: int, options: Options | None = None) -> None:
+        self.told: dict[int, int | None] = {}
+        """By broker, whom it was told to follow; `None`: it leads."""
+        options = options or Options()
+        options.brokers = Random(seed).choice((2, 2, 3))
+        super().__init__(seed, options)
+
+    def draw(self) -> None:
+        self.machines[1].directory.store(Identity())
+        self.faults = HandFaults(self, self.random)
+        self.faults.told = self.told
+        self.draw_settings()
+
+    def make_oracle(self) -> Oracle:
+        return HandOracle()
+
+    def draw_settings(self) -> None:
+        """`min.insync.replicas` is the number of brokers, or 1 and then every promotion loses."""
+        self.settings = self.settings._replace(
+            min_insync=self.random.choice((1, len(self.machines), len(self.machines))),
+            unclean=False,
+        )
+        if isinstance(self.oracle, HandOracle):
+            self.oracle.of_all = self.settings.min_insync == len(self.machines)
+
+    def make_node(self, machine: Machine, node_class: type) -> HandNode:
+        told = self.told.setdefault(machine.broker_id, None if machine.broker_id == 1 else 1)
+        node: HandNode = node_class(
+            machine.directory,
+            Incarnation(machine.broker_id, machine.run),
+            self.settings,
+            machine.new_nonce,
+            may_have_lost=machine.lost_power,
+            follows=told,
+            brokers=len(self.machines),
+            create=self.now_s == 0.0 and machine.broker_id == 1,
+        )
+        return node
+
+    def step(self) -> None:
+        if self.random.random() < 0.01:
+            self.person()
+        super().step()
+
+    def person(self) -> None:
+        """Somebody promotes a broker, or restarts one to follow another."""
+        machine = self.machines[self.random.randint(1, len(self.machines))]
+        node = machine.active
+        chance = self.random.random()
+        if isinstance(node, HandNode) and chance < 0.6:
+            self.loss_accepted = self.random.random() < 0.2
+            if node.promote(machine.now_s, accept_loss=self.loss_accepted) is None:
+                self.told[machine.broker_id] = None
+            self.loss_accepted = False
+            machine.settle()
+        elif chance < 0.9:
+            leader = self.newest()
+            if leader is not None and leader is not machine:
+                self.restart(machine, leader.broker_id)
+
+    def newest(self) -> Machine | None:
+        """The broker that leads in the latest epoch, as a person sees it."""
+        leaders = [it for it in self.machines.values() if it.node is not None and it.node.leader]
+        return max(leaders, key=lambda it: it.directory.identity.highest_epoch, default=None)
+
+    def restart(self, machine: Machine, follows: int | None) -> None:
+        self.told[machine.broker_id] = follows
+        if machine.node is not None:
+            machine.stop(silent=False)
+        machine.start()
+
+    def heal(self) -> None:
+        """All faults end; one leads, and the others are told to follow it."""
+        self.network.cut.clear()
+        for machine in self.machines.values():
+            machine.paused_until_s = 0.0
+            if machine.node is None:
+                machine.start()
+        for _ in range(6):
+            self.now_s += 0.4
+            self.round()
+        leader = self.newest() or self._most()
+        if leader.node is None or leader.node.leader is None:
+            self._promote(leader)
+        for machine in self.machines.values():
+            if machine is not leader:
+                self.restart(machine, leader.broker_id)
+        for _ in range(_ROUNDS_MAX):
+            self.now_s += 0.4
+            self.round()
+            if self._is_well(leader):
+                return
+            if leader.node is not None and leader.node.leader is None:
+                self._promote(leader)  # Another broker knew of a newer epoch.
+        raise Violation("the followers do not come right")
+
+    def _most(self) -> Machine:
+        """Whoever has most messages."""
+        return max(
+            self.machines.values(),
+            key=lambda it: sum(log.log_end_offset for log in it.directory.logs.values()),
+        )
+
+    def _promote(self, machine: Machine) -> None:
+        """A person makes a broker lead, whatever that loses."""
+        if isinstance(machine.node, HandNode):
+            self.loss_accepted = True
+            machine.node.promote(machine.now_s, accept_loss=True)
+            machine.settle()
+            self.loss_accepted = False
+            self.told[machine.broker_id] = None
+
+    def _is_well(self, leader: Machine) -> bool:
+        everybody = {machine.directory.member for machine in self.machines.values()}
+        node = leader.node
+        if node is None or node.leader is None or node.leader.isr.members != everybody:
+            return False
+        for partition, log in leader.directory.logs.items():
+            for machine in self.machines.values():
+                other = machine.directory.logs.get(partition)
+                if other is None or log.high_watermark != log.log_end_offset:
+                    return False
+                start = max(log.log_start_offset, other.log_start_offset)
+                if other.entries[start:] != log.entries[start:]:
+                    return False
+        return True

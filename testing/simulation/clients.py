@@ -1,0 +1,216 @@
+"""Clients: producers that try again, positions that are committed, a topic, trims, readers."""
+
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...replication.effects import Outcome, Token
+from ...replication.partition_log import Partition
+from .disk import METADATA, Entry
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .schedule import Simulation
+
+
+class Write(NamedTuple):
+    """One message that a client wants stored. Its writer numbers from 0."""
+
+    writer: int | str
+    number: int
+    partition: Partition
+    acks_all: bool
+
+
+class Pending(NamedTuple):
+    """What a broker calls a request that waits."""
+
+    write: Write
+    offset: int
+    entry: Entry
+
+
+class Trim(NamedTuple):
+    """A request to let go what is below an offset."""
+
+    partition: Partition
+    offset: int
+
+
+class Clients:
+    """Everybody who talks to the brokers."""
+
+    def __init__(self, simulation: "Simulation", random: Random) -> None:
+        self._simulation = simulation
+        self._random = random
+        self._writes: list[Write | None] = [None, None, None]
+        """What each producer has sent and nobody has answered yet."""
+        self._ids = [0, 1, 2]
+        self._next_id = 3
+        self._numbers = [0, 0, 0]
+        self._late: list[tuple[Write, Machine]] = []
+        self._position: Write | None = None
+        self._positions = 0
+        self._topic: Write | None = None
+
+    def act(self) -> None:
+        """One of them does something."""
+        chance = self._random.random()
+        if chance < 0.62:
+            self._produce()
+        elif chance < 0.72:
+            self._commit()
+        elif chance < 0.76:
+            self._create()
+        elif chance < 0.8 and self._late:
+            write, machine = self._late.pop(self._random.randrange(len(self._late)))
+            self.deliver(write, machine)
+        elif chance < 0.84:
+            self._expire()
+        else:
+            self._read()
+
+    def _leader(self) -> "Machine | None":
+        """Where a client sends what it wants written: usually to a leader, of some epoch."""
+        machines = list(self._simulation.machines.values())
+        leaders = [machine for machine in machines if machine.active and machine.active.leader]
+        if not leaders:
+            return None
+        return self._random.choice(leaders)
+
+    def _produce(self) -> None:
+        number = self._random.randrange(len(self._writes))
+        machine = self._leader()
+        if machine is None:
+            return
+        write = self._writes[number]
+        if write is None:
+            write = Write(
+                self._ids[number],
+                self._numbers[number],
+                self._random.choice(self._simulation.data_partitions()),
+                self._random.random() < 0.75,
+            )
+            self._writes[number] = write
+        if self._random.random() < 0.1:
+            self._late.append((write, machine))
+        else:
+            self.deliver(write, machine)
+
+    def _commit(self) -> None:
+        machine = self._leader()
+        if machine is not None:
+            if self._position is None:
+                self._positions += 1
+                self._position = Write("position", self._positions, METADATA, True)
+            self.deliver(self._position, machine)
+
+    def _create(self) -> None:
+        machine = self._leader()
+        if machine is not None and not self._simulation.topics_made:
+            self._topic = Write("topic", 0, METADATA, True)
+            self.deliver(self._topic, machine)
+
+    def deliver(self, write: Write, machine: "Machine") -> None:
+        """A request arrives at a broker."""
+        node = machine.active
+        if node is None or write.partition not in machine.directory.logs:
+            return
+        if node.refusal(machine.now_s, write.acks_all) is None and node.leader is not None:
+            self._append(write, machine)
+        machine.settle()
+
+    def _append(self, write: Write, machine: "Machine") -> None:
+        node = machine.node
+        if node is None or node.leader is None:
+            return
+        log = machine.directory.logs[write.partition]
+        if write.partition not in node.leader.partitions:
+            return
+        last, offset = log.last_of(write.writer)
+        numbered = isinstance(write.writer, int)
+        if numbered and write.number <= last:
+            if write.number < last:
+                return  # Answered long ago.
+            entry = log.entries[offset]
+            if entry is None:
+                self._done(write)  # Committed, or it would not have expired.
+            elif write.acks_all:
+                waits = Pending(write, offset, entry)
+                node.await_commit(write.partition, offset, offset + 1, waits)
+            else:
+                self._done(write)
+            return
+        if numbered and write.number != last + 1:
+            self._begin_anew(write)
+            return
+        node.begin_append(write.partition)
+        offset = log.log_end_offset
+        entry = (node.leader.epoch, write.writer, write.number)
+        log.append(entry)
+        token = Pending(write, offset, entry) if write.acks_all else None
+        node.appended(write.partition, offset, offset + 1, token)
+        if not write.acks_all:
+            self._done(write)
+
+    def _begin_anew(self, write: Write) -> None:
+        """What went before is not there: it was acknowledged by one broker only."""
+        for number, outstanding in enumerate(self._writes):
+            if outstanding == write:
+                self._ids[number] = self._next_id
+                self._next_id += 1
+                self._numbers[number] = 0
+                self._writes[number] = None
+
+    def answered(self, token: Token, outcome: Outcome) -> None:
+        """A broker's answer to a request that waited."""
+        if outcome is Outcome.DONE and isinstance(token, Trim):
+            self._simulation.oracle.trimmed(token.partition, token.offset)
+        elif outcome is Outcome.DONE and isinstance(token, Pending):
+            write = token.write
+            self._simulation.oracle.acknowledged(write.partition, token.offset, token.entry)
+            self._done(write)
+
+    def _done(self, write: Write) -> None:
+        for number, outstanding in enumerate(self._writes):
+            if outstanding == write:
+                self._writes[number] = None
+                self._numbers[number] += 1
+        if write == self._position:
+            self._position = None
+
+    def _expire(self) -> None:
+        """A leader lets old messages go; a follower never does."""
+        machine = self._leader()
+        if machine is None or machine.node is None or machine.node.leader is None:
+            return
+        partition = self._random.choice(self._simulation.data_partitions())
+        log = machine.directory.logs.get(partition)
+        if log is None or partition not in machine.node.leader.partitions:
+            return
+        if log.high_watermark > log.log_start_offset and machine.node.readable(machine.now_s):
+            start = self._random.randint(log.log_start_offset, log.high_watermark)
+            log.raise_log_start(start)
+            token = Trim(partition, start) if self._random.random() < 0.5 else None
+            machine.node.leader.trimmed(partition, token)
+        machine.settle()
+
+    def _read(self) -> None:
+        machine = self._leader()
+        if machine is not None and machine.node is not None:
+            if machine.node.readable(machine.now_s):
+                self._simulation.oracle.read(machine.directory)
+            machine.settle()
+
+    def write_now(self, machine: "Machine") -> Write:
+        """A client that has not written yet does, to a broker that leads."""
+        write = Write(self._next_id, 0, self._simulation.data_partitions()[0], True)
+        self._next_id += 1
+        self._writes.append(write)
+        self._numbers.append(0)
+        self._ids.append(write.writer if isinstance(write.writer, int) else 0)
+        self.deliver(write, machine)
+        return write
+
+    def is_done(self, write: Write) -> bool:
+        """Whether it was answered as stored."""
+        return write not in self._writes

@@ -1,0 +1,223 @@
+"""Logs and directories in memory, with what a power cut takes away."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from ...replication.epochs import EpochStart, cut_end, cut_start, with_start
+from ...replication.partition_log import Identity, Partition, Stored
+from ...replication.settings import Member
+
+Entry = tuple[int, Any, int]
+"""(epoch, who wrote it, number): one message."""
+
+METADATA: Partition = ("__metadata", 0)
+
+
+class Watcher(Protocol):
+    """Is told before a log changes in a way that concerns the promises."""
+
+    def watermark(self, log: "SimulatedLog", offset: int) -> None: ...
+
+    def cut(self, log: "SimulatedLog", offset: int) -> None: ...
+
+    def emptied(self, log: "SimulatedLog", offset: int) -> None: ...
+
+    def started(self, log: "SimulatedLog", offset: int) -> None: ...
+
+
+class SimulatedLog:
+    """A `PartitionLog`: a list of messages, of which the first `synced_offset` survive."""
+
+    __slots__ = (
+        "_before_cut",
+        "_last",
+        "checkpoint",
+        "directory",
+        "entries",
+        "epoch_starts",
+        "expired",
+        "high_watermark",
+        "log_start_offset",
+        "partition",
+        "synced_offset",
+    )
+
+    cuts_are_synced: ClassVar[bool] = True
+
+    def __init__(self, partition: Partition, directory: "SimulatedDirectory") -> None:
+        self.partition = partition
+        self.directory = directory
+        self.entries: list[Entry | None] = []
+        """By offset; `None` below the log start."""
+        self.epoch_starts: list[EpochStart] = []
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.synced_offset = 0
+        self.checkpoint = 0
+        """The watermark as it is on the disk."""
+        self._before_cut: list[Entry | None] | None = None
+        self._last: dict[Any, tuple[int, int]] = {}
+        self.expired: dict[Any, tuple[int, int]] = {}
+        """By writer, its last message below the log start, as `last_of` gives it."""
+
+    @property
+    def log_end_offset(self) -> int:
+        return len(self.entries)
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.directory.watcher.watermark(self, offset)
+        self.high_watermark = offset
+        if offset >= self.checkpoint + 3:
+            self.checkpoint = offset
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        self.epoch_starts = with_start(self.epoch_starts, epoch, offset)
+
+    def append(self, entry: Entry) -> None:
+        """As the leader."""
+        self._last[entry[1]] = (entry[2], len(self.entries))
+        self.entries.append(entry)
+
+    def last_of(self, writer: Any) -> tuple[int, int]:
+        """(number, offset) of the last message of a writer; (-1, -1) without one."""
+        return self._last.get(writer, (-1, -1))
+
+    def read_stored(self, offset: int, max_bytes: int) -> Stored:
+        data = self.entries[offset : offset + max(1, max_bytes)]
+        return Stored(data, offset + len(data), len(data))
+
+    def append_stored(self, stored: Stored) -> None:
+        for offset, entry in enumerate(stored.data, len(self.entries)):
+            self._last[entry[1]] = (entry[2], offset)
+        self.entries += stored.data
+
+    def truncate(self, offset: int) -> None:
+        self.directory.watcher.cut(self, offset)
+        if not self.cuts_are_synced:
+            self._before_cut = self.entries[:]
+        del self.entries[offset:]
+        self._cut()
+        self.directory.forget_topics()
+
+    def _cut(self) -> None:
+        end = len(self.entries)
+        self.epoch_starts = cut_end(self.epoch_starts, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.checkpoint = min(self.checkpoint, end)
+        self.synced_offset = min(self.synced_offset, end)
+        self._count()
+
+    def _count(self) -> None:
+        self._last = dict(self.expired)
+        self._last |= {
+            entry[1]: (entry[2], offset)
+            for offset, entry in enumerate(self.entries)
+            if entry is not None
+        }
+
+    def producers_at_start(self) -> dict[Any, tuple[int, int]]:
+        return dict(self.expired)
+
+    def truncate_fully(self, offset: int, producers: dict[Any, tuple[int, int]] | None) -> None:
+        self.directory.watcher.emptied(self, offset)
+        self.entries = [None] * offset
+        self.epoch_starts = []
+        self.log_start_offset = self.high_watermark = self.checkpoint = offset
+        self.synced_offset = offset
+        self.expired = dict(producers or {})
+        self._last = dict(self.expired)
+        self.directory.forget_topics()
+
+    def raise_log_start(self, offset: int) -> None:
+        self.directory.watcher.started(self, offset)
+        for at in range(self.log_start_offset, offset):
+            entry = self.entries[at]
+            if entry is not None:
+                self.expired[entry[1]] = (entry[2], at)
+        self.entries[self.log_start_offset : offset] = [None] * (offset - self.log_start_offset)
+        self.log_start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.epoch_starts = cut_start(self.epoch_starts, offset)
+
+    def sync(self) -> None:
+        self.synced_offset = len(self.entries)
+        self._before_cut = None
+
+    def lose(self, random: Random) -> None:
+        """The power is cut: of what is not synced, something is lost."""
+        before = self._before_cut
+        kept = random.randint(max(self.synced_offset, self.log_start_offset), len(self.entries))
+        del self.entries[kept:]
+        if before is not None:
+            self.entries += before[kept:]
+            self._before_cut = None
+            self._count()
+        else:
+            self._cut()
+
+    def open(self) -> None:
+        """The process is started: what it knew of the watermark is what is on the disk."""
+        self.high_watermark = self.opened_watermark()
+
+    def opened_watermark(self) -> int:
+        return min(max(self.checkpoint, self.log_start_offset), len(self.entries))
+
+    def copy(self, directory: "SimulatedDirectory") -> "SimulatedLog":
+        made = type(self)(self.partition, directory)
+        made.entries = self.entries[:]
+        made.epoch_starts = list(self.epoch_starts)
+        made.log_start_offset = self.log_start_offset
+        made.high_watermark = self.high_watermark
+        made.synced_offset = self.synced_offset
+        made.checkpoint = self.checkpoint
+        made.expired = dict(self.expired)
+        made._count()
+        return made
+
+
+class SimulatedDirectory:
+    """A `Directory` with `SimulatedLog`s."""
+
+    __slots__ = ("broker_id", "identity", "logs", "make_log", "stored", "topics_at", "watcher")
+
+    def __init__(
+        self, broker_id: int, watcher: Watcher, make_log: type[SimulatedLog] = SimulatedLog
+    ) -> None:
+        self.broker_id = broker_id
+        self.identity = Identity()
+        self.watcher = watcher
+        self.make_log = make_log
+        self.logs: dict[Partition, SimulatedLog] = {}
+        self.topics_at = 0
+        """Up to where the metadata log was applied."""
+        self.stored: Callable[[], None] = _nothing
+
+    @property
+    def member(self) -> Member:
+        return Member(self.broker_id, self.identity.nonce)
+
+    def store(self, identity: Identity) -> None:
+        if identity.nonce != self.identity.nonce:
+            self.stored()
+        self.identity = identity
+
+    def add(self, partition: Partition) -> None:
+        self.logs[partition] = self.make_log(partition, self)
+
+    def forget_topics(self) -> None:
+        """The metadata does not name a topic any more: a leader lost it."""
+        topic = ("topic0", 0)
+        if topic in self.logs and self.logs[METADATA].last_of("topic")[0] < 0:
+            del self.logs[topic]
+
+    def copy(self) -> "SimulatedDirectory":
+        """As it lies there now."""
+        made = SimulatedDirectory(self.broker_id, self.watcher, self.make_log)
+        made.identity = self.identity
+        made.logs = {name: log.copy(made) for name, log in self.logs.items()}
+        return made
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

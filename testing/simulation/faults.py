@@ -1,0 +1,173 @@
+"""What goes wrong."""
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from .disk import SimulatedDirectory
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .schedule import Simulation
+
+
+class Faults:
+    """Does one fault at a time, or ends one."""
+
+    def __init__(self, simulation: "Simulation", random: Random) -> None:
+        self._simulation = simulation
+        self._random = random
+        self._old: dict[int, SimulatedDirectory] = {}
+        """Directories as they were when their broker left the ISR, or before."""
+        for machine in simulation.machines.values():
+            self.watch(machine.directory)
+        self._acts = (
+            *((self._crash,) * 5),
+            *((self._start,) * 9),
+            *((self._cut_power,) * 3),
+            self._swap,
+            *((self._cut,) * 4),
+            *((self._join,) * 4),
+            *((self._break,) * 3),
+            *((self._pause,) * 3),
+            *((self._wait,) * 4),
+            self._etcd,
+            self._hand_over,
+        )
+
+    def watch(self, directory: SimulatedDirectory) -> None:
+        """Keep a copy of it whenever it gets another nonce."""
+
+        def copy() -> None:
+            self._old[directory.broker_id] = directory.copy()
+
+        directory.stored = copy
+
+    def act(self) -> None:
+        self._acts[int(self._random.random() * len(self._acts))]()
+
+    def _machine(self) -> "Machine":
+        machines = self._simulation.machines
+        return machines[self._random.randint(1, len(machines))]
+
+    def _crash(self) -> None:
+        machine = self._machine()
+        if machine.node is not None:
+            machine.stop(silent=self._random.random() < 0.4)
+            if self._random.random() < 0.4:
+                machine.start()
+
+    def _start(self) -> None:
+        for machine in self._simulation.machines.values():
+            if machine.node is None:
+                machine.start()
+                return
+
+    def _cut_power(self) -> None:
+        """Of one machine, or of all."""
+        simulation = self._simulation
+        machines = list(simulation.machines.values())
+        if self._random.random() < 0.6:
+            machines = [self._machine()]
+        simulation.oracle.count("power cuts")
+        for machine in machines:
+            if machine.node is not None:
+                machine.stop(silent=True)
+                machine.lost_power = True
+                for log in machine.directory.logs.values():
+                    log.lose(self._random)
+        self._lost()
+        for machine in machines:
+            if self._random.random() < 0.5 and machine.node is None:
+                machine.start()
+
+    def _lost(self) -> None:
+        simulation = self._simulation
+        directories = [machine.directory for machine in simulation.machines.values()]
+        simulation.oracle.disks_lost(simulation.etcd.state, directories)
+
+    def _swap(self) -> None:
+        machine = self._machine()
+        if self.may_swap(machine):
+            self.swap(machine)
+
+    def may_swap(self, machine: "Machine") -> bool:
+        return True
+
+    def swap(self, machine: "Machine") -> None:
+        """A broker comes back with another disk: a new one, or an old copy of its own."""
+        if machine.node is not None:
+            machine.stop(silent=False)
+        self._simulation.oracle.count("swaps")
+        old = self._old.get(machine.broker_id)
+        if old is not None and self._random.random() < 0.5:
+            directory = old.copy()
+        else:
+            directory = self._simulation.new_directory(machine.broker_id)
+        machine.directory = directory
+        self.watch(directory)
+        self._lost()
+        if self._random.random() < 0.7:
+            machine.start()
+
+    def _cut(self) -> None:
+        """One direction between two machines, or between one and etcd; or all of one."""
+        simulation = self._simulation
+        one = self._machine().broker_id
+        others = [0, *(number for number in simulation.machines if number != one)]
+        chosen = others if self._random.random() < 0.3 else [self._random.choice(others)]
+        way = self._random.random()
+        for other in chosen:
+            if way < 0.7:
+                simulation.network.cut.add((one, other))
+            if way > 0.3:
+                simulation.network.cut.add((other, one))
+
+    def _join(self) -> None:
+        if self._random.random() < 0.6:
+            self._simulation.network.cut.clear()
+        elif self._simulation.network.cut:
+            cut = sorted(self._simulation.network.cut)
+            self._simulation.network.cut.discard(self._random.choice(cut))
+
+    def _break(self) -> None:
+        """A connection breaks; one side, or both, hear of it."""
+        simulation = self._simulation
+        if simulation.network.wires:
+            wire = self._random.choice(simulation.network.wires)
+            by_follower = self._random.random() < 0.5
+            machine = simulation.machines[wire.follower_id if by_follower else wire.leader_id]
+            node = machine.active
+            if node is not None and wire in machine.wires:
+                machine.wires.pop(wire, None)
+                simulation.network.left(wire, by_follower, self._random.random() < 0.3)
+                node.closed(wire)
+                machine.settle()
+
+    def _pause(self) -> None:
+        """A process stands still, perhaps for longer than its lease."""
+        machine = self._machine()
+        lease_s = self._simulation.settings.lease_s
+        machine.paused_until_s = self._simulation.now_s + self._random.choice((0.5, 1.2)) * lease_s
+
+    def _wait(self) -> None:
+        """Time goes by, and everybody does a little."""
+        for _ in range(self._random.choice((2, 5))):
+            self._simulation.now_s += 0.5
+            for machine in self._simulation.machines.values():
+                machine.tick()
+                self._simulation.deliver()
+
+    def _etcd(self) -> None:
+        """etcd stops, or starts again."""
+        simulation = self._simulation
+        simulation.etcd_up = not simulation.etcd_up
+        if simulation.etcd_up:
+            simulation.etcd.restart(simulation.now_s)
+
+    def _hand_over(self) -> None:
+        """A person plans that another broker leads."""
+        target = self._machine().broker_id
+        for machine in self._simulation.machines.values():
+            node = machine.active
+            if node is not None and node.leader is not None and machine.broker_id != target:
+                node.hand_over(machine.now_s, target)

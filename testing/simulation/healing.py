@@ -1,0 +1,118 @@
+"""The end of a schedule: everything works again, so everything must come right by itself."""
+
+from typing import TYPE_CHECKING
+
+from ...replication.cluster_node import ClusterNode
+from ...replication.epochs import starts_between
+from .violation import Violation
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .schedule import Simulation
+
+_ROUNDS_MAX = 80
+
+
+def heal(simulation: "Simulation") -> None:
+    """End all faults and wait. Raises `Violation` when the cluster does not come right."""
+    simulation.network.cut.clear()
+    if not simulation.etcd_up:
+        simulation.etcd_up = True
+        simulation.etcd.restart(simulation.now_s)
+    for machine in simulation.machines.values():
+        machine.paused_until_s = 0.0
+        if machine.node is None:
+            machine.start()
+    for number in range(_ROUNDS_MAX):
+        simulation.now_s += 0.4
+        simulation.round()
+        if _is_well(simulation):
+            break
+        if number > 30 and number % 10 == 0:
+            _accept_loss(simulation)
+    else:
+        raise Violation(f"the cluster does not come right: {_report(simulation)}")
+    _write(simulation)
+
+
+def _leaders(simulation: "Simulation") -> "list[Machine]":
+    return [m for m in simulation.machines.values() if m.node is not None and m.node.leader]
+
+
+def _is_well(simulation: "Simulation") -> bool:
+    """One leader, everybody in its ISR, everywhere the same messages."""
+    leaders = _leaders(simulation)
+    if len(leaders) != 1 or leaders[0].node is None or leaders[0].node.leader is None:
+        return False
+    leader = leaders[0].node.leader
+    everybody = {machine.directory.member for machine in simulation.machines.values()}
+    if simulation.etcd.state.isr != everybody or leader.isr.members != everybody:
+        return False
+    first = leaders[0].directory
+    for partition, log in first.logs.items():
+        if log.high_watermark != log.log_end_offset:
+            return False
+        for machine in simulation.machines.values():
+            other = machine.directory.logs.get(partition)
+            if other is None or other.log_start_offset < log.log_start_offset:
+                return False
+            start = other.log_start_offset  # An earlier leader may have let go more, unanswered.
+            if other.entries[start:] != log.entries[start:]:
+                return False
+            if other.high_watermark != log.high_watermark:
+                return False
+            starts = starts_between(log.epoch_starts, start, log.log_end_offset)
+            if start < log.log_end_offset and [it.epoch for it in starts] != [
+                it.epoch for it in other.epoch_starts
+            ]:
+                return False
+    return True
+
+
+def _accept_loss(simulation: "Simulation") -> None:
+    """A person decides, where those who have everything are gone for ever."""
+    if _leaders(simulation):
+        return
+    state = simulation.etcd.state
+    there = {machine.directory.member for machine in simulation.machines.values()}
+    in_doubt = any(it.directory.identity.in_doubt for it in simulation.machines.values())
+    if state.isr & there or ({kept.member for kept in state.kept} <= there and not in_doubt):
+        return
+    simulation.oracle.count("losses accepted")
+    simulation.loss_accepted = True
+    machine = max(
+        simulation.machines.values(),
+        key=lambda machine: sum(log.log_end_offset for log in machine.directory.logs.values()),
+    )
+    if isinstance(machine.node, ClusterNode):
+        machine.node.accepts_loss = True
+
+
+def _write(simulation: "Simulation") -> None:
+    """Somebody writes, and is answered."""
+    machine = _leaders(simulation)[0]
+    if simulation.settings.min_insync > len(simulation.machines):
+        return
+    write = simulation.clients.write_now(machine)
+    for _ in range(12):
+        if simulation.clients.is_done(write):
+            return
+        simulation.now_s += 0.2
+        simulation.round()
+        for machine in _leaders(simulation):
+            simulation.clients.deliver(write, machine)
+    raise Violation(f"nobody answers a write: {_report(simulation)}")
+
+
+def _report(simulation: "Simulation") -> str:
+    lines = [f"etcd {simulation.etcd.state}"]
+    for machine in simulation.machines.values():
+        node = machine.node
+        role = "leads" if node and node.leader else "follows" if node and node.follower else "waits"
+        logs = {
+            name[0]: (log.log_start_offset, log.high_watermark, log.log_end_offset)
+            for name, log in machine.directory.logs.items()
+        }
+        directory = machine.directory
+        lines.append(f"broker {machine.broker_id} {role} {directory.identity} {logs}")
+    return "\n".join(lines)

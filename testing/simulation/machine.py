@@ -1,0 +1,238 @@
+"""One broker's machine: its disk, its process, its clocks."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from ...replication.cluster_node import ClusterNode
+from ...replication.effects import (
+    Answer,
+    Close,
+    Connect,
+    Effect,
+    GrantLease,
+    ReadCluster,
+    RenewLease,
+    RevokeLease,
+    Send,
+    Sync,
+    Transact,
+)
+from ...replication.in_sync import InSyncReplicas
+from ...replication.node import Node
+from ...replication.partition_log import Partition
+from ...replication.settings import Incarnation
+from .disk import METADATA, SimulatedDirectory
+from .network import Wire
+
+if TYPE_CHECKING:
+    from .schedule import Simulation
+
+ONE_NONCE: Final = 7
+
+_watched: dict[type[Node], type[Node]] = {}
+
+
+def _watching(node_class: type[Node]) -> type[Node]:
+    """`node_class`, which tells the oracle before it leads."""
+    found = _watched.get(node_class)
+    if found is None:
+
+        class Watched(node_class):  # type: ignore[valid-type,misc]
+            machine: "Machine"
+
+            def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
+                self.machine.elected(epoch)
+                super().lead(now_s, isr, epoch)
+
+        found = _watched[node_class] = Watched
+    return found
+
+
+class Machine:
+    """Carries out the effects of its node; everything that takes time is left to the schedule."""
+
+    def __init__(self, simulation: "Simulation", directory: SimulatedDirectory) -> None:
+        self.simulation = simulation
+        self.directory = directory
+        self.broker_id = directory.broker_id
+        self.random: Random = simulation.random
+        self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
+        self.offset_s = self.random.uniform(0, 1000)
+        self.paused_until_s = 0.0
+        self.run = 0
+        self.node: Node | None = None
+        self.wires: dict[Wire, None] = {}
+        self.syncs: set[Partition] = set()
+        self.lost_power = False
+
+    @property
+    def now_s(self) -> float:
+        """Its boot-time clock."""
+        return self.simulation.now_s * self.rate + self.offset_s
+
+    @property
+    def active(self) -> Node | None:
+        """Its node, if the process runs."""
+        if self.paused_until_s > self.simulation.now_s:
+            return None
+        return self.node
+
+    def start(self) -> None:
+        self.run = self.random.getrandbits(40) + 1
+        for log in self.directory.logs.values():
+            log.open()
+        self.directory.topics_at = 0
+        node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
+        node.machine = self  # type: ignore[attr-defined]
+        self.node = node
+        self.lost_power = False
+        self.tick()
+
+    def new_nonce(self) -> int:
+        if self.simulation.options.one_nonce:
+            return ONE_NONCE
+        return self.random.getrandbits(40) + 1
+
+    def elected(self, epoch: int) -> None:
+        node, simulation = self.node, self.simulation
+        may_lose = simulation.settings.unclean
+        if isinstance(node, ClusterNode) and node.accepts_loss:
+            may_lose = True
+        run = Incarnation(self.broker_id, self.run)
+        self.directory.forget_topics()
+        simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
+
+    def tick(self) -> None:
+        node = self.active
+        if node is not None:
+            node.tick(self.now_s)
+            self.settle()
+
+    def stop(self, silent: bool) -> None:
+        """The process ends at once."""
+        self.node = None
+        self.syncs.clear()
+        self.simulation.oracle.resigned(self.directory)
+        network = self.simulation.network
+        for wire in list(self.wires):
+            network.left(wire, wire.follower_run == self.run, silent)
+        self.wires.clear()
+
+    # Effects.
+
+    def settle(self) -> None:
+        """Carry out what the node wants, and what that brings about."""
+        node = self.node
+        while node is not None and node.effects:
+            effects = node.effects[:]
+            node.effects.clear()
+            for effect in effects:
+                self._carry_out(node, effect)
+            if node.leader is None:
+                self.simulation.oracle.resigned(self.directory)
+            self._make_topics(node)
+
+    def _make_topics(self, node: Node) -> None:
+        """Metadata below the watermark names topics; each has a log then."""
+        log = self.directory.logs[METADATA]
+        if self.directory.topics_at < log.high_watermark:
+            for entry in log.entries[self.directory.topics_at : log.high_watermark]:
+                if entry is not None and entry[1] == "topic":
+                    name = (f"topic{entry[2]}", 0)
+                    if name not in self.directory.logs:
+                        self.directory.add(name)
+                        self.simulation.topics_made = True
+                        node.add_partition(name)
+        self.directory.topics_at = log.high_watermark
+
+    def _carry_out(self, node: Node, effect: Effect) -> None:
+        simulation = self.simulation
+        if isinstance(effect, Send):
+            wire: Any = effect.connection
+            if wire.follower_run == self.run:
+                wire.to_leader.append(effect.message)
+            elif wire.leader_run == self.run:
+                wire.to_follower.append(effect.message)
+        elif isinstance(effect, Answer):
+            simulation.clients.answered(effect.token, effect.outcome)
+        elif isinstance(effect, Sync):
+            self.syncs.add(effect.partition)
+        elif isinstance(effect, Connect):
+            self._connect(node, effect.broker_id)
+        elif isinstance(effect, Close):
+            self._close(effect.connection)  # type: ignore[arg-type]
+        else:
+            if isinstance(effect, RevokeLease) and self.random.random() < 0.2:
+                return
+            simulation.requests.append((self, self.run, effect))
+
+    def _connect(self, node: Node, broker_id: int) -> None:
+        simulation = self.simulation
+        other = simulation.machines[broker_id]
+        network = simulation.network
+        if other.node is None or not network.reaches(self.broker_id, broker_id):
+            return
+        wire = Wire(self.broker_id, self.run, broker_id, other.run)
+        network.wires.append(wire)
+        self.wires[wire] = None
+        other.wires[wire] = None
+        node.connected(self.now_s, wire)
+
+    def _close(self, wire: Wire) -> None:
+        if wire in self.wires:
+            del self.wires[wire]
+            silent = self.random.random() < 0.2
+            self.simulation.network.left(wire, wire.follower_run == self.run, silent)
+
+    def sync(self) -> None:
+        """Finish the syncs that are wanted."""
+        node = self.active
+        if node is None or not self.syncs:
+            return
+        partitions = sorted(self.syncs)
+        self.syncs.clear()
+        for partition in partitions:
+            if partition not in self.directory.logs:
+                continue
+            self.directory.logs[partition].sync()
+            node.synced(partition)
+        self.settle()
+
+    # What comes in.
+
+    def deliver(self, wire: Wire, to_leader: bool) -> None:
+        """The first message on its way arrives."""
+        node = self.active
+        if node is None and self.node is not None:
+            return  # Paused: it waits in a buffer.
+        queue = wire.to_leader if to_leader else wire.to_follower
+        if not queue:
+            return
+        message = queue.popleft()
+        if node is None or self.run != (wire.leader_run if to_leader else wire.follower_run):
+            return
+        if message is None:
+            self.wires.pop(wire, None)
+            self.simulation.network.left(wire, not to_leader, silent=True)
+            node.closed(wire)
+        elif to_leader:
+            node.from_follower(self.now_s, wire, message)
+        else:
+            node.from_leader(self.now_s, wire, message)
+        self.settle()
+
+    def answered(self, effect: Any, answer: Any) -> None:
+        """etcd's answer arrives."""
+        node = self.node
+        if not isinstance(node, ClusterNode):
+            return
+        if isinstance(effect, ReadCluster | Transact):
+            node.cluster_read(self.now_s, answer)
+        elif isinstance(effect, GrantLease):
+            node.lease_granted(self.now_s, answer[0], effect.asked_s, answer[1])
+        elif isinstance(effect, RenewLease):
+            if answer is None:
+                node.lease_lost(effect.lease_id)
+            else:
+                node.lease_renewed(self.now_s, answer[0], effect.asked_s, answer[1])
+        self.settle()

@@ -1,0 +1,41 @@
+"""What kind of cluster a seed makes."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from ...replication.cluster_node import ClusterNode
+from ...replication.node import Node
+from ...replication.settings import ReplicationSettings
+from .disk import SimulatedLog
+
+
+@dataclass(slots=True)
+class Options:
+    """What is drawn once for a schedule, and which rules are replaced by others in it."""
+
+    steps: int = 260
+    brokers: int | None = None
+    lease: bool = True
+    """Whether leaders stop when their lease ends."""
+    node_class: type[Node] = ClusterNode
+    log_class: type[SimulatedLog] = SimulatedLog
+    one_nonce: bool = False
+    """Whether all directories have the same nonce, so that a broker's id is all there is."""
+
+    brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)
+
+
+def draw_settings(random: Random) -> ReplicationSettings:
+    return ReplicationSettings(
+        lag_max_s=2.0,
+        min_insync=random.choice((1, 1, 1, 2)),
+        sync_for_acks_all=random.random() < 0.7,
+        unclean=random.random() < 0.05,
+        lease_s=3.0,
+        lease_margin=0.1,
+        read_every_s=0.4,
+        answer_within_s=1.0,
+        fetch_wait_s=0.4,
+        fetch_max_bytes=random.choice((1, 2, 8)),
+    )

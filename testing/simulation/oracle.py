@@ -1,0 +1,274 @@
+"""What was promised so far, and whether it holds. Checks only what changes, when it changes."""
+
+from typing import Any
+
+from ...replication.cluster_state import ClusterState
+from ...replication.partition_log import Partition
+from ...replication.settings import Incarnation, Member
+from .disk import METADATA, Entry, SimulatedDirectory, SimulatedLog
+from .violation import Violation
+
+_NEVER = 2**62
+
+
+class PartitionTruth:
+    """What is committed of one partition."""
+
+    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start", "trimmed")
+
+    def __init__(self) -> None:
+        self.committed: list[Entry | None] = []
+        self.start = 0
+        """Below it a leader has let messages expire."""
+        self.trimmed = 0
+        """Below it a client was told that everything is gone."""
+        self.shown = 0
+        """The highest watermark that a client was told of by a leader."""
+        self.excused = _NEVER
+        """From here on no member of the ISR has kept its disk."""
+        self.lost_at_epoch = -1
+        """Epoch of the last leader that was allowed to lose something."""
+        self.last: dict[Any, int] = {}
+        """By writer, the number of its last committed message."""
+
+    def count(self, log: SimulatedLog) -> None:
+        """What this log shows is what there is now."""
+        self.committed += log.entries[len(self.committed) : log.high_watermark]
+        self.last = {writer: last for writer, (last, _) in log.expired.items()}
+        for entry in self.committed[log.log_start_offset :]:
+            if entry is not None:
+                self.last[entry[1]] = entry[2]
+
+
+class Oracle:
+    """Watches all disks of a cluster."""
+
+    def __init__(self, reads_may_be_old: bool) -> None:
+        self.truths: dict[Partition, PartitionTruth] = {}
+        self.leaders: dict[SimulatedDirectory, tuple[int, Incarnation]] = {}
+        """Directories that are led from now: (epoch, by whom)."""
+        self.led: dict[int, Incarnation] = {}
+        """By epoch, who committed something in it."""
+        self.isr: frozenset[Member] = frozenset()
+        """As etcd has it."""
+        self.counts: dict[str, int] = {}
+        self._reads_may_be_old = reads_may_be_old
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def truth(self, partition: Partition) -> PartitionTruth:
+        found = self.truths.get(partition)
+        if found is None:
+            found = self.truths[partition] = PartitionTruth()
+        return found
+
+    # Disks.
+
+    def watermark(self, log: SimulatedLog, offset: int) -> None:
+        """Below the watermark all replicas are equal, and what a leader puts there is committed."""
+        truth = self.truth(log.partition)
+        old, committed = log.high_watermark, truth.committed
+        if offset < old:
+            raise Violation(f"{_name(log)}: the watermark goes back from {old} to {offset}")
+        if offset > len(log.entries):
+            raise Violation(f"{_name(log)}: the watermark {offset} is beyond the end")
+        first = max(old, truth.start, log.log_start_offset)
+        known = min(offset, len(committed))
+        if log.entries[first:known] != committed[first:known]:
+            if self._is_of_the_lost(log, truth):
+                return
+            raise Violation(
+                f"{_name(log)}: below the watermark {offset} it has, from {first} on, "
+                f"{log.entries[first:known]}, and committed is {committed[first:known]}"
+            )
+        if offset > len(committed):
+            self._commit(log, truth, offset)
+
+    def _is_of_the_lost(self, log: SimulatedLog, truth: PartitionTruth) -> bool:
+        """Whether it follows, or is, a leader from before a loss that was allowed."""
+        leading = self.leaders.get(log.directory)
+        epoch = leading[0] if leading else log.directory.identity.highest_epoch
+        return epoch < truth.lost_at_epoch
+
+    def _commit(self, log: SimulatedLog, truth: PartitionTruth, offset: int) -> None:
+        if self._is_of_the_lost(log, truth):
+            return
+        leading = self.leaders.get(log.directory)
+        if leading is None:
+            raise Violation(f"{_name(log)}: a follower's watermark {offset} is beyond its leader's")
+        epoch, incarnation = leading
+        if self.led.setdefault(epoch, incarnation) != incarnation:
+            raise Violation(
+                f"two leaders commit in epoch {epoch}: {self.led[epoch]}, {incarnation}"
+            )
+        self.count("commits")
+        for entry in log.entries[len(truth.committed) : offset]:
+            truth.committed.append(entry)
+            if entry is not None:
+                self._in_order(log, truth, entry)
+
+    def _in_order(self, log: SimulatedLog, truth: PartitionTruth, entry: Entry) -> None:
+        _, writer, number = entry
+        last = truth.last.get(writer, -1)
+        numbered = isinstance(writer, int)
+        if number != last + 1 if numbered else number < last:
+            raise Violation(f"{_name(log)}: {writer} has {number} committed behind {last}")
+        truth.last[writer] = number
+
+    def cut(self, log: SimulatedLog, offset: int) -> None:
+        """A member of the ISR never cuts what is committed."""
+        self.count("cuts")
+        truth = self.truth(log.partition)
+        first = max(offset, truth.start)
+        last = min(len(truth.committed), len(log.entries), truth.excused)
+        directory = log.directory
+        if first >= last or directory.member not in self.isr or directory.identity.in_doubt:
+            return
+        if any(log.entries[at] == truth.committed[at] for at in range(first, last)):
+            raise Violation(f"{_name(log)}: a member cuts at {offset}, committed is {last}")
+
+    def emptied(self, log: SimulatedLog, offset: int) -> None:
+        self.count("emptied")
+        self.cut(log, offset)
+
+    def started(self, log: SimulatedLog, offset: int) -> None:
+        """Only leaders let messages expire."""
+        truth = self.truth(log.partition)
+        if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
+            truth.start = max(truth.start, offset)
+        elif offset > truth.start and not self._is_of_the_lost(log, truth):
+            raise Violation(f"{_name(log)}: a follower lets go what is below {offset}")
+
+    # Leaders.
+
+    def elected(
+        self, directory: SimulatedDirectory, epoch: int, who: Incarnation, may_lose: bool
+    ) -> None:
+        """A leader has everything that is committed."""
+        self.count("elections")
+        self.leaders[directory] = (epoch, who)
+        for partition, truth in self.truths.items():
+            log = directory.logs.get(partition)
+            if may_lose and log is not None:
+                truth.start = log.log_start_offset
+            have = _common(log, truth) if log is not None else 0
+            if log is not None and not may_lose and truth.excused == _NEVER:
+                self._begins_behind_trim(log, truth)
+            if log is not None and log.log_start_offset > truth.start:
+                raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
+            if have >= len(truth.committed):
+                if may_lose and log is not None:
+                    truth.count(log)
+                continue
+            if not may_lose and have < truth.excused:
+                raise Violation(
+                    f"broker {directory.broker_id} leads in epoch {epoch} and has of {partition} "
+                    f"only what is below {have}: {truth.committed[have:]} is lost"
+                )
+            self._lose(truth, have, epoch)
+            if log is not None:
+                truth.count(log)
+
+    def _begins_behind_trim(self, log: SimulatedLog, truth: PartitionTruth) -> None:
+        if log.log_start_offset < truth.trimmed:
+            raise Violation(f"{_name(log)}: led from before {truth.trimmed}, an answered trim")
+
+    def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
+        self.count("losses")
+        del truth.committed[have:]
+        truth.start = min(truth.start, have)
+        truth.trimmed = 0
+        truth.shown = min(truth.shown, have)
+        truth.excused = _NEVER
+        truth.lost_at_epoch = epoch
+
+    def resigned(self, directory: SimulatedDirectory) -> None:
+        self.leaders.pop(directory, None)
+
+    # Faults.
+
+    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
+        """Some disk lost something. Excused is what no member of the ISR has any more."""
+        members = state.isr or _counted_last(state, directories)
+        keep = [d for d in directories if d.member in members]
+        for partition, truth in self.truths.items():
+            logs = [d.logs[partition] for d in keep if partition in d.logs]
+            safe = max((_common(log, truth) for log in logs), default=0)
+            if safe < len(truth.committed):
+                truth.excused = min(truth.excused, safe)
+        metadata = self.truth(METADATA)
+        kept = [entry[1:] for entry in metadata.committed[: metadata.excused] if entry]
+        if ("topic", 0) not in kept and ("topic0", 0) in self.truths:
+            self.truths["topic0", 0].excused = 0
+        if not self._one_has_all(keep):
+            for truth in self.truths.values():
+                # Nobody leads by itself then: each is the greatest somewhere.
+                truth.excused = min(truth.excused, len(truth.committed))
+
+    def _one_has_all(self, directories: list[SimulatedDirectory]) -> bool:
+        return any(
+            all(
+                partition in directory.logs
+                and _common(directory.logs[partition], truth)
+                >= min(len(truth.committed), truth.excused)
+                for partition, truth in self.truths.items()
+            )
+            for directory in directories
+        )
+
+    # Clients.
+
+    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+        """What was answered as stored by all is committed."""
+        truth = self.truth(partition)
+        if entry[0] < truth.lost_at_epoch:
+            return
+        there = truth.committed[offset] if offset < len(truth.committed) else None
+        if there != entry and offset >= truth.start:
+            raise Violation(
+                f"{partition}: {entry} at {offset} is acknowledged, committed is {there}"
+            )
+        self.count("acknowledged")
+        truth.shown = max(truth.shown, offset + 1)
+
+    def trimmed(self, partition: Partition, offset: int) -> None:
+        """A trim was answered."""
+        truth = self.truth(partition)
+        truth.trimmed = max(truth.trimmed, offset)
+
+    def read(self, directory: SimulatedDirectory) -> None:
+        """A client reads at a leader, all partitions: nothing that was seen is gone."""
+        self.count("reads")
+        for partition, truth in self.truths.items():
+            log = directory.logs.get(partition)
+            watermark = log.high_watermark if log is not None else 0
+            if watermark < truth.shown:
+                if not self._reads_may_be_old and not (log and self._is_of_the_lost(log, truth)):
+                    raise Violation(
+                        f"{partition}: a client saw {truth.shown}, and broker "
+                        f"{directory.broker_id} says {watermark}"
+                    )
+            elif watermark <= len(truth.committed):
+                truth.shown = watermark
+
+
+def _common(log: SimulatedLog, truth: PartitionTruth) -> int:
+    """Up to where a log has what is committed."""
+    committed = truth.committed
+    first = max(truth.start, log.log_start_offset)
+    last = min(len(committed), len(log.entries))
+    if log.entries[first:last] == committed[first:last]:
+        return last
+    return next(at for at in range(first, last) if log.entries[at] != committed[at])
+
+
+def _counted_last(state: ClusterState, directories: list[SimulatedDirectory]) -> frozenset[Member]:
+    """The ISR that a leader counted last, while nobody is in it any more."""
+    there = {directory.member: directory.identity.counted_revision for directory in directories}
+    counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
+    return frozenset(kept.member for kept in state.kept if kept.revision >= counted)
+
+
+def _name(log: SimulatedLog) -> str:
+    return f"{log.partition} at broker {log.directory.broker_id}"

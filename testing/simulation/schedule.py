@@ -1,0 +1,189 @@
+"""What happens when: steps, faults, and the healing at the end, all from one seed."""
+
+from random import Random
+from typing import Any
+
+from ...replication.cluster_state import ClusterState
+from ...replication.node import Node
+from ...replication.partition_log import Identity, Partition
+from ...replication.settings import Incarnation
+from .clients import Clients
+from .disk import METADATA, SimulatedDirectory
+from .etcd import EtcdModel
+from .faults import Faults
+from .healing import heal
+from .machine import ONE_NONCE, Machine
+from .network import Network
+from .options import Options, draw_settings
+from .oracle import Oracle
+
+DATA: Partition = ("data", 0)
+
+_STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
+
+ETCD = 0
+"""In the place of a broker's id."""
+
+
+class Simulation:
+    """One cluster and everything that happens to it."""
+
+    def __init__(self, seed: int, options: Options | None = None) -> None:
+        self.seed = seed
+        self.options = options or Options()
+        self.random = Random(seed)
+        self.settings = draw_settings(self.random)
+        brokers = self.options.brokers or self.random.choice(self.options.brokers_of)
+        self.now_s = 0.0
+        self.oracle = self.make_oracle()
+        self.network = Network(self.random)
+        self.clients = Clients(self, self.random)
+        self.loss_accepted = False
+        self.topics_made = False
+        """Whether the metadata of some broker names the second topic."""
+        self.etcd_up = True
+        self.requests: list[tuple[Machine, int, Any]] = []
+        self.replies: list[tuple[Machine, int, Any, Any]] = []
+        self.machines: dict[int, Machine] = {}
+        for broker_id in range(1, brokers + 1):
+            self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
+        first = self.machines[1].directory
+        first.store(Identity(self.machines[1].new_nonce(), highest_epoch=0))
+        state = ClusterState(0, None, frozenset({first.member}))
+        self.etcd = EtcdModel(state, self.settings.lease_s)
+        self.oracle.isr = state.isr
+        self.faults = Faults(self, self.random)
+        self.draw()
+        for machine in self.machines.values():
+            machine.start()
+
+    def new_directory(self, broker_id: int) -> SimulatedDirectory:
+        """As on a new disk."""
+        directory = SimulatedDirectory(broker_id, self.oracle, self.options.log_class)
+        directory.add(METADATA)
+        directory.add(DATA)
+        if self.options.one_nonce:
+            directory.identity = Identity(ONE_NONCE)
+        return directory
+
+    def data_partitions(self) -> list[Partition]:
+        return [DATA, ("topic0", 0)] if self.topics_made else [DATA]
+
+    def run(self) -> Oracle:
+        """The whole schedule. Raises `Violation`."""
+        self.warm_up()
+        for _ in range(self.options.steps):
+            self.step()
+        self.heal()
+        return self.oracle
+
+    def make_oracle(self) -> Oracle:
+        return Oracle(reads_may_be_old=not self.options.lease)
+
+    def draw(self) -> None:
+        """Change what was drawn, before the first broker starts."""
+
+    def heal(self) -> None:
+        """End all faults; everything has to come right. Raises `Violation`."""
+        heal(self)
+
+    def make_node(self, machine: Machine, node_class: type) -> Node:
+        """The node of a process that starts."""
+        node: Node = node_class(
+            machine.directory,
+            Incarnation(machine.broker_id, machine.run),
+            self.settings,
+            machine.new_nonce,
+            may_have_lost=machine.lost_power,
+        )
+        return node
+
+    def warm_up(self) -> None:
+        """Until the first leader is there and has been found."""
+        for _ in range(4):
+            self.now_s += 0.4
+            self.round()
+
+    def step(self) -> None:
+        """One thing happens."""
+        random = self.random.random
+        self.now_s += _STEPS_S[int(random() * 6)]
+        chance = random()
+        if chance < 0.48:
+            self.deliver()
+        elif chance < 0.68:
+            self._random_machine().tick()
+        elif chance < 0.76:
+            self._random_machine().sync()
+        elif chance < 0.965:
+            self.clients.act()
+        else:
+            self.faults.act()
+
+    def _random_machine(self) -> Machine:
+        return self.machines[1 + int(self.random.random() * len(self.machines))]
+
+    # What is on its way.
+
+    def deliver(self) -> None:
+        """Something arrives somewhere."""
+        wires = self.network.deliverable()
+        waiting = len(wires) + len(self.requests) + len(self.replies)
+        if not waiting:
+            return
+        number = int(self.random.random() * waiting)
+        if number < len(wires):
+            self._deliver_on(*wires[number])
+        elif number < len(wires) + len(self.requests):
+            self._ask_etcd(number - len(wires))
+        else:
+            self._hear_etcd(number - len(wires) - len(self.requests))
+
+    def _deliver_on(self, wire: Any, to_leader: bool) -> None:
+        machine = self.machines[wire.leader_id if to_leader else wire.follower_id]
+        machine.deliver(wire, to_leader)
+
+    def _ask_etcd(self, number: int) -> None:
+        """etcd gets a request; its answer follows at once, or late, or is lost."""
+        machine, run, effect = self.requests[number]
+        if not self.etcd_up or not self.network.reaches(machine.broker_id, ETCD):
+            return
+        del self.requests[number]
+        answer = self.etcd.handle(self.now_s, effect)
+        self.oracle.isr = self.etcd.state.isr
+        self.replies.append((machine, run, effect, answer))
+        chance = self.random.random()
+        if chance < 0.7:
+            self._hear_etcd(len(self.replies) - 1)
+        elif chance < 0.75:
+            self.replies.pop()
+
+    def _hear_etcd(self, number: int) -> None:
+        machine, run, effect, answer = self.replies[number]
+        if machine.node is not None and machine.run == run:
+            if machine.active is None or not self.network.reaches(ETCD, machine.broker_id):
+                return
+            del self.replies[number]
+            machine.answered(effect, answer)
+        else:
+            del self.replies[number]
+
+    def round(self) -> None:
+        """Everybody has the time to do what there is to do."""
+        for machine in self.machines.values():
+            machine.tick()
+        for _ in range(60):
+            wires = self.network.deliverable()
+            for wire, to_leader in wires:
+                self._deliver_on(wire, to_leader)
+            for number in reversed(range(len(self.requests))):
+                self._ask_etcd(number)
+            for number in reversed(range(len(self.replies))):
+                self._hear_etcd(number)
+            busy = bool(wires or self.requests or self.replies)
+            for machine in self.machines.values():
+                if machine.syncs:
+                    machine.sync()
+                    busy = True
+            if not busy:
+                break

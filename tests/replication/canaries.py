@@ -1,0 +1,285 @@
+"""Wrong rules, each in the place of the right one. The simulation has to notice every one of them.
+
+The first eleven are those that `docs/replication/model.md` promises; the others are rules that the
+simulation itself asked for.
+"""
+
+from collections.abc import Callable
+
+from horolog.replication.cluster_node import ClusterNode
+from horolog.replication.cluster_state import ClusterState, ClusterView
+from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
+from horolog.replication.epochs import NO_EPOCH, EpochEnd
+from horolog.replication.follower import Follower
+from horolog.replication.leader import Leader
+from horolog.replication.lease import Lease
+from horolog.replication.messages import Hello, Part, Position, Welcome
+from horolog.replication.partition_log import Identity, Partition, PartitionLog
+from horolog.replication.session import Session
+from horolog.replication.settings import Member
+from horolog.testing.simulation.disk import METADATA, SimulatedLog
+from horolog.testing.simulation.options import Options
+
+_ANY_EPOCH = 2**30
+
+
+class _CutsToWatermark(Follower):
+    """Kafka before KIP-101: what is above the watermark goes, and nobody asks for epochs."""
+
+    def welcomed(self, now_s: float, message: Welcome) -> None:
+        for log in list(self._directory.logs.values()):
+            if log.log_end_offset > log.high_watermark:
+                log.truncate(log.high_watermark)
+        super().welcomed(now_s, message)
+
+    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+        return tuple(it._replace(last_epoch=NO_EPOCH) for it in super()._positions(partitions))
+
+
+class CutsToWatermark(ClusterNode):
+    follower_class = _CutsToWatermark
+
+
+class _CutsOnce(Follower):
+    """Kafka before KIP-279: the answer is an offset to cut to, and that settles it."""
+
+    def connected(self, now_s: float, connection: Connection) -> None:
+        self.settled: set[Partition] = set()
+        super().connected(now_s, connection)
+
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
+        if log.log_start_offset < answer.offset:
+            log.truncate(min(answer.offset, log.log_end_offset))
+        else:
+            super().cut(log, answer, part)
+        self.settled.add(part.partition)
+
+    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+        return tuple(
+            it._replace(last_epoch=NO_EPOCH) if it.partition in self.settled else it
+            for it in super()._positions(partitions)
+        )
+
+
+class CutsOnce(ClusterNode):
+    follower_class = _CutsOnce
+
+
+class SameEpoch(ClusterNode):
+    """Who led before goes on in its epoch after a restart or a lost lease."""
+
+    def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
+        before = view.state.leader
+        if before is not None and before.broker_id == self.broker_id:
+            state = state._replace(epoch=view.state.epoch)
+            self._led_epoch = view.state.epoch - 1
+        super()._campaign(now_s, view, state)
+
+
+class _CountsAtOnce(Leader):
+    """An ISR change counts as soon as it is sent."""
+
+    def _propose(self, wanted: frozenset[Member], now_s: float) -> None:
+        super()._propose(wanted, now_s)
+        self.isr.counted = self.isr.members = wanted
+        self._recount()
+        for partition, part in self.partitions.items():
+            self._advance(partition, part)
+
+
+class CountsAtOnce(ClusterNode):
+    leader_class = _CountsAtOnce
+
+
+class _Remembers(Leader):
+    """What a follower once confirmed is confirmed on its next connections too."""
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        before = getattr(self, "known", {}).get(hello.member.broker_id)
+        super().greeted(connection, hello)
+        session = self.sessions[connection]
+        if before is not None:
+            session.ends |= before.ends
+            session.synced |= before.synced
+            session.starts |= before.starts
+            for partition, part in self.partitions.items():
+                self._advance(partition, part)
+        self.known: dict[int, Session] = {
+            **getattr(self, "known", {}),
+            hello.member.broker_id: session,
+        }
+
+
+class Remembers(ClusterNode):
+    leader_class = _Remembers
+
+
+class OpensAtItsEnd(SimulatedLog):
+    """Everything that a log has when it is opened is taken for committed."""
+
+    __slots__ = ()
+
+    def opened_watermark(self) -> int:
+        return len(self.entries)
+
+
+class ElectsAnybody(ClusterNode):
+    """Whoever is there may lead."""
+
+    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
+        return True
+
+
+class _ByLength(Leader):
+    """Topics and positions are equal where they are equally long."""
+
+    def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
+        if log is not self.partitions[METADATA].log:
+            return super().divergence(log, end, last_epoch)
+        if end <= log.log_end_offset:
+            return None
+        return EpochEnd(_ANY_EPOCH, log.log_end_offset)
+
+
+class ByLength(ClusterNode):
+    leader_class = _ByLength
+
+
+class _AnswersAtOnce(Leader):
+    """Positions and topics are answered when the leader has them."""
+
+    def appended(
+        self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
+    ) -> None:
+        if partition == METADATA and token is not None:
+            self._effects.append(Answer(token, Outcome.DONE))
+            token = None
+        super().appended(partition, first_offset, next_offset, token)
+
+
+class AnswersAtOnce(ClusterNode):
+    leader_class = _AnswersAtOnce
+
+
+class ExpiresByItself(ClusterNode):
+    """A follower whose clock has jumped lets everything go that it may show."""
+
+    def tick(self, now_s: float) -> None:
+        super().tick(now_s)
+        if self.follower is not None and self._new_number() % 50 == 0:
+            for log in self.directory.logs.values():
+                log.raise_log_start(log.high_watermark)
+
+
+class _JoinsAtElection(Leader):
+    """A follower joins that has what the leader had at its election."""
+
+    def may_join(self, session: Session) -> bool:
+        return all(
+            session.ends.get(partition, -1) >= part.election_end
+            for partition, part in self.partitions.items()
+        )
+
+
+class JoinsAtElection(ClusterNode):
+    leader_class = _JoinsAtElection
+
+
+class _TakesAnyRead(Leader):
+    """A change that is not there when the state is read is taken for one that failed."""
+
+    def state_read(self, state: ClusterState, revision: int) -> None:
+        self.isr.revision = -1
+        super().state_read(state, revision)
+
+
+class TakesAnyRead(ClusterNode):
+    leader_class = _TakesAnyRead
+
+
+class _LetsGoAtOnce(Leader):
+    """Who goes out of the ISR is not kept."""
+
+    def _propose(self, wanted: frozenset[Member], now_s: float) -> None:
+        super()._propose(wanted, now_s)
+        if self.isr.change is not None:
+            self.isr.change = self.isr.change._replace(kept=frozenset())
+            self._effects[-1] = Transact(self.isr.revision, self.isr.change)
+
+
+class LetsGoAtOnce(ClusterNode):
+    leader_class = _LetsGoAtOnce
+
+
+class CutsUnsynced(SimulatedLog):
+    """A power cut undoes what was cut."""
+
+    __slots__ = ()
+    cuts_are_synced = False
+
+
+class ForgetsProducers(SimulatedLog):
+    """A copy that begins at a log start knows nothing of producers from before."""
+
+    __slots__ = ()
+
+    def producers_at_start(self) -> dict[object, tuple[int, int]]:
+        return {}
+
+
+class NeverInDoubt(ClusterNode):
+    """A broker whose machine lost power goes on as a member of the ISR."""
+
+    def remember(self, identity: Identity) -> None:
+        super().remember(identity._replace(in_doubt=False))
+
+
+class _ShowsAtOnce(Leader):
+    """A new leader shows what is below its watermark, and does not wait for the rest."""
+
+    @property
+    def readable(self) -> bool:
+        return True
+
+
+class ShowsAtOnce(ClusterNode):
+    leader_class = _ShowsAtOnce
+
+
+class _ForEver(Lease):
+    """A lease that never ends by a clock."""
+
+    def holds(self, now_s: float) -> bool:
+        return True
+
+
+class WithoutLease(ClusterNode):
+    """Leads until etcd or another broker says that it does not: it may answer with old reads."""
+
+    lease_class = _ForEver
+
+
+CANARIES: dict[str, Callable[[], Options]] = {
+    "truncation to the watermark": lambda: Options(node_class=CutsToWatermark),
+    "the single answer 'truncate to'": lambda: Options(node_class=CutsOnce),
+    "the same epoch after a restart": lambda: Options(node_class=SameEpoch),
+    "an ISR change counted before its outcome": lambda: Options(node_class=CountsAtOnce),
+    "confirmations that outlive a connection": lambda: Options(node_class=Remembers),
+    "a log opened at its end": lambda: Options(log_class=OpensAtItsEnd),
+    "election out of the ISR": lambda: Options(node_class=ElectsAnybody),
+    "a swapped disk under an old id": lambda: Options(one_nonce=True),
+    "journals compared by length": lambda: Options(node_class=ByLength),
+    "positions not waited for": lambda: Options(node_class=AnswersAtOnce),
+    "followers that expire by their own clock": lambda: Options(node_class=ExpiresByItself),
+    "joining at the end at election": lambda: Options(node_class=JoinsAtElection),
+    "an outcome read at the same revision": lambda: Options(node_class=TakesAnyRead),
+    "members that are let go at once": lambda: Options(node_class=LetsGoAtOnce),
+    "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=3),
+    "producers forgotten below the log start": lambda: Options(
+        log_class=ForgetsProducers, steps=1000
+    ),
+    "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
+    "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),
+    "a leader that does not look at its lease": lambda: Options(node_class=WithoutLease),
+}
+"""By the words of the contract, the options that put the wrong rule in."""

@@ -1,0 +1,78 @@
+"""Clusters without etcd, and the rules that a person meets there."""
+
+import random
+
+import pytest
+
+from horolog.replication.hand_node import EPOCHS_APART, HandNode, next_epoch
+from horolog.testing.simulation.by_hand import HandSimulation
+from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.violation import Violation
+
+SCHEDULES = 5_000
+
+
+def simulation(seed: int, node_class: type[HandNode] = HandNode) -> HandSimulation:
+    return HandSimulation(seed, Options(node_class=node_class, lease=False))
+
+
+def test_what_is_promised_holds(request: pytest.FixtureRequest) -> None:
+    base = random.Random(f"by hand {request.config.option.hypothesis_seed}").randrange(2**40)
+    for seed in range(base, base + SCHEDULES):
+        try:
+            simulation(seed).run()
+        except Violation as violation:
+            raise AssertionError(f"seed {seed}: {violation}") from violation
+
+
+class Promotes(HandNode):
+    """Whoever is asked leads, without a word of loss."""
+
+    def promote(self, now_s: float, *, accept_loss: bool = False) -> str | None:
+        if self.leader is None:
+            self.unfollow()
+            self._begin(now_s, frozenset())
+        return None
+
+
+class LeadsAfterAStart(HandNode):
+    """A leader that was started again asks nobody."""
+
+    def tick(self, now_s: float) -> None:
+        if self.heard is not None:
+            self.heard.update(range(1, self.brokers + 1))
+        super().tick(now_s)
+
+
+@pytest.mark.parametrize("wrong", [Promotes, LeadsAfterAStart])
+def test_a_wrong_rule_is_noticed(wrong: type[HandNode]) -> None:
+    for seed in range(SCHEDULES):
+        try:
+            simulation(seed, wrong).run()
+        except Violation:
+            return
+    pytest.fail(f"{SCHEDULES} schedules did not notice {wrong.__doc__}")
+
+
+def test_brokers_give_themselves_different_epochs() -> None:
+    for highest in (-1, 0, 1, 2, 999, 1_001, 5_002):
+        epochs = [next_epoch(highest, broker_id) for broker_id in (1, 2, 3)]
+        assert len(set(epochs)) == 3
+        assert all(highest < epoch <= highest + EPOCHS_APART + 1 for epoch in epochs)
+
+
+def test_a_promotion_says_why_it_would_lose() -> None:
+    cluster = simulation(1)
+    cluster.settings = cluster.settings._replace(min_insync=1)
+    cluster.restart(cluster.machines[2], follows=1)
+    for _ in range(10):
+        cluster.now_s += 0.4
+        cluster.round()
+    node = cluster.machines[2].node
+    assert isinstance(node, HandNode)
+    assert "min.insync.replicas is 1" in str(node.promote(cluster.machines[2].now_s))
+    node.remember(node.identity._replace(in_doubt=True))
+    assert "has not caught up" in str(node.promote(cluster.machines[2].now_s))
+    assert node.leader is None
+    assert node.promote(cluster.machines[2].now_s, accept_loss=True) is None
+    assert node.leader is not None
