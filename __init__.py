@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.cluster_errors import (
-        ClusterAuthorizationFailed,
         CoordinatorLoading,
         CoordinatorNotAvailable,
         FencedLeaderEpoch,
-        GroupAuthorizationFailed,
         NotController,
         NotEnoughReplicas,
         NotEnoughReplicasAfterAppend,
@@ -49,14 +47,15 @@ if TYPE_CHECKING:
         OffsetNotAvailable,
         ReplicaNotAvailable,
         ThrottlingQuotaExceeded,
-        TopicAuthorizationFailed,
         UnknownLeaderEpoch,
         UnknownProducerId,
     )
     from .protocol.errors import (
+        ClusterAuthorizationFailed,
         CodedError,
         CorruptMessage,
         DuplicateSequenceNumber,
+        GroupAuthorizationFailed,
         GroupIdNotFound,
         GroupMaxSizeReached,
         HorologError,
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
         RequestTimedOut,
         StorageError,
         TopicAlreadyExists,
+        TopicAuthorizationFailed,
         UnknownFetchSession,
         UnknownMemberId,
         UnknownServerError,
@@ -226,11 +226,9 @@ _HOMES = {
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.cluster_errors": (
-        "ClusterAuthorizationFailed",
         "CoordinatorLoading",
         "CoordinatorNotAvailable",
         "FencedLeaderEpoch",
-        "GroupAuthorizationFailed",
         "NotController",
         "NotEnoughReplicas",
         "NotEnoughReplicasAfterAppend",
@@ -238,7 +236,6 @@ _HOMES = {
         "OffsetNotAvailable",
         "ReplicaNotAvailable",
         "ThrottlingQuotaExceeded",
-        "TopicAuthorizationFailed",
         "UnknownLeaderEpoch",
         "UnknownProducerId",
     ),

@@ -21,7 +21,7 @@ from ...protocol.api.security.acl_terms import (
     ResourceType,
 )
 from ...protocol.errors import InvalidRequest, StorageError
-from ...protocol.limits import MAX_ACLS, MAX_ACL_TEXT_BYTES
+from ...protocol.limits import MAX_ACL_TEXT_BYTES, MAX_ACLS
 from ...storage.directory.known_files import ACLS_FILE
 from ...storage.files import Files, replace_file
 from .acls import Acl, AclTable

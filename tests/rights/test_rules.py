@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -116,8 +117,8 @@ def test_any_resource_of_a_type(
         assert found
 
 
-def rule(name: str = "clicks", **changed: object) -> Acl:
-    values: dict[str, object] = {
+def rule(name: str = "clicks", **changed: Any) -> Acl:
+    values: dict[str, Any] = {
         "resource_type": ResourceType.TOPIC,
         "pattern_type": PatternType.LITERAL,
         "resource_name": name,
@@ -126,7 +127,7 @@ def rule(name: str = "clicks", **changed: object) -> Acl:
         "operation": Operation.READ,
         "permission": Permission.ALLOW,
     }
-    return Acl(**{**values, **changed})  # type: ignore[arg-type]
+    return Acl(**{**values, **changed})
 
 
 def acls(path: Path) -> Acls:
@@ -200,13 +201,13 @@ def test_a_broken_file_allows_nothing(tmp_path: Path, content: str) -> None:
         {"permission": Permission.ANY},
     ],
 )
-def test_what_is_no_rule(changed: dict[str, object]) -> None:
+def test_what_is_no_rule(changed: dict[str, Any]) -> None:
     assert problem_of(rule(**changed)) is not None
 
 
 def test_what_is_one() -> None:
     assert problem_of(rule()) is None
-    cluster = {"resource_type": ResourceType.CLUSTER, "resource_name": CLUSTER_NAME}
+    cluster: dict[str, Any] = {"resource_type": ResourceType.CLUSTER, "resource_name": CLUSTER_NAME}
     assert problem_of(rule(**cluster)) is None
 
 
