@@ -84,6 +84,19 @@ class Security:
 
         return Authorizer(self.acls, self.audit.refused)
 
+    def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
+        """Whether somebody may see what is told of all topics together; else it is taken note of
+        what they asked for."""
+        if not self.authorization:
+            return True
+        from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
+
+        rights = self.authorizer.rights(principal, host)
+        if rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return True
+        self.audit.refused(principal, host, asked, "Describe", "cluster")
+        return False
+
     @cached_property
     def logins(self) -> "Logins":
         from .logins import Logins
