@@ -65,7 +65,7 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
 	@for page in settings:config.reference errors:cli.errors_reference \
 	        protocol:protocol.api.reference metrics:server.metrics.reference \
-	        cli:cli.reference; do \
+	        cli:cli.reference security/rights:server.rights.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
 	done

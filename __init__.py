@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.cluster_errors import (
-        ClusterAuthorizationFailed,
         CoordinatorLoading,
         CoordinatorNotAvailable,
         FencedLeaderEpoch,
-        GroupAuthorizationFailed,
         NotController,
         NotEnoughReplicas,
         NotEnoughReplicasAfterAppend,
@@ -52,15 +50,16 @@ if TYPE_CHECKING:
         OffsetNotAvailable,
         ReplicaNotAvailable,
         ThrottlingQuotaExceeded,
-        TopicAuthorizationFailed,
         UnknownLeaderEpoch,
         UnknownProducerId,
     )
     from .protocol.errors import (
+        ClusterAuthorizationFailed,
         CodedError,
         CorruptMessage,
         DuplicateResource,
         DuplicateSequenceNumber,
+        GroupAuthorizationFailed,
         GroupIdNotFound,
         GroupMaxSizeReached,
         HorologError,
@@ -95,6 +94,7 @@ if TYPE_CHECKING:
         SaslAuthenticationFailed,
         StorageError,
         TopicAlreadyExists,
+        TopicAuthorizationFailed,
         UnacceptableCredential,
         UnknownFetchSession,
         UnknownMemberId,
@@ -251,11 +251,9 @@ _HOMES = {
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.cluster_errors": (
-        "ClusterAuthorizationFailed",
         "CoordinatorLoading",
         "CoordinatorNotAvailable",
         "FencedLeaderEpoch",
-        "GroupAuthorizationFailed",
         "NotController",
         "NotEnoughReplicas",
         "NotEnoughReplicasAfterAppend",
@@ -263,7 +261,6 @@ _HOMES = {
         "OffsetNotAvailable",
         "ReplicaNotAvailable",
         "ThrottlingQuotaExceeded",
-        "TopicAuthorizationFailed",
         "UnknownLeaderEpoch",
         "UnknownProducerId",
     ),

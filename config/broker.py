@@ -46,6 +46,8 @@ class BrokerSettings:
     connections_unauthenticated_max: int
     connections_max_reauth_ms: int
     http_open_paths: str
+    authorization: str
+    super_users: str
     auto_create_topics_enable: bool
     num_partitions: int
     max_topics: int

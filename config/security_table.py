@@ -74,6 +74,21 @@ SECURITY: Final = (
         "only where the connection is encrypted, unless allow.plaintext.",
         choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
     ),
+    setting(
+        "authorization",
+        Kind.CHOICE,
+        "off",
+        "Whether only those may do something whom a rule of `horolog acl` allows it. Off: who "
+        "comes in may do everything. On, and without a rule, nobody may but super.users.",
+        choices=("off", "on"),
+    ),
+    setting(
+        "super.users",
+        Kind.PRINCIPALS,
+        "",
+        "Who may do everything whatever the rules say: User:alice;User:CN=admin,O=Example. "
+        "User:ANONYMOUS are all who come in without a login.",
+    ),
     integer(
         "authentication.deadline.ms",
         10_000,

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     PATH = "path"
     FILE_MODE = "file mode"
     CHOICES = "choices"
+    PRINCIPALS = "principals"
 
 
 class Scope(StrEnum):
@@ -141,6 +142,10 @@ class Setting:
                     return ",".join(names)
             case Kind.CHOICES if isinstance(value, str):
                 return self._check_choices(value, name, at)
+            case Kind.PRINCIPALS if isinstance(value, str):
+                principals = _principals(value)
+                if principals is not None and len(value) <= _LONGEST_TEXT:
+                    return ";".join(principals)
             case Kind.PATH if isinstance(value, str):
                 if value in self.choices:
                     return value
@@ -170,6 +175,11 @@ class Setting:
                 return f"any of {', '.join(self.choices)}, separated by commas"
             case Kind.HOSTS:
                 return f"host names separated by commas, at most {_LONGEST_TEXT} characters"
+            case Kind.PRINCIPALS:
+                return (
+                    "principals such as User:alice, separated by semicolons, at most "
+                    f"{_LONGEST_TEXT} characters"
+                )
             case Kind.PATH:
                 empty = ", or empty" if "" in self.choices else ""
                 return f"a path of 1 to {_LONGEST_TEXT} characters{empty}"
@@ -227,6 +237,14 @@ class Setting:
         why = f" {self.why_not}" if self.why_not else ""
         allowed = self.allowed(name, at)
         return InvalidConfig(f"{label} = {_shown(value)} is refused: it must be {allowed}.{why}")
+
+
+def _principals(text: str) -> list[str] | None:
+    """Who is named, each once; `None` where something else is."""
+    found = [part.strip() for part in text.split(";") if part.strip()]
+    if not all(each.startswith("User:") and each != "User:" for each in found):
+        return None
+    return list(dict.fromkeys(found))
 
 
 def _shown(value: object) -> str:

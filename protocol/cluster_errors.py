@@ -34,18 +34,6 @@ class NotEnoughReplicasAfterAppend(
     """It was appended, and then fewer copies were up than `min.insync.replicas` asks for."""
 
 
-class TopicAuthorizationFailed(CodedError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
-    """This client may not do that with the topic."""
-
-
-class GroupAuthorizationFailed(CodedError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
-    """This client may not do that with the group."""
-
-
-class ClusterAuthorizationFailed(CodedError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
-    """This client may not do that in the cluster."""
-
-
 class NotController(CodedError, code=41, name="NOT_CONTROLLER", retriable=True):
     """Another broker leads the cluster now; nothing was done."""
 

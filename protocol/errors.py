@@ -127,6 +127,18 @@ class InvalidCommitOffsetSize(CodedError, code=28, name="INVALID_COMMIT_OFFSET_S
     """The broker stores as many positions as the operator lets it, or they take as much memory."""
 
 
+class TopicAuthorizationFailed(CodedError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
+    """The user may not do that to the topic, whether it exists or not (`horolog acl`)."""
+
+
+class GroupAuthorizationFailed(CodedError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
+    """The user may not do that to the group, whether it exists or not (`horolog acl`)."""
+
+
+class ClusterAuthorizationFailed(CodedError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
+    """The user may not do that to the broker as a whole (`horolog acl`)."""
+
+
 class InvalidTimestamp(CodedError, code=32, name="INVALID_TIMESTAMP"):
     """A message's timestamp is outside the range that the topic accepts."""
 

@@ -126,5 +126,12 @@ MAX_MECHANISMS: Final = 100
 MAX_SALT_BYTES: Final = 1024
 """Of a credential's salt, or its salted password; both have less than 100 bytes."""
 
+MAX_ACLS: Final = 10_000
+"""Access rules of a broker, and those named in one request: some 10 MB."""
+
+MAX_ACL_TEXT_BYTES: Final = 1024
+"""Of the principal, the host and the resource's name of a rule. Topics have at most 249 bytes,
+users 255, the subjects of certificates more."""
+
 MAX_USERS: Final = 10_000
 """Users named in one request, or told of in one answer."""

@@ -52,6 +52,7 @@ from .network.places import Places
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports, advertised
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .rights.audited import audited
 from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
@@ -130,6 +131,8 @@ class Broker:
             shares = self._open_storage(cleanups)
             if ports.any_guarded:
                 _ = self.security.users  # what is wrong with them is told now
+            if self.security.authorization:
+                _ = self.security.acls
             ports.listen()
             self.addresses = ports.addresses
             self._make_services(cleanups)
@@ -348,8 +351,17 @@ class Broker:
             security=self.security,
             rolled=self.maintenance.has_rolled,
         )
-        self.dispatcher = Dispatcher(self.services, HANDLERS, native)
-        self.kafka_dispatcher = Dispatcher(self.services, HANDLERS, kafka)
+        self._make_dispatchers()
+
+    def _make_dispatchers(self) -> None:
+        handlers, guard = audited(HANDLERS), None
+        if self.security.authorization:
+            from .rights.guard import Guard
+
+            guard = Guard(self.services, handlers)
+            handlers = guard.handlers
+        self.dispatcher = Dispatcher(self.services, handlers, native, guard=guard)
+        self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, guard=guard)
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
@@ -22,10 +22,13 @@ from .handlers import HANDLERS_OF_MANY, ONE_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .handlers.produce import handle_together
-from .network.endpoint import Caller, Frames
+from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import TOGETHER_BYTES
 from .network.sending import Answer, AnswerInParts, Deferred
 from .outcomes import NO_ERROR_NAME, CloseConnection, error_finder, error_name, first_error
+
+if TYPE_CHECKING:
+    from .rights.guard import Allows, Guard
 
 AnswerEncoder = Callable[[int, object], Written]
 
@@ -78,7 +81,11 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         encoding: Encoding,
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
+        guard: "Guard | None" = None,
     ) -> None:
+        """With a `guard`, whose handlers these are, requests are answered together as far as all of
+        what they ask for may be done."""
+        self._guard = guard
         self._services = services
         self._handlers = handlers
         self._encoding = encoding
@@ -131,7 +138,7 @@ class Dispatcher:
         of them: appends that share a write cost a fraction of themselves.
         """
         found = self._kinds.get(self._kind_of(frames[0]))
-        requests = () if found is None else _taken(found, frames, most)
+        requests = () if found is None else self._taken(found, frames, most, caller)
         if found is None or not requests:
             return (self.answer_one(frames.popleft(), caller),)
         began = self._time()
@@ -142,19 +149,17 @@ class Dispatcher:
             outcomes = [error] * len(requests)
         return self._answers(found, requests, outcomes, began)
 
-    def answer_together(
-        self, sources: Sequence[tuple[Frames, int]]
-    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         """Take produce requests off the frames of several connections, of each the first ones, up
         to so many, and handle them: how many they are, and their answers, which raise what
         `answer_one` raises."""
         began = self._time()
         taken: list[tuple[_Kind, Sequence[Request]] | None] = []
-        for frames, most in sources:
+        for frames, most, caller in sources:
             found = self._kinds.get(self._kind_of(frames[0])) if most and frames else None
             requests: Sequence[Request] = ()
             if found is not None and found.api is PRODUCE:
-                requests = _taken(found, frames, most)
+                requests = self._taken(found, frames, most, caller)
             taken.append((found, requests) if found is not None and requests else None)
         bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
@@ -166,6 +171,11 @@ class Dispatcher:
             (0, ()) if each is None else (len(each[1]), self._answers(*each, next(outcomes), began))
             for each in taken
         ]
+
+    def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
+        if self._guard is None:
+            return _taken(found, frames, most)
+        return _taken(found, frames, most, self._guard.allows(found.api.key, caller))
 
     def _answers(
         self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Any], began: float
@@ -267,14 +277,17 @@ class Dispatcher:
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
 
 
-def _taken(found: _Kind, frames: Frames, most: int) -> Sequence[Request]:
-    """Take the requests of one kind off the front of `frames`, up to `most` of them."""
+def _taken(
+    found: _Kind, frames: Frames, most: int, allows: "Allows | None" = None
+) -> Sequence[Request]:
+    """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
+    they may be answered without a look at each thing that they name."""
     most, read = min(most, found.most), found.read
     requests: list[Request] = []
     size = 0
     for frame in frames:
         request = read(frame)
-        if request is None:
+        if request is None or (allows is not None and not allows(request.body)):
             break  # It is met again when those before it have been answered.
         requests.append(request)
         size += len(frame)

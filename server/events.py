@@ -37,10 +37,24 @@ libraries and of strangers, and tell the same each time."""
 MAX_RARE: Final = 200
 """Values of those fields that are kept apart; beyond, they are taken for one."""
 
+AUDIT: Final = frozenset(
+    {
+        "acl_changed",
+        "action_refused",
+        "refusals_not_shown",
+        "settings_changed",
+        "topic_changed",
+        "user_changed",
+    }
+)
+"""Events of which no line is left out: each is a change that somebody made; of what is refused the
+audit itself leaves out the most."""
+
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
 
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "action_refused": "warning",
         "append_times_dropped": "warning",
         "append_times_unreadable": "warning",
         "checkpoint_ignored": "warning",
@@ -70,6 +84,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "port_unprotected": "warning",
         "positions_cut": "warning",
         "positions_damaged": "error",
+        "refusals_not_shown": "warning",
         "segment_damaged": "error",
         "segment_set_aside": "error",
         "segments_pinned": "warning",
@@ -138,6 +153,8 @@ class Events:
         self._logger.log(_LEVELS[level_of(event)], event, **fields)
 
     def _may_log(self, event: str, fields: Mapping[str, object]) -> bool:
+        if event in AUDIT:
+            return True
         if event in RARE:
             return self._may_log_rare(event, fields.get(RARE[event]))
         second = int(self._clock.monotonic())

@@ -24,6 +24,7 @@ from .log.init_producer_id import INIT_PRODUCER_ID
 from .log.list_offsets import LIST_OFFSETS
 from .log.produce import PRODUCE
 from .schema import Api
+from .security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from .security.authenticate import AUTHENTICATE
 from .security.sasl_authenticate import SASL_AUTHENTICATE
 from .security.sasl_handshake import SASL_HANDSHAKE
@@ -63,6 +64,9 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DELETE_TOPICS,
             DELETE_RECORDS,
             INIT_PRODUCER_ID,
+            DESCRIBE_ACLS,
+            CREATE_ACLS,
+            DELETE_ACLS,
             DESCRIBE_CONFIGS,
             ALTER_CONFIGS,
             DESCRIBE_LOG_DIRS,

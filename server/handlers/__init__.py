@@ -23,6 +23,7 @@ from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
 from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
@@ -37,6 +38,9 @@ from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
+from .acls import create as create_acls
+from .acls import delete as delete_acls
+from .acls import describe as describe_acls
 from .api_versions import handle as answer_api_versions
 from .base import Handler, HandlerOfMany, list_of_one
 from .counting import handle as count_by_time
@@ -77,6 +81,9 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         SASL_HANDSHAKE.key: handshake,
         SASL_AUTHENTICATE.key: sasl_authenticate,
         AUTHENTICATE.key: authenticate,
+        DESCRIBE_ACLS.key: describe_acls,
+        CREATE_ACLS.key: create_acls,
+        DELETE_ACLS.key: delete_acls,
         DESCRIBE_USER_SCRAM_CREDENTIALS.key: describe_users,
         ALTER_USER_SCRAM_CREDENTIALS.key: alter_users,
         **{key: list_of_one(handle) for key, handle in HANDLERS_OF_MANY.items()},

@@ -97,6 +97,19 @@ class Later:
     held_bytes: int = 0
 
 
+def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
+    """What `change` makes of the response, once there is one."""
+    if not isinstance(outcome, Later):
+        return change(outcome)
+    return Later(
+        outcome.ready,
+        lambda: then(outcome.make(), change),
+        outcome.may_hurry,
+        outcome.alone,
+        outcome.held_bytes,
+    )
+
+
 class Handler(Protocol):
     """Answers one kind of request: with a response, with `Later`, or with `None` for no answer.
 

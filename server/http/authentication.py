@@ -38,6 +38,7 @@ class Asking(Protocol):
     address: str
     needs_login: bool
     certificate_principal: str | None
+    principal: str
 
 
 class HttpAuthentication:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...clock import SystemClock
 from ..network.listener import Listener
@@ -19,6 +19,7 @@ from .port import HttpPort
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .authentication import Asking
     from .connection import HttpConnection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -134,9 +135,16 @@ class HttpServer:
         """A connection never came to be."""
         self._port.gone(connection.address)  # type: ignore[attr-defined]
 
-    async def _metrics(self, _: "web.Request") -> "web.Response":
+    async def _metrics(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
+        security = self._security
+        if security is not None and "/metrics" not in self._open_paths:
+            # They name every topic.
+            asking = cast("Asking", request.protocol)
+            if not security.may_see_broker(asking.principal, asking.address, "/metrics"):
+                text = f"{asking.principal} may not Describe cluster\n"
+                return web.Response(status=403, text=text)
         async with self._rendering:
             now = self._stopwatch.monotonic()
             if now > self._good_until:

@@ -23,7 +23,7 @@ from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
 from .encrypted_sending import EncryptedFileSender
-from .endpoint import Answerer, Caller, Endpoint, Frames
+from .endpoint import Answerer, Caller, Endpoint, Frames, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
 from .file_sending import FileChanged, FileSender
 from .held_memory import FREE_BYTES
@@ -248,12 +248,12 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.abort()
 
-    def to_be_answered(self) -> tuple[Frames, int]:
-        """The frames that wait, and how many of them may be taken now."""
+    def to_be_answered(self) -> Source:
+        """The frames that wait, how many of them may be taken now, and who sent them."""
         if not self._may_work() or self._stuck or not self._is_inside:
-            return self._frames, 0
+            return self._frames, 0, self._caller
         most = self._limits.max_requests_in_flight - len(self._answers.unmade)
-        return self._frames, min(most, REQUESTS_IN_A_TURN)
+        return self._frames, min(most, REQUESTS_IN_A_TURN), self._caller
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
         """Take the answers to so many frames, which were taken off the front, and go on with the

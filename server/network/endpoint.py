@@ -32,6 +32,10 @@ class Caller:
         return ANONYMOUS if self.session is None else self.session.principal
 
 
+Source = tuple[Frames, int, Caller]
+"""The frames of a connection, how many of them may be taken now, and who sent them."""
+
+
 class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
@@ -45,9 +49,7 @@ class Answerer(Protocol):
         taken. Raises `ProtocolError` or `CloseConnection`."""
         ...
 
-    def answer_together(
-        self, sources: Sequence[tuple[Frames, int]]
-    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         """Take requests that do not have to wait for each other off the frames of several
         connections, of each the first ones, up to so many, and handle them: how many they are, and
         their answers, which raise what `answer` raises."""

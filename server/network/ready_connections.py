@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from .endpoint import Frames
+from .endpoint import Source
 from .sending import Answer
 
 GATHERED_BYTES: Final = 512 * 1024
@@ -19,14 +19,14 @@ TOGETHER_BYTES: Final = 1024 * 1024
 """Requests of one connection are answered together until they have so many bytes: what is received
 before it goes on. What were two appends for a client that sends much is one."""
 
-TogetherAnswerer = Callable[[Sequence[tuple[Frames, int]]], Sequence[tuple[int, Iterable[Answer]]]]
+TogetherAnswerer = Callable[[Sequence[Source]], Sequence[tuple[int, Iterable[Answer]]]]
 
 
 class Heard(Protocol):
     """A connection with requests."""
 
-    def to_be_answered(self) -> tuple[Frames, int]:
-        """The frames that wait, and how many of them may be taken now."""
+    def to_be_answered(self) -> Source:
+        """The frames that wait, how many of them may be taken now, and who sent them."""
         ...
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:

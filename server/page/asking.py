@@ -1,10 +1,13 @@
 """What a request of the page asks for, and why it is refused."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...storage.log.log import Log
 from ..handlers.base import Services
+
+if TYPE_CHECKING:
+    from .sight import Sight
 
 MAX_TEXT: Final = 300
 """Longest text in a query: topic names and times are shorter."""
@@ -25,8 +28,10 @@ class Refusal(Exception):
 class Query:
     """The part of an address behind the question mark, checked. Raises `Refusal`."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], sight: "Sight") -> None:
         self._given = given
+        self.sight = sight
+        """What may be shown to the one who asks."""
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._given.get(name, default)

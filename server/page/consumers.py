@@ -15,7 +15,12 @@ async def consumers(services: Services, query: Query) -> dict[str, object]:
     """The followed positions, of all topics or of `topic`."""
     topic = query.text("topic", "")
     await services.lags.refresh()
-    followed = {key: lag for key, lag in services.lags.followed.items() if topic in ("", key[1])}
+    sight = query.sight
+    followed = {
+        key: lag
+        for key, lag in services.lags.followed.items()
+        if topic in ("", key[1]) and sight.topic(key[1]) and sight.group(key[0])
+    }
     furthest = sorted(followed.items(), key=_behind, reverse=True)[:CONSUMERS_AT_ONCE]
     return {
         "now_ms": services.clock.now_ms(),

@@ -5,12 +5,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 
 from ...protocol.errors import UnknownTopicOrPartition
 from ..handlers.base import Services
+from ..http.authentication import Asking
 from .asking import Query, Refusal
 from .consumers import consumers
 from .files import StaticFile, read_files
@@ -18,6 +19,7 @@ from .finding import find
 from .histogram import histogram
 from .messages import messages
 from .segments import segments
+from .sight import Allowed, Everything, Sight
 from .topics import topics
 from .window import window
 
@@ -70,7 +72,7 @@ class Page:
         router.add_get("/login", partial(self._file, "login.html"))
         router.add_get("/static/{name}", self._named_file)
         for name, answer in ANSWERS.items():
-            router.add_get(f"/page/{name}", partial(self._json, answer))
+            router.add_get(f"/page/{name}", partial(self._json, name, answer))
 
     async def _named_file(self, request: web.Request) -> web.StreamResponse:
         return await self._file(request.match_info["name"], request)
@@ -88,7 +90,7 @@ class Page:
         headers["Content-Type"] = file.content_type
         return web.Response(body=file.content, headers=headers)
 
-    async def _json(self, answer: Answer, request: web.Request) -> web.StreamResponse:
+    async def _json(self, name: str, answer: Answer, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return _refused(403, "this is for the page itself, not for other sites")
         if self._at_work >= AT_WORK:
@@ -96,7 +98,8 @@ class Page:
         self._at_work += 1
         try:
             async with asyncio.timeout(SECONDS):
-                found = await answer(self._services, Query(request.query))
+                sight = self._sight(name, request)
+                found = await answer(self._services, Query(request.query, sight))
         except Refusal as refusal:
             return _refused(refusal.status, refusal.message)
         except TimeoutError:
@@ -107,6 +110,17 @@ class Page:
         finally:
             self._at_work -= 1
         return _sent(200, found)
+
+    def _sight(self, name: str, request: web.Request) -> Sight:
+        """What the one who asks may see. Raises `Refusal` for a topic that is not in it."""
+        if not self._services.security.authorization:
+            return Everything()
+        asking = cast(Asking, request.protocol)
+        allowed = Allowed(self._services, asking.principal, asking.address)
+        topic = request.query.get("topic", "")
+        if topic:
+            allowed.check(name, topic)
+        return allowed
 
 
 def _refused(status: int, message: str) -> web.Response:

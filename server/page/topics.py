@@ -22,7 +22,8 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     """The broker, and the topics behind `after` whose names hold `like`, in order of names."""
     after, like = query.text("after", ""), query.text("like", "")
     limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
-    entries = services.directory.topics()
+    sight = query.sight
+    entries = sight.topics(services.directory.topics())
     names = await services.work.in_reading_thread(partial(_matching, tuple(entries), like))
     start = bisect_right(names, after)
     turns = services.work.turns()
@@ -34,7 +35,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         entry = entries.get(name)
         if entry is None:
             continue  # it was deleted meanwhile
-        shown.append(await _topic(services, entry, turns))
+        shown.append(await _topic(services, entry, turns, with_settings=sight.settings(name)))
         partitions += entry.partitions
         await turns.give_way()
     more = bool(shown) and start + len(shown) < len(names)
@@ -54,7 +55,9 @@ def _matching(names: Sequence[str], like: str) -> list[str]:
     return sorted(name for name in names if like in name)
 
 
-async def _topic(services: Services, entry: TopicEntry, turns: Turns) -> dict[str, object]:
+async def _topic(
+    services: Services, entry: TopicEntry, turns: Turns, *, with_settings: bool
+) -> dict[str, object]:
     messages = size_bytes = segments = 0
     problem = ""
     for partition in range(entry.partitions):
@@ -76,7 +79,7 @@ async def _topic(services: Services, entry: TopicEntry, turns: Turns) -> dict[st
         "size_bytes": size_bytes,
         "segments": segments,
         "problem": problem,
-        **_settings(services, entry.name),
+        **(_settings(services, entry.name) if with_settings else {}),
         **_figures(services, entry.name),
     }
 

@@ -14,7 +14,7 @@ from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationFailed
 from ...protocol.limits import LENGTH_BYTES
 from ..dispatch import Dispatcher
-from ..network.endpoint import Caller, Frames
+from ..network.endpoint import Caller, Frames, Source
 from ..network.sending import Answer, Deferred
 from .logins import Logins, Step
 from .session import LoginState, Session
@@ -64,9 +64,7 @@ class Gate:
         yield self._encoding.encode_refusal(head, None, None, error.code, error.message)
         raise ProtocolError(error.message)
 
-    def answer_together(
-        self, sources: Sequence[tuple[Frames, int]]
-    ) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         return [(0, ()) for _ in sources]
 
     def _answer_raw(self, session: Session, frame: Frame) -> Answer:

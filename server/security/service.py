@@ -12,10 +12,13 @@ from ...storage.events import Observer
 from ...storage.files import Files, SystemFiles
 from ..metrics.figures import Figures
 from ..network.ports import Port, Ports
+from .audit import Audit
 
 if TYPE_CHECKING:
     from ..network.tls import TlsPort
     from ..network.tls_files import TlsFiles
+    from .acl_store import Acls
+    from .authorizer import Authorizer
     from .logins import Logins
     from .users import Users
 
@@ -44,6 +47,7 @@ class Security:
         self._files = files
         self._figures = figures
         self._observe = observe
+        self.audit = Audit(observe)
         self._unprotected = ports.open_to_others
         self._timer: asyncio.TimerHandle | None = None
         self.tls_files: TlsFiles | None = None
@@ -59,6 +63,39 @@ class Security:
 
         files = self._files or SystemFiles(USERS_FILE_MODE)
         return Users(files, self._settings.data_dir, os.urandom)
+
+    @property
+    def authorization(self) -> bool:
+        """Whether it is looked at who may do what."""
+        return self._settings.authorization == "on"
+
+    @cached_property
+    def acls(self) -> "Acls":
+        """Read when first asked for. Raises `StorageError` and `OSError`."""
+        from .acl_store import ACLS_FILE_MODE, Acls
+
+        files = self._files or SystemFiles(ACLS_FILE_MODE)
+        super_users = self._settings.super_users.split(";")
+        return Acls(files, self._settings.data_dir, filter(None, super_users))
+
+    @cached_property
+    def authorizer(self) -> "Authorizer":
+        from .authorizer import Authorizer
+
+        return Authorizer(self.acls, self.audit.refused)
+
+    def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
+        """Whether somebody may see what is told of all topics together; else it is taken note of
+        what they asked for."""
+        if not self.authorization:
+            return True
+        from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
+
+        rights = self.authorizer.rights(principal, host)
+        if rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return True
+        self.audit.refused(principal, host, asked, "Describe", "cluster")
+        return False
 
     @cached_property
     def logins(self) -> "Logins":
@@ -101,6 +138,7 @@ class Security:
             self.tls_files.stop()
         if self._timer is not None:
             self._timer.cancel()
+        self.audit.stop()
         if "logins" in self.__dict__:
             self.logins.close()
 
@@ -112,7 +150,7 @@ class Security:
     def changed(self, user: str, by: str, host: str, error: CodedError | None) -> None:
         """Take note of a change of a user, or of one that was refused."""
         outcome = "done" if error is None else error.name
-        self._observe("user_changed", user=user[:255], by=by, peer=host, outcome=outcome)
+        self.audit.changed("user_changed", user, by, host, outcome)
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         for port in self._unprotected:

@@ -29,6 +29,9 @@ GROUPS = (
 THROTTLE = "throttle_time_ms int32"
 CLUSTER = "cluster_id nullable string, "
 OFFLINE = ", offline_replicas [int32]"
+ACL = "principal string, host string, operation int8, permission_type int8"
+ACL_FILTER = "principal nullable string, host nullable string, operation int8, permission_type int8"
+ERROR_TEXT = "error_code int16, error_message nullable string"
 API_RANGES = "[api_key int16, min_version int16, max_version int16]"
 
 # Kafka's layouts, written down from its protocol and not from our declarations.
@@ -250,6 +253,27 @@ KAFKA_LAYOUTS = [
         "deletions [name string, mechanism int8], upsertions [name string, mechanism int8, "
         "iterations int32, salt bytes, salted_password bytes]",
         id="alter-scram",
+    ),
+    *(
+        pytest.param(key, (version,), text.format(pattern), id=f"{name}-{version}")
+        for version, pattern in ((0, ""), (1, "pattern_type int8, "))
+        for key, name, text in (
+            (
+                29,
+                "describe-acls",
+                "resource_type int8, resource_name nullable string, {}" + ACL_FILTER,
+            ),
+            (
+                30,
+                "create-acls",
+                "creations [resource_type int8, resource_name string, {}" + ACL + "]",
+            ),
+            (
+                31,
+                "delete-acls",
+                "filters [resource_type int8, resource_name nullable string, {}" + ACL_FILTER + "]",
+            ),
+        )
     ),
 ]
 
@@ -521,6 +545,29 @@ KAFKA_RESPONSE_LAYOUTS = [
         (0,),
         f"{THROTTLE}, results [user string, error_code int16, error_message nullable string]",
         id="alter-scram",
+    ),
+    *(
+        pytest.param(
+            key, (version,), f"{THROTTLE}, " + text.format(pattern), id=f"{name}-{version}"
+        )
+        for version, pattern in ((0, ""), (1, "pattern_type int8, "))
+        for key, name, text in (
+            (
+                29,
+                "describe-acls",
+                ERROR_TEXT
+                + ", resources [resource_type int8, resource_name string, {}acls ["
+                + ACL
+                + "]]",
+            ),
+            (30, "create-acls", f"results [{ERROR_TEXT}]"),
+            (
+                31,
+                "delete-acls",
+                f"filter_results [{ERROR_TEXT}, matching_acls [{ERROR_TEXT}, resource_type int8, "
+                "resource_name string, {}" + ACL + "]]",
+            ),
+        )
     ),
 ]
 

@@ -17,8 +17,7 @@ from horolog.protocol.api.topics.describe_configs import (
     DescribedConfig,
 )
 from horolog.protocol.api.topics.metadata import METADATA
-from horolog.protocol.cluster_errors import TopicAuthorizationFailed
-from horolog.protocol.errors import RequestTimedOut
+from horolog.protocol.errors import RequestTimedOut, TopicAuthorizationFailed
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

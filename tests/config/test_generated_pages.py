@@ -11,6 +11,7 @@ from horolog.config.broker import NAMES
 from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
 from horolog.server.metrics.reference import lines as metric_lines
+from horolog.server.rights.reference import lines as right_lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -22,6 +23,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
         pytest.param("errors.md", error_lines, id="errors"),
         pytest.param("metrics.md", metric_lines, id="metrics"),
         pytest.param("cli.md", command_lines, id="cli"),
+        pytest.param("security/rights.md", right_lines, id="rights"),
     ],
 )
 def test_the_page_is_current(page: str, lines: Callable[[], Iterator[str]]) -> None:

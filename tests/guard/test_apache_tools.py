@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
+from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.server.broker import Broker
 from horolog.testing.logins import log_in
 from horolog.testing.wire import wire
 
 from .conftest import PASSWORD, Authority, Guarded
 
+_ACLS = "kafka.admin.AclCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _SECONDS = 100
@@ -76,3 +78,27 @@ async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         gone = await tools.run(_CONFIGS, "--alter", *user, "--delete-config", "SCRAM-SHA-512")
         assert "Completed updating config for user dave" in gone
         assert broker.security.users.names() == ["alice", "bob"]
+
+
+async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """kafka-acls.sh adds rules, lists them and takes them away; what they say holds."""
+    topic = ("--topic", "clicks", "--resource-pattern-type", "prefixed")
+    async with guarded(authorization="on", super_users="User:alice") as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        added = await tools.run(
+            _ACLS, "--add", "--allow-principal", "User:bob", "--producer", *topic
+        )
+        assert "principal=User:bob, host=*, operation=WRITE, permissionType=ALLOW" in added
+        await tools.run(
+            *(_ACLS, "--add", "--deny-principal", "User:*", "--deny-host", "10.9.8.7"),
+            *("--operation", "All", "--group", "g"),
+        )
+        listed = await tools.run(_ACLS, "--list")
+        assert "resourceType=TOPIC, name=clicks, patternType=PREFIXED" in listed
+        assert "principal=User:*, host=10.9.8.7, operation=ALL, permissionType=DENY" in listed
+        rights = broker.security.authorizer.rights("User:bob", "127.0.0.1")
+        assert rights.may(Operation.WRITE, ResourceType.TOPIC, "clicks-2")
+        assert not rights.may(Operation.READ, ResourceType.TOPIC, "clicks-2")
+        await tools.run(_ACLS, "--remove", "--force", *topic)
+        left = broker.security.acls.table.acls
+        assert [acl.resource_type for acl in left] == [ResourceType.GROUP]

@@ -6,12 +6,13 @@ item of the response answers which of the request is seen from the declarations:
 first array whose items have an error code, and in that of the request's that comes first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, cast
 
 import msgspec
 
+from ...errors import CodedError
 from ..schema import Array, Boolean, Field, Integer, Text, WireType, all_fields
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
@@ -34,6 +35,22 @@ def refusal(struct: type[Any], request: Any, code: int, message: str) -> Any:
         return None
     response = _item(struct, request, code, message)
     return response if getattr(response, array.name) else None
+
+
+def named_field(struct: type[Any]) -> str:
+    """The field of a request with what it names: its first array."""
+    return next(spec.name for spec in all_fields(struct) if isinstance(spec.type, Array))
+
+
+def refused_each(
+    struct: type[Any], refused: Iterable[tuple[Named, CodedError]]
+) -> tuple[str, list[Any]]:
+    """The field of a response whose items have the errors of what a request named, and the items
+    that refuse these."""
+    array = _array_of_codes(struct)
+    assert array is not None
+    inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
+    return array.name, [_item(inner, named, error.code, error.message) for named, error in refused]
 
 
 def _item(struct: type[Any], named: Named, code: int, message: str) -> Any:

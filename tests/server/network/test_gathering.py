@@ -8,7 +8,7 @@ import pytest
 
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.network.endpoint import Frames
+from horolog.server.network.endpoint import Caller, Frames, Source
 from horolog.server.network.ready_connections import GATHERED_BYTES, Gathering
 from horolog.server.network.sending import Answer
 from horolog.storage.files import SystemFiles
@@ -66,8 +66,8 @@ class Client:
         self.turns = self.taken = 0
         self.failure: Exception | None = None
 
-    def to_be_answered(self) -> tuple[Frames, int]:
-        return self.frames, 10
+    def to_be_answered(self) -> Source:
+        return self.frames, 10, Caller(("", 0), "")
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
         self.turns += 1
@@ -93,8 +93,8 @@ class Turns:
             callback()
 
 
-def echoes(sources: Sequence[tuple[Frames, int]]) -> list[tuple[int, Iterable[Answer]]]:
-    return [(len(frames), [bytes(frame) for frame in frames]) for frames, _ in sources]
+def echoes(sources: Sequence[Source]) -> list[tuple[int, Iterable[Answer]]]:
+    return [(len(frames), [bytes(frame) for frame in frames]) for frames, _, _ in sources]
 
 
 def test_each_gets_its_own_answers_in_one_turn() -> None:

@@ -1,0 +1,364 @@
+"""`horolog acl`: add, remove, list, test.
+
+With --data-dir the file of a broker that does not run is changed; else a running broker is asked,
+and what it says holds for the next request.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Protocol, TypeVar
+
+import typer
+
+from ..client.administer.acls import AclAdmin
+from ..client.cluster.servers import Servers
+from ..protocol.api.security.acl_terms import (
+    CLUSTER_NAME,
+    OPERATIONS_BY_TITLE,
+    WILDCARD,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    operation_title,
+)
+from ..protocol.api.security.acls import AclFilter
+from ..server.security.acl_filters import Filter, as_creation, asked_acl
+from ..server.security.acl_store import ACLS_FILE_MODE, Acls, problem_of, written
+from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
+from ..storage.directory.lock import DirectoryLock
+from ..storage.files import SystemFiles, make_directory_safely
+from .errors import CommandFailed, WrongUsage
+from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts
+from .output import emit, json_line, table
+from .users import DataDir
+
+acls = typer.Typer(
+    help="Say who may do what, list that, and ask what follows from it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_TITLES: Final = ", ".join(operation_title(each) for each in OPERATIONS_BY_TITLE.values())
+
+_ANYBODY: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
+
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PRINCIPAL",
+        callback=check_texts,
+        help="Who may: User:NAME, or User:* for everybody. May be repeated.",
+    ),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny",
+        metavar="PRINCIPAL",
+        callback=check_texts,
+        help="Who may not, whatever other rules say. May be repeated.",
+    ),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operation", metavar="OP", help=f"One of {_TITLES}. May be repeated.", show_default=False
+    ),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="NAME", callback=check_text, help="The topic; * for all."),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        callback=check_text,
+        help="The consumer group, or the name of positions; * for all.",
+    ),
+]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The broker as a whole.")]
+ClusterName = Annotated[
+    str, typer.Argument(metavar="[CLUSTER]", help="Behind --cluster: its only name.")
+]
+Prefixed = Annotated[
+    bool, typer.Option("--prefixed", help="NAME is the begin of the names that are meant.")
+]
+Host = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Where they are; * for anywhere.")
+]
+
+T = TypeVar("T")
+
+
+class Place(Protocol):
+    """Where the rules are."""
+
+    def acls(self) -> Sequence[Acl]: ...
+
+    def add(self, acls: Sequence[Acl]) -> None: ...
+
+    def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]: ...
+
+    def authorization(self) -> tuple[str, str] | None: ...
+
+
+@acls.command()
+def add(
+    cluster_name: ClusterName = CLUSTER_NAME,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    topic: Topic = None,
+    group: Group = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    host: Host = WILDCARD,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Add rules: that somebody may do something, or may not."""
+    resource = _resource(topic, group, cluster, cluster_name)
+    whom = _whom(allow, deny)
+    if resource is None or not whom or not operation:
+        raise WrongUsage(
+            "say who (--allow or --deny), what (--operation) and on what (--topic, --group or "
+            "--cluster)"
+        )
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    wanted = [
+        Acl(resource.type, pattern, resource.name, principal, host, each, permission)
+        for permission, principal in whom
+        for each in map(_operation, operation)
+    ]
+    for acl in wanted:
+        problem = problem_of(acl)
+        if problem is not None:
+            raise WrongUsage(problem)
+    _place(data_dir, server).add(wanted)
+    emit(f"added: {acl}" for acl in wanted)
+
+
+@acls.command()
+def remove(
+    cluster_name: ClusterName = CLUSTER_NAME,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    topic: Topic = None,
+    group: Group = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Only those of this place.")
+    ] = None,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Take rules away: those that all options mean that are given."""
+    resource = _resource(topic, group, cluster, cluster_name)
+    whom = _whom(allow, deny)
+    if resource is None and not whom:
+        raise WrongUsage("say whose rules (--allow, --deny) or about what (--topic, --group, ...)")
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    filters = [
+        AclFilter(
+            resource_type=int(ResourceType.ANY if resource is None else resource.type),
+            resource_name=None if resource is None else resource.name,
+            pattern_type=int(PatternType.ANY if resource is None else pattern),
+            principal=principal,
+            host=host,
+            operation=int(each),
+            permission_type=int(permission),
+        )
+        for permission, principal in whom or _ANYBODY
+        for each in [_operation(text) for text in operation or ()] or [Operation.ANY]
+    ]
+    gone = _place(data_dir, server).remove(filters)
+    if not gone:
+        raise CommandFailed("there is no such rule; `horolog acl list` shows which there are")
+    emit(f"removed: {acl}" for acl in gone)
+
+
+@acls.command("list")
+def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the rules."""
+    found = sorted(_place(data_dir, server).acls(), key=lambda acl: tuple(written(acl).values()))
+    if as_json:
+        emit(json_line(_shown(acl)) for acl in found)
+    elif found:
+        rows = [tuple(map(str, _shown(acl).values())) for acl in found]
+        emit(table(tuple(_shown(found[0])), rows))
+    else:
+        emit(["no rules"])
+
+
+@acls.command("test")
+def ask(
+    principal: Annotated[
+        str, typer.Argument(metavar="PRINCIPAL", callback=check_text, help="Such as User:alice.")
+    ],
+    operation: Annotated[str, typer.Option("--operation", metavar="OP", help=f"One of {_TITLES}.")],
+    topic: Topic = None,
+    group: Group = None,
+    cluster: Cluster = False,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="From where.")
+    ] = "127.0.0.1",
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Say whether somebody may do something, and which rule decides that.
+
+    Nothing is asked for or changed with it.
+    """
+    resource = _resource(topic, group, cluster, CLUSTER_NAME)
+    if resource is None:
+        raise WrongUsage("say on what: --topic, --group or --cluster")
+    if ":" not in principal:
+        raise WrongUsage(f"the principal is {principal!r}; write it as User:NAME")
+    place = _place(data_dir, server)
+    told = place.authorization()
+    super_users = "" if told is None else told[1]
+    asked = _operation(operation)
+    table_ = AclTable(place.acls(), filter(None, super_users.split(";")))
+    decision = table_.decide(principal, host, asked, resource)
+    state = "unknown" if told is None else told[0]
+    if as_json:
+        rule = None if decision.rule is None else _shown(decision.rule)
+        fields = {"allowed": decision.allowed, "reason": decision.reason.value, "rule": rule}
+        emit([json_line({**fields, "authorization": state})])
+        return
+    verdict = "allowed" if decision.allowed else "refused"
+    lines = [f"{verdict}: {_why(decision, principal, asked, resource)}"]
+    if state == "off":
+        lines.append("authorization=off: the broker does not look at rights, and allows everything")
+    elif state == "unknown":
+        lines.append("the broker's super.users and authorization are not known here")
+    emit(lines)
+
+
+def _why(decision: Decision, principal: str, operation: Operation, resource: Resource) -> str:
+    if decision.rule is not None:
+        implied = decision.rule.operation not in (operation, Operation.ALL)
+        more = f", and with it {operation_title(operation)}" if implied else ""
+        return f"{decision.rule}{more}"
+    if decision.reason is Reason.SUPER_USER:
+        return f"{principal} is one of super.users"
+    return f"no rule allows {principal} to {operation_title(operation)} {resource}"
+
+
+def _shown(acl: Acl) -> dict[str, object]:
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "permission": acl.permission.name.lower(),
+        "operation": operation_title(acl.operation),
+        "resource": acl.resource_type.name.lower(),
+        "name": acl.resource_name,
+        "pattern": acl.pattern_type.name.lower(),
+    }
+
+
+def _whom(allow: list[str] | None, deny: list[str] | None) -> list[tuple[Permission, str]]:
+    return [
+        *((Permission.ALLOW, each) for each in allow or ()),
+        *((Permission.DENY, each) for each in deny or ()),
+    ]
+
+
+def _operation(text: str) -> Operation:
+    found = OPERATIONS_BY_TITLE.get(text.replace("_", "").replace("-", "").lower())
+    if found is None:
+        raise WrongUsage(f"--operation {text!r}: it must be one of {_TITLES}")
+    return found
+
+
+def _resource(
+    topic: str | None, group: str | None, cluster: bool, cluster_name: str
+) -> Resource | None:
+    named = [
+        *([Resource(ResourceType.TOPIC, topic)] if topic is not None else ()),
+        *([Resource(ResourceType.GROUP, group)] if group is not None else ()),
+        *([Resource(ResourceType.CLUSTER, CLUSTER_NAME)] if cluster else ()),
+    ]
+    if len(named) > 1:
+        raise WrongUsage("give one of --topic, --group and --cluster")
+    if cluster_name != CLUSTER_NAME:
+        raise WrongUsage(f"{cluster_name!r} is too much; the only cluster is {CLUSTER_NAME}")
+    return named[0] if named else None
+
+
+class _Broker:
+    """A broker that runs."""
+
+    def __init__(self, server: Servers) -> None:
+        self._server = server
+
+    def acls(self) -> Sequence[Acl]:
+        async def run() -> Sequence[Acl]:
+            async with AclAdmin(self._server) as admin:
+                return [asked_acl(each) for each in await admin.acls()]
+
+        return asyncio.run(run())
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        async def run() -> None:
+            async with AclAdmin(self._server) as admin:
+                await admin.add_acls([as_creation(acl) for acl in acls])
+
+        asyncio.run(run())
+
+    def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
+        async def run() -> Sequence[Acl]:
+            async with AclAdmin(self._server) as admin:
+                return [asked_acl(each) for each in await admin.remove_acls(filters)]
+
+        return asyncio.run(run())
+
+    def authorization(self) -> tuple[str, str] | None:
+        async def run() -> tuple[str, str] | None:
+            async with AclAdmin(self._server) as admin:
+                return await admin.authorization()
+
+        return asyncio.run(run())
+
+
+class _Directory:
+    """The data directory of a broker that does not run; it is made when it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def acls(self) -> Sequence[Acl]:
+        return self._with(lambda store: store.table.acls)
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        self._with(lambda store: store.add(acls))
+
+    def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
+        wanted = [Filter(each) for each in filters]
+        return self._with(lambda store: store.remove(lambda a: any(f.means(a) for f in wanted)))
+
+    def authorization(self) -> tuple[str, str] | None:
+        return None
+
+    def _with(self, work: Callable[[Acls], T]) -> T:
+        files = SystemFiles(ACLS_FILE_MODE)
+        if not files.is_directory(self._path):
+            make_directory_safely(files, self._path)
+        advice = "stop that broker, or ask it with --server"
+        lock = DirectoryLock(files, self._path, advice=advice)
+        try:
+            return work(Acls(files, self._path))
+        finally:
+            lock.release()
+
+
+def _place(data_dir: Path | None, server: Servers) -> Place:
+    return _Broker(server) if data_dir is None else _Directory(data_dir)

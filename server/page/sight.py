@@ -1,0 +1,84 @@
+"""What the one who looks at the page may see: by the same rights as in the protocols."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from ...protocol.api.security.acl_terms import Operation, ResourceType, operation_title
+from ...storage.directory.topics import TopicEntry
+from ..handlers.base import Services
+from ..security.acls import Resource
+from .asking import Refusal
+
+
+class Sight(Protocol):
+    """What may be seen."""
+
+    def topic(self, name: str) -> bool: ...
+
+    def topics(self, every: Mapping[str, TopicEntry]) -> Mapping[str, TopicEntry]: ...
+
+    def settings(self, topic: str) -> bool: ...
+
+    def group(self, name: str) -> bool: ...
+
+
+class Everything:
+    """For everybody, where nobody looks at rights."""
+
+    def topic(self, name: str) -> bool:
+        return True
+
+    def topics(self, every: Mapping[str, TopicEntry]) -> Mapping[str, TopicEntry]:
+        return every
+
+    def settings(self, topic: str) -> bool:
+        return True
+
+    def group(self, name: str) -> bool:
+        return True
+
+
+ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
+    {
+        "consumers": Operation.DESCRIBE,
+        "find": Operation.READ,
+        "histogram": Operation.DESCRIBE,
+        "messages": Operation.READ,
+        "segments": Operation.DESCRIBE,
+        "topics": Operation.DESCRIBE,
+        "window": Operation.READ,
+    }
+)
+"""By what is asked: the right to the topic that it names. `find` shows what it finds."""
+
+
+class Allowed:
+    """What the rules allow somebody to see."""
+
+    def __init__(self, services: Services, principal: str, host: str) -> None:
+        self._authorizer = services.security.authorizer
+        self._rights = self._authorizer.rights(principal, host)
+        self._principal = principal
+        self._host = host
+
+    def topic(self, name: str) -> bool:
+        return self._rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def topics(self, every: Mapping[str, TopicEntry]) -> Mapping[str, TopicEntry]:
+        return {name: entry for name, entry in every.items() if self.topic(name)}
+
+    def settings(self, topic: str) -> bool:
+        return self._rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+
+    def group(self, name: str) -> bool:
+        return self._rights.may(Operation.DESCRIBE, ResourceType.GROUP, name)
+
+    def check(self, asked: str, topic: str) -> None:
+        """Raise `Refusal` unless that may be asked about a topic, whether it exists or not."""
+        operation = ASKED_FOR[asked]
+        if self._rights.may(operation, ResourceType.TOPIC, topic):
+            return
+        title, resource = operation_title(operation), Resource(ResourceType.TOPIC, topic[:300])
+        self._authorizer.refused(self._principal, self._host, asked, title, str(resource))
+        raise Refusal(403, f"{self._principal} may not {title} {resource}")

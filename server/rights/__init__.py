@@ -1,0 +1,1 @@
+"""What each request asks for is looked up, and what may not be done is refused."""

@@ -1,0 +1,147 @@
+"""Answers that list things: what may not be described is not in them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
+from ...protocol.api.groups.offset_fetch import (
+    LIST_NAMES,
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from ...protocol.api.kafka.refusals import refused_each
+from ...protocol.api.rights import RIGHTS, How, Need
+from ...protocol.api.schema import replaced
+from ...protocol.api.security.acl_terms import ResourceType
+from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+from ...values import value_class
+from ..handlers.base import Call, Handler, Later, Services, then
+from .asking import Asking
+from .guards import answer_each
+
+
+def _needs(key: int, how: How) -> list[Need]:
+    return [need for need in RIGHTS[key] if need.how is how]
+
+
+def _listed(key: int, kind: ResourceType) -> Need:
+    """What is needed to see one of a kind in a list."""
+    return next(need for need in _needs(key, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
+
+
+_EACH_TOPIC: Final = _needs(METADATA.key, How.EACH)
+_SEEN_TOPIC: Final = _listed(METADATA.key, ResourceType.TOPIC)
+_SEEN_GROUP: Final = _listed(LIST_GROUPS.key, ResourceType.GROUP)
+_POSITIONS_GROUP: Final = _needs(OFFSET_FETCH.key, How.WHOLE)[0]
+_POSITIONS_EACH: Final = _needs(OFFSET_FETCH.key, How.EACH)
+_POSITIONS_SEEN_GROUP: Final = _listed(OFFSET_FETCH.key, ResourceType.GROUP)
+_POSITIONS_SEEN_TOPIC: Final = _listed(OFFSET_FETCH.key, ResourceType.TOPIC)
+
+
+def metadata(handler: Handler) -> Handler:
+    """Topics that are named, each by itself; without names, those that may be seen."""
+
+    def handle(services: Services, request: MetadataRequest, call: Call) -> Any:
+        asking = Asking(services, METADATA, request, call)
+        named = bool(request.topics) if call.version == 0 else request.topics is not None
+        if named:
+            return answer_each(asking, _EACH_TOPIC, handler)
+
+        def cut(response: MetadataResponse) -> MetadataResponse:
+            response.topics = [
+                topic for topic in response.topics if asking.may(_SEEN_TOPIC, topic.name)
+            ]
+            return response
+
+        return then(handler(services, request, call), cut)
+
+    return handle
+
+
+def list_groups(handler: Handler) -> Handler:
+    """The groups that may be seen."""
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        asking = Asking(services, LIST_GROUPS, request, call)
+
+        def cut(response: ListGroupsResponse) -> ListGroupsResponse:
+            response.groups = [
+                group for group in response.groups if asking.may(_SEEN_GROUP, group.group_id)
+            ]
+            return response
+
+        return then(handler(services, request, call), cut)
+
+    return handle
+
+
+def positions(handler: Handler) -> Handler:
+    """The positions of a name that may be seen, or the names."""
+
+    def handle(services: Services, request: OffsetFetchRequest, call: Call) -> Any:
+        asking = Asking(services, OFFSET_FETCH, request, call)
+        if request.listing == LIST_NAMES:
+            return _later(services, _visible_page(asking, handler, _cut_names))
+        if not asking.may(_POSITIONS_GROUP, request.group_id):
+            error = asking.refusal(_POSITIONS_GROUP, request.group_id)
+            if not call.kafka:
+                raise error
+            # Version 0 and 1 say it beside each partition only.
+            refused = [(topic, error) for topic in request.topics or ()]
+            _, topics = refused_each(OffsetFetchResponse, refused)
+            return OffsetFetchResponse(topics=topics, error_code=error.code)
+        if request.topics is not None and not request.listing:
+            return answer_each(asking, _POSITIONS_EACH, handler)
+        return _later(services, _visible_page(asking, handler, _cut_topics))
+
+    return handle
+
+
+def _later(services: Services, work: Any) -> Later:
+    task = services.work.start(work)
+    return Later(task, task.result)
+
+
+Cut = Callable[[Asking, OffsetFetchResponse], "_Page"]
+
+
+@value_class
+class _Page:
+    """A part of a list, without what may not be seen."""
+
+    last: str
+    """With what it ended before that was left out; empty for nothing."""
+    is_empty: bool
+
+
+def _cut_names(asking: Asking, response: OffsetFetchResponse) -> _Page:
+    last = response.names[-1] if response.names else ""
+    response.names = [name for name in response.names if asking.may(_POSITIONS_SEEN_GROUP, name)]
+    return _Page(last, not response.names)
+
+
+def _cut_topics(asking: Asking, response: OffsetFetchResponse) -> _Page:
+    last = response.topics[-1].name if response.topics else ""
+    response.topics = [
+        topic for topic in response.topics if asking.may(_POSITIONS_SEEN_TOPIC, topic.name)
+    ]
+    return _Page(last, not response.topics)
+
+
+async def _visible_page(asking: Asking, handler: Handler, cut: Cut) -> OffsetFetchResponse:
+    """The first page in which something may be seen: clients go on behind the last that they
+    see."""
+    request = asking.request
+    while True:
+        outcome = handler(asking.services, request, asking.call)
+        while isinstance(outcome, Later):
+            assert isinstance(outcome.ready, asyncio.Future)
+            await outcome.ready
+            outcome = outcome.make()
+        response: OffsetFetchResponse = outcome
+        page = cut(asking, response)
+        if not (page.is_empty and response.more and page.last):
+            return response
+        request = replaced(request, after=page.last)

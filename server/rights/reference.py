@@ -1,0 +1,110 @@
+"""Writes `docs/security/rights.md`: `python -m horolog.server.rights.reference`."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ...protocol.api.registry import APIS
+from ...protocol.api.rights import RIGHTS, How, Need, Right, When
+from ...protocol.api.schema import Api
+from ...protocol.api.security.acl_terms import (
+    CLUSTER_NAME,
+    EVERYBODY,
+    WILDCARD,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    operation_title,
+)
+from ..security.acls import Acl, AclTable, Resource
+
+_TYPES: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+
+_OPERATIONS: Final = tuple(
+    each for each in Operation if each not in (Operation.UNKNOWN, Operation.ANY)
+)
+
+SINGLE_RIGHTS: Final = tuple((each, kind) for kind in _TYPES for each in _OPERATIONS)
+"""Each right that a rule can give, but for those of users."""
+
+_CODES: Final = {ResourceType.TOPIC: 29, ResourceType.GROUP: 30, ResourceType.CLUSTER: 31}
+
+_INTRODUCTION: Final = """\
+# Rights
+
+Generated from `protocol/api/rights.py` by `make docs`.
+
+What each request asks for, in Kafka's protocol and in the native one, where `authorization=on`.
+[Guarding a broker](guarding.md) says how rules are given. All rows of a request have to be met,
+where they apply; of the rights in one row one is enough. Errors are 29 for a topic, 30 for a group
+and 31 for the cluster; whether there is a topic or group of that name makes no difference to the
+answer.
+
+| request | right | where | without it |
+|---|---|---|---|"""
+
+_MATRIX: Final = """
+## Which single rights are enough
+
+The rights, on what the request names, each of which lets it through by itself. Who may Read, Write,
+Delete or Alter may Describe; AlterConfigs has DescribeConfigs in it, and All has every operation.
+
+| request | on the topic | on the group | on the cluster |
+|---|---|---|---|"""
+
+
+def lines() -> Iterator[str]:
+    """The page, line by line."""
+    yield _INTRODUCTION
+    for api in sorted(APIS.values(), key=lambda each: each.key):
+        yield from _rows(api)
+    yield _MATRIX
+    for api in sorted(APIS.values(), key=lambda each: each.key):
+        cells = (_enough(RIGHTS[api.key], kind) for kind in _TYPES)
+        yield f"| {api.name} | {' | '.join(cells)} |"
+
+
+def _rows(api: Api) -> Iterator[str]:
+    if not RIGHTS[api.key]:
+        yield f"| {api.name} | none | | |"
+    for number, need in enumerate(RIGHTS[api.key]):
+        rights = " or ".join(map(_right, need.any_of))
+        name = "" if number else api.name
+        code = _CODES[need.any_of[0].resource_type]
+        how = need.how if need.how is How.LEFT_OUT else f"{need.how} ({code})"
+        yield f"| {name} | {rights} | {need.when} | {how} |"
+
+
+def _right(right: Right) -> str:
+    kind = right.resource_type.name.lower()
+    which = "some" if right.some else "the"
+    return f"{operation_title(right.operation)} on {which} {kind}"
+
+
+def _enough(needs: Sequence[Need], kind: ResourceType) -> str:
+    found = [operation_title(each) for each in _OPERATIONS if is_enough(needs, each, kind)]
+    if len(found) == len(_OPERATIONS):
+        return "needs none"
+    return ", ".join(found)
+
+
+def is_enough(needs: Sequence[Need], operation: Operation, kind: ResourceType) -> bool:
+    """Whether one rule, about all of a type, meets every need of what is usually asked for: by a
+    consumer, and about topics that there are, and their settings where there is a choice."""
+    usual = [need for need in needs if need.when not in (When.MADE, When.FOLLOWER, When.OF_BROKER)]
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else WILDCARD
+    rule = Acl(kind, PatternType.LITERAL, name, EVERYBODY, WILDCARD, operation, Permission.ALLOW)
+    table = AclTable([rule])
+
+    def has(right: Right) -> bool:
+        asked = CLUSTER_NAME if right.resource_type is ResourceType.CLUSTER else "x"
+        resource = Resource(right.resource_type, asked)
+        return table.decide("User:x", "", right.operation, resource).allowed
+
+    named = [need for need in usual if need.when is not When.NOT_NAMED]
+    return all(any(map(has, need.any_of)) for need in named or usual)
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in lines())

@@ -1,0 +1,205 @@
+"""Access rules, and what they say: Kafka's semantics, without a file or a clock.
+
+A rule says of a principal at a host that it may, or may not, do an operation to a resource. One
+that forbids wins. Who is meant by none may not. Some operations imply others, but only where they
+are allowed: who may read, write, delete or alter may describe, and who may alter settings may see
+them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from types import MappingProxyType
+from typing import Final
+
+from ...protocol.api.security.acl_terms import (
+    CLUSTER_NAME,
+    EVERYBODY,
+    WILDCARD,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    operation_title,
+)
+from ...values import value_class
+
+_IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
+    {
+        Operation.DESCRIBE: frozenset(
+            {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+        ),
+        Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+    }
+)
+
+
+@value_class
+class Resource:
+    """Something that rights are about."""
+
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        kind = self.type.name.lower()
+        return kind if self.type is ResourceType.CLUSTER else f"{kind} {self.name!r}"
+
+
+CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+@value_class
+class Acl:
+    """One rule."""
+
+    resource_type: ResourceType
+    pattern_type: PatternType
+    """Literal or prefixed."""
+    resource_name: str
+    """`*`, literal, is every resource of the type."""
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        verb = "may" if self.permission is Permission.ALLOW else "may not"
+        pattern = ", prefixed" if self.pattern_type is PatternType.PREFIXED else ""
+        return (
+            f"{self.principal} at {self.host} {verb} {operation_title(self.operation)} "
+            f"{self.resource_type.name.lower()} {self.resource_name!r}{pattern}"
+        )
+
+
+class Reason(Enum):
+    """What decided."""
+
+    SUPER_USER = "super user"
+    DENIED_BY_RULE = "denied by a rule"
+    ALLOWED_BY_RULE = "allowed by a rule"
+    NO_RULE = "no rule"
+
+
+@value_class
+class Decision:
+    """Whether somebody may, and why."""
+
+    allowed: bool
+    reason: Reason
+    rule: Acl | None = None
+    """The one that decided, if one did."""
+
+
+@lru_cache(1024)
+def plain_host(host: str) -> str:
+    """One spelling for each address; what is none stays as it is."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address)
+
+
+def covers(acl: Acl, operation: Operation) -> bool:
+    """Whether a rule is about an operation."""
+    if acl.operation in (operation, Operation.ALL):
+        return True
+    implied_by = _IMPLIED_BY.get(operation, frozenset())
+    return acl.permission is Permission.ALLOW and acl.operation in implied_by
+
+
+def means(acl: Acl, principal: str, host: str) -> bool:
+    """Whether a rule is about somebody; `host` is a plain one."""
+    return acl.principal in (principal, EVERYBODY) and (
+        acl.host == WILDCARD or plain_host(acl.host) == host
+    )
+
+
+class AclTable:
+    """All rules, as they are at one time. It does not change."""
+
+    def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = ()) -> None:
+        self.acls: Sequence[Acl] = tuple(dict.fromkeys(acls))
+        self._super_users = frozenset(super_users)
+        self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self._lengths: dict[ResourceType, list[int]] = {}
+        """Of the prefixes that rules name, each once."""
+        for acl in self.acls:
+            prefixed = acl.pattern_type is PatternType.PREFIXED
+            by_name = self._prefixed if prefixed else self._literal
+            by_name.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
+            if prefixed:
+                lengths = self._lengths.setdefault(acl.resource_type, [])
+                if len(acl.resource_name) not in lengths:
+                    lengths.append(len(acl.resource_name))
+
+    def is_super_user(self, principal: str) -> bool:
+        return principal in self._super_users
+
+    def decide(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> Decision:
+        """Whether `principal`, who is at `host`, may."""
+        if principal in self._super_users:
+            return Decision(True, Reason.SUPER_USER)
+        host = plain_host(host)
+        allowing: Acl | None = None
+        for acl in self._about(resource):
+            if covers(acl, operation) and means(acl, principal, host):
+                if acl.permission is Permission.DENY:
+                    return Decision(False, Reason.DENIED_BY_RULE, acl)
+                allowing = allowing or acl
+        if allowing is None:
+            return Decision(False, Reason.NO_RULE)
+        return Decision(True, Reason.ALLOWED_BY_RULE, allowing)
+
+    def decide_any(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether there can be a resource of a type to which `principal` may do `operation`, by
+        rules that name it or all operations, as Kafka's authorizeByResourceType."""
+        if principal in self._super_users:
+            return True
+        host = plain_host(host)
+        allowed: list[Acl] = []
+        denied: set[tuple[PatternType, str]] = set()
+        for acl in self.acls:
+            if (
+                acl.resource_type is resource_type
+                and acl.operation in (operation, Operation.ALL)
+                and means(acl, principal, host)
+            ):
+                if acl.permission is Permission.ALLOW:
+                    allowed.append(acl)
+                else:
+                    denied.add((acl.pattern_type, acl.resource_name))
+        if (PatternType.LITERAL, WILDCARD) in denied:
+            return False
+        prefixes = {name for pattern, name in denied if pattern is PatternType.PREFIXED}
+        lengths = {len(name) for name in prefixes}
+
+        def free(acl: Acl) -> bool:
+            name = acl.resource_name
+            if acl.pattern_type is PatternType.LITERAL:
+                if name == WILDCARD:
+                    return True
+                if (PatternType.LITERAL, name) in denied:
+                    return False
+            return not any(name[:length] in prefixes for length in lengths if length <= len(name))
+
+        return any(map(free, allowed))
+
+    def _about(self, resource: Resource) -> Iterable[Acl]:
+        """The rules about a resource, whoever they mean."""
+        kind, name = resource.type, resource.name
+        yield from self._literal.get((kind, name), ())
+        if name != WILDCARD:
+            yield from self._literal.get((kind, WILDCARD), ())
+        for length in self._lengths.get(kind, ()):
+            if length <= len(name):
+                yield from self._prefixed.get((kind, name[:length]), ())

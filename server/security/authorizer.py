@@ -1,0 +1,80 @@
+"""Whether somebody may, for every request: rules, and what was decided by those that hold now."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.api.security.acl_terms import Operation, ResourceType
+from .acls import Resource, plain_host
+
+if TYPE_CHECKING:
+    from .acl_store import Acls
+    from .acls import AclTable
+
+MAX_DECISIONS: Final = 10_000
+"""Kept of one principal at one host; a name is what a client makes up."""
+MAX_REMEMBERED: Final = 1_000
+"""Principals at hosts whose decisions are kept."""
+
+
+class Rights:
+    """What one principal at one host may do, by one state of the rules."""
+
+    __slots__ = ("_decided", "_table", "host", "principal", "readable", "writable")
+
+    def __init__(self, table: "AclTable", principal: str, host: str) -> None:
+        self._table = table
+        self.principal = principal
+        self.host = host
+        self._decided: dict[tuple[Operation, ResourceType, str], bool] = {}
+        self.readable: set[str] = set()
+        """Topics of which it was decided that they may be read."""
+        self.writable: set[str] = set()
+        """Topics of which it was decided that they may be written to."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        key = operation, resource_type, name
+        known = self._decided.get(key)
+        if known is not None:
+            return known
+        resource = Resource(resource_type, name)
+        decision = self._table.decide(self.principal, self.host, operation, resource)
+        if len(self._decided) >= MAX_DECISIONS:
+            self._decided.clear()
+            self.readable.clear()
+            self.writable.clear()
+        self._decided[key] = decision.allowed
+        if decision.allowed and resource_type is ResourceType.TOPIC:
+            if operation is Operation.READ:
+                self.readable.add(name)
+            elif operation is Operation.WRITE:
+                self.writable.add(name)
+        return decision.allowed
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there can be a resource to which it may do that."""
+        return self._table.decide_any(self.principal, self.host, operation, resource_type)
+
+
+class Authorizer:
+    """Keeps the decisions of those who ask, as long as the rules are the same."""
+
+    def __init__(self, acls: "Acls", refused: Callable[..., None]) -> None:
+        self._acls = acls
+        self.refused = refused
+        """Told of what was refused: principal, host, request, operation, resource type, name."""
+        self._table = acls.table
+        self._rights: dict[tuple[str, str], Rights] = {}
+
+    def rights(self, principal: str, host: str) -> Rights:
+        """What somebody may do now."""
+        table = self._acls.table
+        if table is not self._table:
+            self._table = table
+            self._rights.clear()
+        found = self._rights.get((principal, host))
+        if found is None:
+            if len(self._rights) >= MAX_REMEMBERED:
+                self._rights.clear()
+            found = Rights(table, principal, plain_host(host))
+            self._rights[principal, host] = found
+        return found

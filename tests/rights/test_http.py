@@ -1,0 +1,117 @@
+"""The page goes by the same rights."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.security.acl_terms import Operation as Op
+from horolog.server.broker import Broker
+from horolog.server.http.server import State
+from horolog.server.page.routes import ANSWERS
+from horolog.server.page.sight import ASKED_FOR
+from horolog.testing.broker import running_broker
+from horolog.testing.requests import create_topic, message_set, produce
+from horolog.testing.waiting import until
+
+from .conftest import CLUSTER, GROUP, TOPIC, connection, only, rule
+
+CONTENT = ("messages", "find", "window")
+DETAILS = ("segments", "histogram", "consumers")
+
+
+class Page:
+    def __init__(self, broker: Broker, session: aiohttp.ClientSession) -> None:
+        self.broker = broker
+        self._session = session
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        answer = await self._session.get(f"http://{self.broker.addresses.http}{path}")
+        text = await answer.text()
+        return answer.status, json.loads(text) if text.startswith("{") else text
+
+    async def ask(self, name: str, topic: str) -> int:
+        status, _ = await self.get(f"/page/{name}?topic={topic}&at=now&from=0&until=10")
+        return status
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    async with (
+        running_broker(
+            tmp_path / "data", authorization="on", http_open_paths="/healthz,/readyz"
+        ) as broker,
+        aiohttp.ClientSession() as session,
+    ):
+        await until(lambda: broker._state() is State.READY)
+        only(broker, *(rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)))
+        async with connection(broker, native) as client:
+            for name in ("t", "u"):
+                await client.call(create_topic(name))
+                await client.call(produce(name, message_set(5)))
+        yield Page(broker, session)
+
+
+def test_every_answer_has_its_right() -> None:
+    assert ASKED_FOR.keys() == ANSWERS.keys()
+    assert set(ANSWERS) == {*CONTENT, *DETAILS, "topics"}
+
+
+async def test_topics_that_may_be_seen(page: Page) -> None:
+    for rules, names in (
+        ([], []),
+        ([rule((Op.READ, TOPIC), "u")], ["u"]),
+        ([rule((Op.DESCRIBE, TOPIC))], ["t", "u"]),
+    ):
+        only(page.broker, *rules)
+        status, answer = await page.get("/page/topics")
+        assert (status, [topic["name"] for topic in answer["topics"]]) == (200, names)
+        assert answer["topic_count"] == answer["matching"] == len(names)
+        assert all("retention_ms" not in topic for topic in answer["topics"])
+    only(page.broker, rule((Op.DESCRIBE, TOPIC)), rule((Op.DESCRIBE_CONFIGS, TOPIC), "t"))
+    _, answer = await page.get("/page/topics")
+    assert ["retention_ms" in topic for topic in answer["topics"]] == [True, False]
+
+
+@pytest.mark.parametrize("name", [*CONTENT, *DETAILS])
+async def test_one_topic(page: Page, name: str) -> None:
+    only(page.broker)
+    assert [await page.ask(name, topic) for topic in ("t", "none")] == [403, 403]
+    only(page.broker, rule((Op.DESCRIBE, TOPIC), "t"))
+    assert await page.ask(name, "t") == (403 if name in CONTENT else 200)
+    assert await page.ask(name, "u") == 403
+    only(page.broker, rule((Op.READ, TOPIC), "t"))
+    assert [await page.ask(name, topic) for topic in ("t", "u")] == [200, 403]
+
+
+async def test_metrics_name_every_topic(page: Page) -> None:
+    only(page.broker)
+    status, text = await page.get("/metrics")
+    assert (status, 'topic="t"' in text) == (403, False)
+    assert (await page.get("/readyz"))[0] == 200
+    only(page.broker, rule((Op.DESCRIBE, CLUSTER)))
+    status, text = await page.get("/metrics")
+    assert (status, 'topic="t"' in text) == (200, True)
+
+
+async def test_refusals_of_the_page_are_told(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    async with (
+        running_broker(
+            tmp_path / "data", authorization="on", log_stream=stream, log_format="json"
+        ) as broker,
+        aiohttp.ClientSession() as session,
+    ):
+        await until(lambda: broker._state() is State.READY)
+        assert await Page(broker, session).ask("messages", "t") == 403
+    (line,) = [line for line in map(json.loads, stream.getvalue().splitlines()) if "logger" in line]
+    assert (line["request"], line["operation"], line["resource"]) == (
+        "messages",
+        "Read",
+        "topic 't'",
+    )

@@ -1,0 +1,86 @@
+"""`horolog acl`, before the first start and live."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog.testing.program import Program, serving
+
+READ = ("--operation", "read")
+
+
+def rules(program: Program, *place: str | Path) -> list[dict[str, Any]]:
+    listed = program.ok("acl", "list", "--json", *place).out
+    return [json.loads(line) for line in listed.splitlines()]
+
+
+def test_before_the_first_start_and_live(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    program = Program()
+    offline = ("--data-dir", data)
+    assert program.ok("acl", "list", *offline).out == "no rules\n"
+    everything = ("--allow", "User:ANONYMOUS", "--operation", "all")
+    program.ok("acl", "add", *everything, "--cluster", *offline)
+    program.ok("acl", "add", *everything, "--topic", "t-", "--prefixed", *offline)
+    with serving(data, "--set", "authorization=on", "--set", "super.users=User:root") as server:
+        locked = program("acl", "list", *offline)
+        assert (locked.code, "--server" in locked.err) == (1, True)
+        live = server.program
+        live.ok("topic", "create", "t-1")
+        assert live("consume", "other", "-n", "1").code != 0
+        live.ok("acl", "add", "--allow", "User:a", "--deny", "User:b", *READ, "--topic", "t-1")
+        assert [(each["principal"], each["permission"]) for each in rules(live)] == [
+            ("User:ANONYMOUS", "allow"),
+            ("User:ANONYMOUS", "allow"),
+            ("User:a", "allow"),
+            ("User:b", "deny"),
+        ]
+        asked = ("--operation", "describe", "--topic", "t-1", "--json")
+
+        def verdict(who: str) -> tuple[bool, str, str]:
+            told = json.loads(live.ok("acl", "test", who, *asked).out)
+            return told["allowed"], told["reason"], told["authorization"]
+
+        assert verdict("User:a") == (True, "allowed by a rule", "on")
+        assert verdict("User:b") == (False, "no rule", "on")
+        assert verdict("User:root") == (True, "super user", "on")
+        shown = live.ok("acl", "test", "User:b", *READ, "--topic", "t-1").out
+        assert shown == "refused: User:b at * may not Read topic 't-1'\n"
+        live.ok("acl", "remove", "--deny", "User:b")
+        assert live("acl", "remove", "--deny", "User:b").code == 1
+        server.stop()
+    left = rules(program, *offline)
+    assert [each["principal"] for each in left] == ["User:ANONYMOUS", "User:ANONYMOUS", "User:a"]
+    assert left[2] == {
+        "principal": "User:a",
+        "host": "*",
+        "permission": "allow",
+        "operation": "Read",
+        "resource": "topic",
+        "name": "t-1",
+        "pattern": "literal",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("add",), "say who"),
+        (("add", "--allow", "User:a", "--topic", "t"), "say who"),
+        (("add", "--allow", "a", *READ, "--topic", "t"), "User:NAME"),
+        (("add", "--allow", "User:a", "--operation", "juggle", "--topic", "t"), "juggle"),
+        (("add", "--allow", "User:a", *READ, "--topic", "t", "--cluster"), "one of"),
+        (("add", "--allow", "User:a", *READ, "--topic", ""), "1 to 1024"),
+        (("add", "t", "--allow", "User:a", *READ, "--cluster"), "too much"),
+        (("remove",), "say whose"),
+        (("test", "User:a", *READ), "say on what"),
+        (("test", "a", *READ, "--topic", "t"), "User:NAME"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    refused = Program()("acl", *arguments, "--data-dir", tmp_path / "data")
+    assert refused.code == 2
+    assert says in refused.err
+    assert not (tmp_path / "data" / "acls.json").exists()
