@@ -107,7 +107,11 @@ async def test_one_who_is_refused_often_hides_nobody(monkeypatch: pytest.MonkeyP
     """The count is by principal, and it is told when the time is over."""
     monkeypatch.setattr(audit, "MAX_PRINCIPALS", 2)
     seen: list[tuple[str, dict[str, object]]] = []
-    kept = Audit(lambda event, **fields: seen.append((event, fields)))
+
+    def observe(event: str, /, **fields: object) -> None:
+        seen.append((event, fields))
+
+    kept = Audit(observe)
     for number in range(1000):
         for who in ("a", "b", f"c{number}"):
             kept.refused(who, "::1", "fetch", "Read", "topic 't'")

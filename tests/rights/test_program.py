@@ -11,7 +11,7 @@ from horolog.testing.program import Program, serving
 READ = ("--operation", "read")
 
 
-def rules(program: Program, *place: object) -> list[dict[str, Any]]:
+def rules(program: Program, *place: str | Path) -> list[dict[str, Any]]:
     listed = program.ok("acl", "list", "--json", *place).out
     return [json.loads(line) for line in listed.splitlines()]
 
