@@ -108,10 +108,10 @@ async def test_one_who_is_refused_often_hides_nobody(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(audit, "MAX_PRINCIPALS", 2)
     seen: list[tuple[str, dict[str, object]]] = []
 
-    def note(event: str, /, **fields: object) -> None:
+    def observe(event: str, /, **fields: object) -> None:
         seen.append((event, fields))
 
-    kept = Audit(note)
+    kept = Audit(observe)
     for number in range(1000):
         for who in ("a", "b", f"c{number}"):
             kept.refused(who, "::1", "fetch", "Read", "topic 't'")
