@@ -256,6 +256,7 @@ class Leader:
                 room -= stored.size_bytes
                 starts = starts_between(log.epoch_starts, end, stored.next_offset)
             diverging = session.diverging.pop(partition, None)
+            begins_anew = end is None or end < log.log_start_offset
             parts.append(
                 Part(
                     partition,
@@ -265,7 +266,7 @@ class Leader:
                     log.log_start_offset,
                     NOTHING if end is None else log.high_watermark,
                     part.sync_to if counted else max(part.sync_to, log.high_watermark),
-                    log.producers_at_start() if end is None else None,
+                    log.producers_at_start() if begins_anew else None,
                 )
             )
         session.changed = left

@@ -3,6 +3,7 @@
 from random import Random
 
 from ...replication.cluster_state import ClusterState
+from ...replication.epochs import NO_EPOCH
 from ...replication.hand_node import HandNode
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
@@ -89,7 +90,9 @@ class HandFaults(Faults):
         """No copies are kept."""
 
     def may_swap(self, machine: Machine) -> bool:
-        return self.told[machine.broker_id] is not None
+        others = [it for it in self._simulation.machines.values() if it is not machine]
+        left = any(it.directory.identity.highest_epoch > NO_EPOCH for it in others)
+        return left and self.told[machine.broker_id] is not None
 
 
 class HandSimulation(Simulation):

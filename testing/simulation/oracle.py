@@ -150,6 +150,8 @@ class Oracle:
         self.leaders[directory] = (epoch, who)
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
+            if may_lose:
+                truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
             if may_lose and log is not None:
                 truth.start = log.log_start_offset
             have = _common(log, truth) if log is not None else 0
