@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 
+from horolog.client.administer.admin import Admin
 from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
 from horolog.client.produce.producer import Acks, Producer
@@ -48,6 +49,10 @@ class Load:
 
     async def write(self, when_answered: dict[int, Callable[[], None]]) -> None:
         """`when_answered` is what to do after how many answers."""
+        async with Admin(self.server.native) as admin:
+            # One topic may be answered as often as it takes before another one is made.
+            for topic in TOPICS:
+                await admin.create_topic(topic)
         async with asyncio.TaskGroup() as writers:
             for topic in TOPICS:
                 for number in range(3):
