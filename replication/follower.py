@@ -1,5 +1,7 @@
 """A follower of one leader in one epoch: copies, cuts where it left the leader, confirms."""
 
+from collections.abc import Callable
+
 from .effects import Close, Connect, Connection, Effect, Send, Sync
 from .epochs import NO_EPOCH, EpochEnd, cut_to, latest
 from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
@@ -17,7 +19,9 @@ class Follower:
         epoch: int,
         settings: ReplicationSettings,
         effects: list[Effect],
+        begins_anew: Callable[[], None],
     ) -> None:
+        """`begins_anew` is called before a log is emptied that is copied again from its start."""
         self.leader_id = leader_id
         self.epoch = epoch
         """`NO_EPOCH` until the leader says it, where a person said whom to follow."""
@@ -25,6 +29,7 @@ class Follower:
         self._directory = directory
         self._settings = settings
         self._effects = effects
+        self._begins_anew = begins_anew
         self._asked_s: float | None = None
         """When something was asked for that is not answered yet."""
         self._welcomed = False
@@ -102,7 +107,7 @@ class Follower:
             self.cut(log, part.diverging, part)
             self._changed.add(part.partition)
         elif part.log_start_offset > log.log_end_offset:
-            log.truncate_fully(part.log_start_offset, part.producers)
+            self._begin_anew(log, part)
             self._changed.add(part.partition)
         else:
             self._append(log, part)
@@ -132,14 +137,21 @@ class Follower:
     def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
         """Remove what the leader does not have, or everything where they have nothing in common.
 
-        Nothing in common: the leader has no epoch as early as the follower's, or nothing would be
-        left above the follower's log start.
+        Nothing in common: the leader has no epoch as early as the follower's, or they part below
+        the follower's log start. Where they part just there the log is empty and begins where it
+        did: copied anew it would lack, for a while, what a member of the ISR has to have.
         """
         offset = cut_to(log.epoch_starts, log.log_end_offset, answer)
-        if answer.epoch == NO_EPOCH or offset <= log.log_start_offset:
-            log.truncate_fully(part.log_start_offset, part.producers)
+        if answer.epoch == NO_EPOCH or offset < log.log_start_offset:
+            self._begin_anew(log, part)
         else:
             log.truncate(offset)
+
+    def _begin_anew(self, log: PartitionLog, part: Part) -> None:
+        """Empty a log. What it had was perhaps answered, and is not here until it is copied."""
+        self._not_reached.add(part.partition)
+        self._begins_anew()
+        log.truncate_fully(part.log_start_offset, part.producers)
 
     def synced(self, partition: Partition) -> None:
         """A log was synced."""

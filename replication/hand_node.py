@@ -121,6 +121,11 @@ class HandNode(Node):
             self.remember(self.identity._replace(in_doubt=False))
         super().from_leader(now_s, connection, message)
 
+    def copy_begins_anew(self) -> None:
+        """Until it is copied, this broker may lack what was answered."""
+        if not self.identity.in_doubt:
+            self.remember(self.identity._replace(in_doubt=True))
+
     # What a person says.
 
     def promote(self, now_s: float, *, accept_loss: bool = False) -> str | None:

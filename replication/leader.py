@@ -199,6 +199,8 @@ class Leader:
         partition, end, last_epoch, synced, log_start_offset = position
         log = self.partitions[partition].log
         diverging = self.divergence(log, end, last_epoch)
+        # What was found of an earlier position is not so any more.
+        session.diverging.pop(partition, None)
         if diverging is None and end >= log.log_start_offset:
             if partition not in session.ends:
                 session.changed.add(partition)  # It may know nothing of the watermark.
@@ -316,7 +318,10 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            if session.member.broker_id not in names and self.may_join(session):
+            # Whoever says nothing may be gone without a word, and would not leave again either.
+            silent_s = now_s - (session.fetched_s or 0.0)
+            there_still = session.fetched_s is not None and silent_s <= self._settings.lag_max_s
+            if session.member.broker_id not in names and there_still and self.may_join(session):
                 wanted.add(session.member)
                 self._at_end_s[session.member] = now_s
         return frozenset(wanted)

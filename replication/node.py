@@ -202,8 +202,12 @@ class Node:
         """Follow a leader."""
         self.unfollow()
         self.follower = self.follower_class(
-            self.directory, leader_id, epoch, self.settings, self.effects
+            *(self.directory, leader_id, epoch, self.settings, self.effects),
+            begins_anew=self.copy_begins_anew,
         )
+
+    def copy_begins_anew(self) -> None:
+        """A log is emptied, to be copied again. With etcd the ISR says who has everything."""
 
     def unfollow(self) -> None:
         """Follow nobody: nothing is fetched any more."""

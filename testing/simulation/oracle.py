@@ -133,11 +133,12 @@ class Oracle:
         self.cut(log, offset)
 
     def started(self, log: SimulatedLog, offset: int) -> None:
-        """Only leaders let messages expire."""
+        """Only leaders let messages expire. Who recovers, with nobody in the ISR, takes over how
+        far others had let them."""
         truth = self.truth(log.partition)
         if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
             truth.start = max(truth.start, offset)
-        elif offset > truth.start and not self._is_of_the_lost(log, truth):
+        elif offset > truth.start and self.isr and not self._is_of_the_lost(log, truth):
             raise Violation(f"{_name(log)}: a follower lets go what is below {offset}")
 
     # Leaders.

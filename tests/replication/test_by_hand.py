@@ -16,6 +16,11 @@ def simulation(seed: int, node_class: type[HandNode] = HandNode) -> HandSimulati
     return HandSimulation(seed, Options(node_class=node_class, lease=False))
 
 
+def test_schedules_that_broke_something() -> None:
+    for seed in (319497927581, 319497940132):
+        simulation(seed).run()
+
+
 def test_what_is_promised_holds(request: pytest.FixtureRequest) -> None:
     base = random.Random(f"by hand {request.config.option.hypothesis_seed}").randrange(2**40)
     for seed in range(base, base + SCHEDULES):
