@@ -1,6 +1,7 @@
 """Clusters without etcd, and the rules that a person meets there."""
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -17,13 +18,21 @@ def simulation(seed: int, node_class: type[HandNode] = HandNode) -> HandSimulati
 
 
 def test_schedules_that_broke_something() -> None:
-    for seed in (319497927581, 319497940132):
-        simulation(seed).run()
+    run((319497927581, 319497940132))
 
 
-def test_what_is_promised_holds(request: pytest.FixtureRequest) -> None:
+def test_what_is_promised_holds() -> None:
+    run(range(SCHEDULES))
+
+
+@pytest.mark.soak
+def test_what_is_promised_holds_for_long(request: pytest.FixtureRequest) -> None:
     base = random.Random(f"by hand {request.config.option.hypothesis_seed}").randrange(2**40)
-    for seed in range(base, base + SCHEDULES):
+    run(range(base, base + 200_000))
+
+
+def run(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         try:
             simulation(seed).run()
         except Violation as violation:
