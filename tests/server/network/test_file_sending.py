@@ -100,13 +100,20 @@ async def read_all(client: socket.socket) -> bytes:
 
 async def under_way(broker: Broker, client: socket.socket) -> Connection:
     """Ask for everything; the connection when a part of it is sent and the socket is full."""
-    await asyncio.get_running_loop().sock_sendall(client, everything())
     peer = peer_of(client)
-    while True:
-        for connection in broker._connections._open:
-            if connection.peer == peer and connection._sender and connection._unread:
-                return connection
-        await asyncio.sleep(0)
+    await until(lambda: peer in by_peer(broker))
+    connection = by_peer(broker)[peer]
+    assert connection._transport is not None
+    shown = connection._transport.get_extra_info("socket")
+    # Else the system may let the socket grow until it holds all that is left.
+    shown.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+    await asyncio.get_running_loop().sock_sendall(client, everything())
+    await until(lambda: bool(connection._sender) and connection._unread)
+    return connection
+
+
+def by_peer(broker: Broker) -> dict[str, Connection]:
+    return {each.peer: each for each in broker._connections._open}
 
 
 def peer_of(client: socket.socket) -> str:
