@@ -69,8 +69,9 @@ Server = Annotated[
         envvar="HOROLOG_SERVER",
         metavar="ADDRESS",
         parser=_servers,
-        help="HOST:PORT of a broker, or kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster; over "
-        "TLS tls://HOST:PORT, kafka+tls://HOST:PORT.",
+        help="HOST:PORT of a broker (of a leader and its followers: HOST:PORT,HOST:PORT), or "
+        "kafka://HOST:PORT[,HOST:PORT...] of a Kafka cluster; over TLS tls://HOST:PORT, "
+        "kafka+tls://HOST:PORT.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]

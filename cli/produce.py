@@ -168,7 +168,7 @@ class _Sending:
             stamp_missing=False,
             # Whoever pipes into this decides what is sent again; a lost broker is reported at once.
             # A cluster is only lost when all its brokers are.
-            delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.kafka else 0,
+            delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.several else 0,
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
             reading = asyncio.create_task(self._send_all())

@@ -71,6 +71,15 @@ def cluster_at(
             request_timeout_ms=request_timeout_ms,
             security=servers.channel,
         )
+    if len(servers.addresses) > 1:
+        from .cluster.several_brokers import SeveralBrokers
+
+        return SeveralBrokers(
+            servers.addresses,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=servers.channel,
+        )
     return OneBroker(
         servers.addresses[0],
         client_id=client_id,

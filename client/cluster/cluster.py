@@ -21,6 +21,9 @@ class Cluster(ABC):
     kafka: bool
     """Kafka's protocol is spoken: what is not in it cannot be had."""
 
+    several: bool
+    """Another broker may be in charge for the next request."""
+
     @abstractmethod
     async def open(self) -> None:
         """Connect to one broker, to know that there is one."""

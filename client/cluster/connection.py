@@ -226,6 +226,12 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             self._transport.abort()
 
+    async def finish(self) -> None:
+        """Wait until everything under way is answered or given up, and close."""
+        if self._pending:
+            await asyncio.wait([request.answer for request in self._pending.values()])
+        await self.close()
+
     def abort(self, cause: str = "the connection was given up") -> None:
         """Close at once. Pending requests fail, for this cause."""
         self._fail(cause)

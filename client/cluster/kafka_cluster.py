@@ -15,11 +15,7 @@ from ...protocol.api.groups.find_coordinator import (
     FindCoordinatorResponse,
 )
 from ...protocol.api.kafka import frames as kafka
-from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.schema import Api
-from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
-from ...protocol.api.topics.create_topics import CREATE_TOPICS
-from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.metadata import (
     METADATA,
     MetadataRequest,
@@ -28,6 +24,7 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.cluster_errors import CoordinatorLoading, CoordinatorNotAvailable
 from ...protocol.errors import (
+    CodedError,
     LeaderNotAvailable,
     RequestTimedOut,
     UnknownTopicOrPartition,
@@ -42,6 +39,7 @@ from .kafka_map import KafkaMap
 from .link import Link
 from .moves import moved
 from .servers import scheme
+from .serving import pause, serve, submit_or_drop
 from .targets import Coordinator, Leader, Node, Some, Target
 
 if TYPE_CHECKING:
@@ -52,12 +50,6 @@ T = TypeVar("T")
 _NOT_YET: Final = (LeaderNotAvailable, CoordinatorLoading, CoordinatorNotAvailable)
 """What a cluster answers that has not chosen yet who is in charge."""
 
-_ONLY_ONCE: Final = frozenset(
-    api.key for api in (PRODUCE, CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS)
-)
-"""Requests that do something else when they come twice. A broken connection leaves open whether
-they came."""
-
 _CREATION_S: Final = 3.0
 """How long a topic may take to appear that the cluster makes because it is asked for."""
 
@@ -66,6 +58,7 @@ class KafkaCluster(Cluster):
     """One connection for each broker that something is asked of, and one more for fetches."""
 
     kafka = True
+    several = True
 
     def __init__(
         self,
@@ -100,7 +93,7 @@ class KafkaCluster(Cluster):
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
     ) -> Any:
         return await self._served(
-            api, to, partial(_submit_or_drop, api=api, body=body, wait_ms=wait_ms)
+            api, to, partial(submit_or_drop, api=api, body=body, wait_ms=wait_ms)
         )
 
     async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
@@ -139,7 +132,7 @@ class KafkaCluster(Cluster):
                 await self._find(place)
             except LeaderNotAvailable:
                 if self.map.partition_count(topic) is None:
-                    await _wait(backoff, end)
+                    await pause(backoff, end)
         return count
 
     def forget(self, topic: str) -> None:
@@ -191,32 +184,22 @@ class KafkaCluster(Cluster):
                 f"{api.name} is a request of Horolog's own protocol and not in Kafka's, so "
                 f"{self.address} cannot be asked that"
             )
-        end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
-        backoff = Backoff()
-        while True:
-            try:
-                connection = await self._connection(to)
-            except (*_NOT_YET, _BrokerDown) as error:
-                await _wait(backoff, end, error)
-                continue
-            try:
-                answer = await send(connection)
-            except ConnectionFailed as error:
-                self._lost(to)
-                if api.key in _ONLY_ONCE or not again:
-                    raise
-                await _wait(backoff, end, error)
-                continue
-            except RequestTimedOut:
-                self._lost(to)
-                raise
-            failure = moved(answer, to)
-            if failure is None:
-                return answer
+        return await serve(
+            api,
+            send,
+            connection=partial(self._connection, to),
+            not_yet=(*_NOT_YET, _BrokerDown),
+            lost=partial(self._lost, to),
+            moved=partial(self._moved, to),
+            timeout_ms=self._request_timeout_ms,
+            again=again,
+        )
+
+    def _moved(self, to: Target, connection: Connection, answer: object) -> CodedError | None:
+        failure = moved(answer, to)
+        if failure is not None:
             self.map.forget(to)
-            if not again:
-                return answer
-            await _wait(backoff, end, failure)
+        return failure
 
     async def _connection(self, to: Target) -> Connection:
         """Raises `_BrokerDown` when the cluster is there, and only this broker is not."""
@@ -312,7 +295,7 @@ class KafkaCluster(Cluster):
             if not create or UnknownTopicOrPartition.code not in codes:
                 return response
             try:
-                await _wait(backoff, end)
+                await pause(backoff, end)
             except LeaderNotAvailable:
                 return response
 
@@ -322,7 +305,7 @@ class KafkaCluster(Cluster):
         for _ in range(len(self._bootstrap) + len(self.map.addresses)):
             connection = await self._any_connection()
             try:
-                return await _submit_or_drop(connection, api=api, body=body, wait_ms=0)
+                return await submit_or_drop(connection, api=api, body=body, wait_ms=0)
             except (ConnectionFailed, RequestTimedOut) as error:
                 failure = error
         assert failure is not None
@@ -337,22 +320,6 @@ class KafkaCluster(Cluster):
 
 class _BrokerDown(ConnectionFailed):
     """The broker in charge cannot be reached, and others can."""
-
-
-async def _submit_or_drop(connection: Connection, *, api: Api, body: object, wait_ms: int) -> Any:
-    try:
-        return await connection.submit(api, body, wait_ms=wait_ms)
-    except RequestTimedOut:
-        connection.abort("it had stopped answering")
-        raise
-
-
-async def _wait(backoff: Backoff, end: float, failure: Exception | None = None) -> None:
-    """Wait a little longer than last time. Raises the failure when that would be too late."""
-    wait_s = backoff.next_s()
-    if asyncio.get_running_loop().time() + wait_s > end:
-        raise failure or LeaderNotAvailable()
-    await asyncio.sleep(wait_s)
 
 
 def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest:

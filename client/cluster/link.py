@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
@@ -12,11 +12,10 @@ from ..errors import ClientClosed, ConnectionFailed
 from .backoff import Backoff
 from .connecting import connect
 from .connection import Connection
+from .serving import STOPPED, submit_or_drop
 
 if TYPE_CHECKING:
     from ..security.security import Security
-
-_STOPPED: Final = "it had stopped answering"
 
 
 class Link:
@@ -89,13 +88,7 @@ class Link:
             await asyncio.sleep(self._not_before - loop.time())
             self._check_open()
         try:
-            connection = await connect(
-                self.address,
-                client_id=self._client_id,
-                request_timeout_ms=self._request_timeout_ms,
-                encoding=self._encoding,
-                security=self._security,
-            )
+            connection = await self._reach()
         except ConnectionFailed as error:
             self._failure = error
             self._failures += 1
@@ -108,6 +101,18 @@ class Link:
             self._check_open()
         return connection
 
+    async def _reach(self) -> Connection:
+        return await self._connect_to(self.address)
+
+    async def _connect_to(self, address: str) -> Connection:
+        return await connect(
+            address,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            encoding=self._encoding,
+            security=self._security,
+        )
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed(f"the client of {self.address} is closed")
@@ -119,11 +124,7 @@ class Link:
         it, because a new one may work.
         """
         connection = await self.connection()
-        try:
-            return await connection.submit(api, body, wait_ms=wait_ms)
-        except RequestTimedOut:
-            connection.abort(_STOPPED)
-            raise
+        return await submit_or_drop(connection, api=api, body=body, wait_ms=wait_ms)
 
     def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
         """Send a request if the connection takes it now; what `request_or_drop` would wait for."""
@@ -155,4 +156,4 @@ async def _prolong(connection: Connection, security: "Security") -> None:
 
 def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:
     if isinstance(answer.exception(), RequestTimedOut):
-        connection.abort(_STOPPED)
+        connection.abort(STOPPED)

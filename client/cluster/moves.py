@@ -43,6 +43,11 @@ _COORDINATOR_CODES: Final = frozenset(
 )
 _CONTROLLER_CODES: Final = frozenset((NotController.code,))
 
+NOT_IN_CHARGE: Final = (NotLeader, FencedLeaderEpoch, NotCoordinator, NotController)
+"""Errors of a broker that led all partitions and follows now."""
+
+_NOT_IN_CHARGE_CODES: Final = frozenset(error.code for error in NOT_IN_CHARGE)
+
 
 def moved(answer: Any, to: Target) -> CodedError | None:
     """The error that says that the wrong broker was asked, or that it is not ready."""
@@ -55,9 +60,19 @@ def moved(answer: Any, to: Target) -> CodedError | None:
             wrong = _CONTROLLER_CODES
         case _:
             return None
+    return _first(answer, wrong)
+
+
+def deposed(answer: Any) -> CodedError | None:
+    """The error among `NOT_IN_CHARGE` that is in an answer."""
+    return _first(answer, _NOT_IN_CHARGE_CODES)
+
+
+def _first(answer: Any, wanted: frozenset[int]) -> CodedError | None:
+    """The first of these errors in an answer, or in a list of them."""
     for response in answer if isinstance(answer, list) else [answer]:
         for code in _codes(response):
-            if code in wrong:
+            if code in wanted:
                 return error_from_code(code)
     return None
 

@@ -25,6 +25,7 @@ class OneBroker(Link, Cluster):
     """One connection, over the native protocol."""
 
     kafka = False
+    several = False
 
     def __init__(
         self,

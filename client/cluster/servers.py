@@ -1,6 +1,7 @@
-"""Addresses of what a client talks to: one Horolog broker, or a Kafka cluster.
+"""Addresses of what a client talks to: Horolog brokers, or a Kafka cluster.
 
 127.0.0.1:7070                  a Horolog broker, over its own protocol
+a:7070,b:7070                   Horolog brokers with the same topics, of which one leads
 kafka://a:9092,b:9092           a Kafka cluster, or Kafka's port of a Horolog broker
 tls://a:7070, kafka+tls://a:9092,b:9092
                                 the same over TLS
@@ -27,7 +28,7 @@ class Servers:
     """Where to begin, and how."""
 
     addresses: tuple[str, ...]
-    """`HOST:PORT`, at least one; of a cluster any of its brokers."""
+    """`HOST:PORT`, at least one; of several brokers any."""
     kafka: bool
     tls: bool = False
     """What the address says of it; `security` may say more."""
@@ -35,6 +36,11 @@ class Servers:
 
     def __str__(self) -> str:
         return scheme(kafka=self.kafka, tls=self.tls) + ",".join(self.addresses)
+
+    @property
+    def several(self) -> bool:
+        """Whether another broker may take over from one that is lost."""
+        return self.kafka or len(self.addresses) > 1
 
     @property
     def channel(self) -> "Security | None":
@@ -72,16 +78,15 @@ def parse_servers(given: str | Servers) -> Servers:
     rest = given.removeprefix(found)
     if "://" in rest:
         raise ValueError(
-            f"{given!r} is neither HOST:PORT nor kafka://HOST:PORT[,HOST:PORT...], nor one of "
-            "these over TLS: tls://HOST:PORT, kafka+tls://HOST:PORT[,HOST:PORT...]"
+            f"{given!r} is neither HOST:PORT[,HOST:PORT...] nor kafka://HOST:PORT[,HOST:PORT...], "
+            "nor one of these over TLS: tls://HOST:PORT[,...], kafka+tls://HOST:PORT[,...]"
         )
-    if not kafka:
-        split_address(rest)
-        return Servers((rest,), kafka=False, tls=tls)
-    addresses = tuple(one.strip() for one in rest.rstrip("/").split(","))
+    if kafka:
+        rest = rest.rstrip("/")
+    addresses = tuple(one.strip() for one in rest.split(","))
     for one in addresses:
         split_address(one)
-    return Servers(addresses, kafka=True, tls=tls)
+    return Servers(addresses, kafka=kafka, tls=tls)
 
 
 def with_security(given: str | Servers, security: "Security | None") -> Servers:

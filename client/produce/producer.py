@@ -77,7 +77,8 @@ class Producer(Client):
         answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
         once. `stamp_missing=False` sends a message that is
         given no time without one. `idempotent` marks the sets, so that the broker recognises one
-        that comes twice; when not given, that is done with `acks="all"` at a Kafka cluster.
+        that comes twice; when not given, that is done with `acks="all"` at a Kafka cluster and
+        with the addresses of several brokers.
         """
         super().__init__(
             address,
@@ -102,7 +103,7 @@ class Producer(Client):
         if idempotent and self._acks != _ACKS["all"]:
             raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
         if idempotent is None:
-            idempotent = self._cluster.kafka and self._acks == _ACKS["all"]
+            idempotent = self._cluster.several and self._acks == _ACKS["all"]
         self._delivery = BatchDelivery(
             Delivery(
                 self._cluster,

@@ -44,6 +44,7 @@ def _answer(
         cluster_id=services.directory.cluster_id(),
         controller_id=NODE_ID,
         topics=topics,
+        node_id=NODE_ID,
     )
 
 

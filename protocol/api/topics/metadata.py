@@ -84,8 +84,15 @@ class MetadataResponse:
     cluster_id: str | None = nullable_string(
         since=2, native_since=0, default=None, doc="Id of the broker's data directory."
     )
-    controller_id: int = int32(since=1, default=-1, doc="Broker that creates topics.")
+    controller_id: int = int32(
+        since=1, native_since=0, default=-1, doc="Broker that creates topics: the leader."
+    )
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
+    node_id: int = int32(
+        native=True,
+        default=-1,
+        doc="Id of the broker that answers. -1: not told.",
+    )
 
 
 METADATA: Final = Api(

@@ -1,0 +1,87 @@
+"""Taking a request to the broker in charge, while which one that is may change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.schema import Api
+from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
+from ...protocol.api.topics.create_topics import CREATE_TOPICS
+from ...protocol.api.topics.delete_topics import DELETE_TOPICS
+from ...protocol.errors import CodedError, LeaderNotAvailable, RequestTimedOut
+from ..errors import ConnectionFailed
+from .backoff import Backoff
+from .connection import Connection
+
+T = TypeVar("T")
+
+_ONLY_ONCE: Final = frozenset(
+    api.key for api in (PRODUCE, CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS)
+)
+"""Requests that do something else when they come twice. A broken connection leaves open whether
+they came."""
+
+
+async def serve(
+    api: Api,
+    send: Callable[[Connection], Awaitable[T]],
+    *,
+    connection: Callable[[], Awaitable[Connection]],
+    not_yet: tuple[type[Exception], ...],
+    lost: Callable[[], None],
+    moved: Callable[[Connection, T], CodedError | None],
+    timeout_ms: int,
+    again: bool = True,
+) -> T:
+    """Send to the broker in charge until one serves the request.
+
+    `connection` leads to it; `not_yet` are its errors that pass. `lost` is told of a connection
+    that broke. `moved` gives the error of an answer that says that another broker is in charge,
+    after it has seen to it that the other one is looked for; then, unless `again` is false, and
+    after a broken connection unless the request must not come twice, the request is sent again.
+    Raises the last error `timeout_ms` after the first.
+    """
+    end = asyncio.get_running_loop().time() + timeout_ms / 1000
+    backoff = Backoff()
+    while True:
+        try:
+            found = await connection()
+        except not_yet as error:
+            await pause(backoff, end, error)
+            continue
+        try:
+            answer = await send(found)
+        except ConnectionFailed as error:
+            lost()
+            if api.key in _ONLY_ONCE or not again:
+                raise
+            await pause(backoff, end, error)
+            continue
+        except RequestTimedOut:
+            lost()
+            raise
+        failure = moved(found, answer)
+        if failure is None or not again:
+            return answer
+        await pause(backoff, end, failure)
+
+
+async def submit_or_drop(connection: Connection, *, api: Api, body: object, wait_ms: int) -> object:
+    """Send a request; a connection that does not answer it in time is given up."""
+    try:
+        return await connection.submit(api, body, wait_ms=wait_ms)
+    except RequestTimedOut:
+        connection.abort(STOPPED)
+        raise
+
+
+STOPPED: Final = "it had stopped answering"
+
+
+async def pause(backoff: Backoff, end: float, failure: Exception | None = None) -> None:
+    """Wait a little longer than last time. Raises the failure when that would be too late."""
+    wait_s = backoff.next_s()
+    if asyncio.get_running_loop().time() + wait_s > end:
+        raise failure or LeaderNotAvailable()
+    await asyncio.sleep(wait_s)

@@ -1,0 +1,147 @@
+"""Several Horolog brokers with the same topics: one leads, and every request is for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.api.schema import Api
+from ...protocol.errors import CodedError
+from ..errors import ConnectionFailed
+from .cluster import Cluster
+from .connection import Connection
+from .leader_finding import connect_to_leader
+from .moves import NOT_IN_CHARGE, deposed
+from .one_broker import OneBroker
+from .servers import scheme
+from .serving import serve, submit_or_drop
+from .targets import Some, Target
+
+if TYPE_CHECKING:
+    from ..security.security import Security
+
+T = TypeVar("T")
+
+
+class SeveralBrokers(OneBroker):
+    """One connection, to the leader; another one when a request finds that it leads no more.
+
+    What is under way on the old connection then is waited for: it may still be answered.
+    """
+
+    several = True
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: "Security | None" = None,
+    ) -> None:
+        tls = security is not None and bool(security.tls)
+        super().__init__(
+            scheme(kafka=False, tls=tls) + ",".join(addresses),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
+        self._addresses = tuple(dict.fromkeys(addresses))
+        self._left: set[asyncio.Task[None]] = set()
+
+    async def request(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await self._served(api, _submitting(api, body, wait_ms))
+
+    async def request_or_drop(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await self._served(api, partial(submit_or_drop, api=api, body=body, wait_ms=wait_ms))
+
+    async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
+        return await self._served(api, _submitting(api, body, wait_ms), again=False)
+
+    async def request_all(
+        self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
+    ) -> list[Any]:
+        async def submit(connection: Connection) -> list[Any]:
+            return list(await asyncio.gather(*(connection.submit(api, body) for body in bodies)))
+
+        return await self._served(api, submit)
+
+    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
+        connection = self._connection
+        answer = super().submit_if_ready(api, body)
+        if answer is not None and connection is not None:
+            answer.add_done_callback(partial(self._look, connection))
+        return answer
+
+    def beside(self) -> Cluster:
+        return SeveralBrokers(
+            self._addresses,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
+        )
+
+    async def close(self) -> None:
+        await super().close()
+        left = list(self._left)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    async def _reach(self) -> Connection:
+        return await connect_to_leader(self._addresses, self._connect_to)
+
+    async def _served(
+        self, api: Api, send: Callable[[Connection], Awaitable[T]], *, again: bool = True
+    ) -> T:
+        async def ask(connection: Connection) -> T | CodedError:
+            try:
+                return await send(connection)
+            except NOT_IN_CHARGE as error:
+                return error
+
+        answer = await serve(
+            api,
+            ask,
+            connection=self.connection,
+            not_yet=(ConnectionFailed,),
+            lost=lambda: None,
+            moved=self._moved,
+            timeout_ms=self._request_timeout_ms,
+            again=again,
+        )
+        if isinstance(answer, CodedError):
+            raise answer
+        return answer
+
+    def _moved(self, connection: Connection, answer: object) -> CodedError | None:
+        failure = answer if isinstance(answer, NOT_IN_CHARGE) else deposed(answer)
+        if failure is not None:
+            self._leave(connection)
+        return failure
+
+    def _look(self, connection: Connection, answer: "asyncio.Future[Any]") -> None:
+        self._moved(connection, answer.exception() or answer.result())
+
+    def _leave(self, connection: Connection) -> None:
+        """Find the leader anew at the next request."""
+        if self._connection is connection:
+            self._connection = None
+            task = asyncio.ensure_future(_finish(connection))
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+
+
+def _submitting(api: Api, body: object, wait_ms: int) -> Callable[[Connection], Awaitable[Any]]:
+    return lambda connection: connection.submit(api, body, wait_ms=wait_ms)
+
+
+async def _finish(connection: Connection) -> None:
+    try:
+        await connection.finish()
+    finally:
+        connection.abort()
