@@ -266,6 +266,8 @@ def _configured(
         "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "3",
         "group.initial.rebalance.delay.ms": "0",
+        # Messages of years ago are sent too, and retention runs half a minute after the start.
+        "log.retention.ms": "-1",
     }
     lines = [f"{name}={value}\n" for name, value in {**own, **settings}.items()]
     more = {name: address for name, address in addresses.items() if name != _PLAIN}
