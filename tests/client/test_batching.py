@@ -243,7 +243,7 @@ async def test_who_is_interrupted_does_not_wait_for_answers(scripted_broker: Any
         await log_has(log, 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 30)
 
 
 def test_sizes_that_make_no_sense() -> None:

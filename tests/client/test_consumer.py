@@ -91,7 +91,7 @@ async def test_f21_a_waiting_fetch_is_woken_by_an_append(address: str) -> None:
         waiting = asyncio.ensure_future(anext(consumer))
         await asyncio.sleep(0)
         await fill(address, "t", [T0 + 1])
-        assert (await asyncio.wait_for(waiting, 5)).offset == 1
+        assert (await asyncio.wait_for(waiting, 30)).offset == 1
 
 
 async def test_questions_do_not_stand_behind_a_waiting_fetch(address: str) -> None:
@@ -100,7 +100,7 @@ async def test_questions_do_not_stand_behind_a_waiting_fetch(address: str) -> No
         consumer.assign("t", 0, offset=1)
         waiting = asyncio.ensure_future(consumer.fetch())
         await asyncio.sleep(0)
-        await asyncio.wait_for(consumer.seek_to_beginning(), 5)
+        await asyncio.wait_for(consumer.seek_to_beginning(), 30)
         assert consumer.position("t") == 0
         await fill(address, "t", [T0 + 1])
         assert await waiting == []  # it was asked for another position

@@ -47,7 +47,7 @@ async def test_a_paused_partition_gives_out_nothing(address: str) -> None:
         waiting = asyncio.ensure_future(anext(consumer))
         await asyncio.sleep(0)
         consumer.resume("t", 0)
-        assert (await asyncio.wait_for(waiting, 5)).offset == 1
+        assert (await asyncio.wait_for(waiting, 30)).offset == 1
 
 
 async def test_pausing_while_a_fetch_waits(address: str) -> None:

@@ -270,7 +270,7 @@ class TestDeadline:
             while loop.time() - began < 0.25:
                 await client.call(ApiVersionsRequest())  # this does not prolong it
             assert await client.at_end()
-            assert loop.time() - began < 3
+            assert loop.time() - began < 10
         assert broker.figures.connections_dropped == {"login": 1}
 
 

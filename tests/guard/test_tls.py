@@ -145,7 +145,7 @@ async def test_what_is_no_handshake_is_closed(guarded: Guarded, hello: bytes) ->
     async with guarded(authentication_deadline_ms=500) as broker:
         async with wire(broker.addresses.native) as client:
             client.send_bytes(hello)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 with contextlib.suppress(ConnectionError):
                     await client.reader.read()  # perhaps an alert
         await until(lambda: broker.connections() == 0)

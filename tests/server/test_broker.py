@@ -92,7 +92,7 @@ async def test_stopping_does_not_wait_for_a_client_that_does_not_read(
             client.send(FETCH, 3, fetch("a", (0, 0)))
         await until(lambda: broker.figures.sent_bytes > 5_000_000)
         started = loop.time()
-    assert loop.time() - started < 5
+    assert loop.time() - started < 15
     assert (tmp_path / MARKER).exists()
     client.close()
 

@@ -225,7 +225,7 @@ async def test_unknown_partitions(client: Wire, topic: str, partition: int) -> N
 )
 async def test_answered_at_once(client: Wire, request_: FetchRequest) -> None:
     await fill(client)
-    await asyncio.wait_for(client.call(request_), 5)
+    await asyncio.wait_for(client.call(request_), 30)
 
 
 @pytest.mark.both_loops
@@ -301,7 +301,7 @@ async def test_data_of_a_closed_segment_does_not_wait_for_more(client: Wire) -> 
     await client.call(create_topic("a", segment_bytes=2 * ENTRY_BYTES))
     await fill(client, messages=3)
     request = fetch("a", (0, 1), max_wait_ms=FOREVER_MS, min_bytes=10**6)
-    got = result(await asyncio.wait_for(client.call(request), 5))
+    got = result(await asyncio.wait_for(client.call(request), 30))
     assert offsets(got.records) == [1]
 
 
@@ -394,7 +394,7 @@ async def test_waiting_is_bounded_by_the_broker(tmp_path: Path) -> None:
     ):
         await client.call(create_topic("a"))
         request = fetch("a", (0, 0), max_wait_ms=2**31 - 1, min_bytes=1)
-        got = result(await asyncio.wait_for(client.call(request), 5))
+        got = result(await asyncio.wait_for(client.call(request), 30))
         assert (got.error_code, got.records) == (0, b"")
 
 
@@ -410,7 +410,7 @@ async def test_without_a_place_to_wait_the_answer_comes_at_once(
     ):
         await fill(client, messages=1)
         await parked(broker, waiting, client, request)
-        await asyncio.wait_for(client.call(request), 5)
+        await asyncio.wait_for(client.call(request), 30)
         assert broker.figures.parked_refused == 1
 
 
