@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ...errors import CodedError
-from ..schema import Array, Boolean, Field, Integer, Text, WireType, all_fields
+from ..schema import Array, Boolean, Field, Float, Integer, Text, WireType, all_fields
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
 _CODE: Final = "error_code"
@@ -91,6 +91,8 @@ def _blank(wire_type: WireType) -> Any:
     match wire_type:
         case Integer():
             return 0
+        case Float():
+            return 0.0
         case Boolean():
             return False
         case Array():
