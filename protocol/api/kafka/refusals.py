@@ -14,6 +14,7 @@ import msgspec
 
 from ...errors import CodedError
 from ..schema import Array, Boolean, Field, Float, Integer, Text, WireType, all_fields
+from ..security.client_quotas import QuotaEntityPart
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
 _CODE: Final = "error_code"
@@ -81,6 +82,8 @@ def _same(spec: Field, named: Named) -> Any:
     if found is None and spec.name == "group_id" and hasattr(named, "group"):
         found = named.group
     kinds: dict[type[Any], type[Any]] = {Integer: int, Boolean: bool, Text: str}
+    if isinstance(spec.type, Array) and spec.type.of is QuotaEntityPart:
+        return found or []
     kind = kinds.get(type(spec.type))
     if kind is not None and isinstance(found, kind):
         return found

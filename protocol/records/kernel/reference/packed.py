@@ -34,7 +34,7 @@ class PackedField:
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: Output) -> None:
+    def write(self, value: Any, output: Output) -> None:  # noqa: C901 - a case a kind
         if self._message is not None:
             self._message.fields(value, output)
         elif value is None:
