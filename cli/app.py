@@ -18,6 +18,7 @@ from .offsets import offsets
 from .output import emit
 from .pipeline.app import pipeline
 from .produce import produce
+from .quotas import quotas
 from .repair import repair
 from .security.commands import profile
 from .serve import ENVIRONMENT
@@ -86,6 +87,7 @@ topics.command()(trim)
 app.add_typer(topics, name="topic")
 app.add_typer(users, name="user")
 app.add_typer(acls, name="acl")
+app.add_typer(quotas, name="quota")
 app.add_typer(explain, name="explain")
 app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")
