@@ -1,0 +1,61 @@
+"""librdkafka tells its program of the wait, and is held to its quota."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, ThrottleEvent
+
+from horolog.testing.broker import running_broker
+
+from .conftest import connection, set_quota
+
+VALUE = bytes(20_000)
+LIMIT = 100_000.0
+
+
+async def test_librdkafka(tmp_path: Path) -> None:
+    """With two windows of a second what was not taken is counted over one."""
+
+    def produce(address: str) -> tuple[list[float], float]:
+        told: list[ThrottleEvent] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "client.id": "held",
+                "linger.ms": 0,
+                "throttle_cb": told.append,
+            }
+        )
+        began = time.monotonic()
+        for _ in range(15):
+            producer.produce("t", VALUE)
+            assert producer.flush(30) == 0
+        return [event.throttle_time for event in told], time.monotonic() - began
+
+    def consume(address: str) -> tuple[int, float]:
+        conf = {"bootstrap.servers": address, "client.id": "held", "group.id": "g"}
+        consumer = Consumer({**conf, "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        began, count = time.monotonic(), 0
+        try:
+            while count < 15 and time.monotonic() - began < 60:
+                count += len(consumer.consume(15 - count, 1))
+            return count, time.monotonic() - began
+        finally:
+            consumer.close()
+
+    settings = {"kafka_listen": "127.0.0.1:0", "http_listen": "off", "quota_window_num": 2}
+    async with running_broker(tmp_path, **settings) as broker:
+        async with connection(broker) as client:
+            rates = {"producer_byte_rate": LIMIT, "consumer_byte_rate": 2 * LIMIT}
+            await set_quota(client, {"client-id": "held"}, **rates)
+        address = str(broker.addresses.kafka)
+        told, seconds = await asyncio.to_thread(produce, address)
+        assert max(told) > 0.05
+        # 300 KB, of which one second's worth, and one request, may be sent at once.
+        assert seconds > 1.5
+        assert broker.figures.throttled_seconds["producer_byte_rate"] > 1.0
+        count, _ = await asyncio.to_thread(consume, address)
+        assert count == 15
+        assert broker.figures.throttled["consumer_byte_rate"] > 0
