@@ -124,7 +124,9 @@ class Dispatcher:
         api = APIS[head.api_key]
         asked = _Asked(api, head, self._time())
         if self.meter is not None:
-            asked.charge = self.meter.open(api, caller, head.client_id)
+            asked.charge = self.meter.open(
+                api, caller, head.client_id, native=self._encoding.NATIVE
+            )
 
         def handle() -> Answer:
             asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
@@ -210,7 +212,10 @@ class Dispatcher:
     ) -> "Sequence[Charge | None]":
         """What is noted of requests for quotas; nothing where none of them has one."""
         assert self.meter is not None
-        charges = [self.meter.open(found.api, caller, each.client_id) for each in requests]
+        native = self._encoding.NATIVE
+        charges = [
+            self.meter.open(found.api, caller, each.client_id, native=native) for each in requests
+        ]
         for charge, request in zip(charges, requests, strict=True):
             if charge is not None:
                 charge.see(request.body)

@@ -1,13 +1,13 @@
 """What each request takes of its client's quotas, and how long the client is not listened to then.
 
 As in Kafka a request is answered first, and its connection is not read from afterwards (KIP-219). A
-fetch over its quota is answered with nothing and what it read is not counted.
+fetch over its quota is answered without messages, and what it read is not counted.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
+from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse, FetchTopicResult
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -71,7 +71,9 @@ class Meter:
             for rates in self.rates.values():
                 rates.clear()
 
-    def open(self, api: Api, caller: Caller, client_id: str | None) -> "Charge | None":
+    def open(
+        self, api: Api, caller: Caller, client_id: str | None, *, native: bool
+    ) -> "Charge | None":
         """What is noted about one request; `None` where there is no quota that it takes of."""
         if api.key in _FREE:
             return None
@@ -84,7 +86,7 @@ class Meter:
         own = _OWN.get(api.key)
         if Quota.REQUEST_PERCENTAGE not in bounds and own not in bounds:
             return None
-        return Charge(self, api.key, bounds, caller)
+        return Charge(self, api.key, bounds, caller, native=native)
 
     def _remember(self, key: tuple[str, str]) -> Bounds:
         principal, client_id = key
@@ -121,13 +123,17 @@ class Charge:
         "_caller",
         "_meter",
         "_mutation",
+        "_native",
         "_seconds",
         "_sent_bytes",
         "_since",
     )
 
-    def __init__(self, meter: Meter, api_key: int, bounds: Bounds, caller: Caller) -> None:
+    def __init__(
+        self, meter: Meter, api_key: int, bounds: Bounds, caller: Caller, *, native: bool
+    ) -> None:
         self._meter = meter
+        self._native = native
         self._api_key = api_key
         self._bounds = bounds
         self._caller = caller
@@ -185,7 +191,8 @@ class Charge:
             return response
         if isinstance(response, FetchResponse) and not response.error_code:
             self._take(Quota.CONSUMER_BYTE_RATE, -_fetched_bytes(response))
-            response = FetchResponse(throttle_time_ms=throttle_ms, topics=[])
+            topics = list(map(_without_messages, response.topics)) if self._native else []
+            response = FetchResponse(throttle_time_ms=throttle_ms, topics=topics)
         elif hasattr(response, "throttle_time_ms"):
             response = replaced(response, throttle_time_ms=throttle_ms)
         figures = self._meter.services.figures
@@ -228,6 +235,16 @@ class Charge:
         first = quota is Quota.CONSUMER_BYTE_RATE and rate.is_empty(now, meter.windows)
         rate.take(amount, now, meter.windows)
         return 0.0 if first else rate.wait_seconds(bound.limit, now, meter.windows)
+
+
+def _without_messages(topic: FetchTopicResult) -> FetchTopicResult:
+    """What native clients get, which look for each partition that they asked for; Kafka's look at
+    what there is."""
+    partitions = [
+        replaced(each, records=b"", append_times=[], aborted_transactions=None)
+        for each in topic.partitions
+    ]
+    return FetchTopicResult(name=topic.name, partitions=partitions)
 
 
 def _fetched_bytes(response: FetchResponse) -> int:

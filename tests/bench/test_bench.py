@@ -79,8 +79,8 @@ def test_the_same_is_done_over_tls() -> None:
 
 def test_a_client_at_its_quota_is_measured() -> None:
     held, beside = quota_held(seconds=0.5, requests=5)
-    assert held.ratio is not None
-    assert 0 < held.ratio < 3
+    assert held.ratio == held.value / (8 * MIB)
+    assert held.ratio > 0
     assert beside.value > 0
 
 

@@ -1,11 +1,15 @@
-"""librdkafka tells its program of the wait, and is held to its quota."""
+"""librdkafka tells its program of the wait, and is held to its quota; so is our own client."""
 
 import asyncio
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, ThrottleEvent
 
+from horolog import Consumer as OurConsumer
+from horolog import NewRecord
+from horolog import Producer as OurProducer
 from horolog.testing.broker import running_broker
 
 from .conftest import connection, set_quota
@@ -58,4 +62,21 @@ async def test_librdkafka(tmp_path: Path) -> None:
         assert broker.figures.throttled_seconds["producer_byte_rate"] > 1.0
         count, _ = await asyncio.to_thread(consume, address)
         assert count == 15
+        assert broker.figures.throttled["consumer_byte_rate"] > 0
+
+
+@pytest.mark.parametrize("scheme", ["", "kafka://"])
+async def test_our_own_client(tmp_path: Path, scheme: str) -> None:
+    settings = {"kafka_listen": "127.0.0.1:0", "http_listen": "off", "quota_window_num": 2}
+    async with running_broker(tmp_path, **settings) as broker:
+        address = scheme + str(broker.addresses.kafka if scheme else broker.addresses.native)
+        async with OurProducer(address) as producer:
+            for _ in range(15):
+                await producer.send_many("t", [NewRecord(VALUE)])
+        async with connection(broker) as client:
+            await set_quota(client, {"user": None}, consumer_byte_rate=2 * LIMIT)
+        async with OurConsumer(address) as consumer, asyncio.timeout(60):
+            consumer.assign("t")
+            read = [(await anext(consumer)).offset for _ in range(15)]
+        assert read == list(range(15))
         assert broker.figures.throttled["consumer_byte_rate"] > 0
