@@ -146,6 +146,8 @@ class KafkaFetches:
         except (ConnectionFailed, RequestTimedOut) as error:
             self._cluster.map.forget_node(node_id)
             return error
+        if response.throttle_time_ms and not response.topics:
+            return None  # It was over the client's quota: there is nothing in it, about anything.
         failure: CodedError | None = None
         answered: Results = {}
         for key in one.offsets:

@@ -1,13 +1,15 @@
 """What each request takes of its client's quotas, and how long the client is not listened to then.
 
 As in Kafka a request is answered first, and its connection is not read from afterwards (KIP-219). A
-fetch over its quota is answered without messages, and what it read is not counted.
+fetch by Kafka's protocol that is over its quota is answered with nothing, as Kafka does, and what it
+read is not counted. Clients of the native protocol look for each partition that they asked for: they
+are given what was read, and wait then.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse, FetchTopicResult
+from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -189,10 +191,9 @@ class Charge:
         throttle_ms = round(min(waits[quota], longest) * 1000)
         if throttle_ms <= 0:
             return response
-        if isinstance(response, FetchResponse) and not response.error_code:
+        if isinstance(response, FetchResponse) and not (self._native or response.error_code):
             self._take(Quota.CONSUMER_BYTE_RATE, -_fetched_bytes(response))
-            topics = list(map(_without_messages, response.topics)) if self._native else []
-            response = FetchResponse(throttle_time_ms=throttle_ms, topics=topics)
+            response = FetchResponse(throttle_time_ms=throttle_ms, topics=[])
         elif hasattr(response, "throttle_time_ms"):
             response = replaced(response, throttle_time_ms=throttle_ms)
         figures = self._meter.services.figures
@@ -235,16 +236,6 @@ class Charge:
         first = quota is Quota.CONSUMER_BYTE_RATE and rate.is_empty(now, meter.windows)
         rate.take(amount, now, meter.windows)
         return 0.0 if first else rate.wait_seconds(bound.limit, now, meter.windows)
-
-
-def _without_messages(topic: FetchTopicResult) -> FetchTopicResult:
-    """What native clients get, which look for each partition that they asked for; Kafka's look at
-    what there is."""
-    partitions = [
-        replaced(each, records=b"", append_times=[], aborted_transactions=None)
-        for each in topic.partitions
-    ]
-    return FetchTopicResult(name=topic.name, partitions=partitions)
 
 
 def _fetched_bytes(response: FetchResponse) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,17 @@ from confluent_kafka import Consumer, Producer, ThrottleEvent
 from horolog import Consumer as OurConsumer
 from horolog import NewRecord
 from horolog import Producer as OurProducer
+from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 
 from .conftest import connection, set_quota
 
 VALUE = bytes(20_000)
 LIMIT = 100_000.0
+
+
+def serving(path: Path) -> AbstractAsyncContextManager[Broker]:
+    return running_broker(path, kafka_listen="127.0.0.1:0", http_listen="off", quota_window_num=2)
 
 
 async def test_librdkafka(tmp_path: Path) -> None:
@@ -49,8 +55,7 @@ async def test_librdkafka(tmp_path: Path) -> None:
         finally:
             consumer.close()
 
-    settings = {"kafka_listen": "127.0.0.1:0", "http_listen": "off", "quota_window_num": 2}
-    async with running_broker(tmp_path, **settings) as broker:
+    async with serving(tmp_path) as broker:
         async with connection(broker) as client:
             rates = {"producer_byte_rate": LIMIT, "consumer_byte_rate": 2 * LIMIT}
             await set_quota(client, {"client-id": "held"}, **rates)
@@ -67,8 +72,7 @@ async def test_librdkafka(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["", "kafka://"])
 async def test_our_own_client(tmp_path: Path, scheme: str) -> None:
-    settings = {"kafka_listen": "127.0.0.1:0", "http_listen": "off", "quota_window_num": 2}
-    async with running_broker(tmp_path, **settings) as broker:
+    async with serving(tmp_path) as broker:
         address = scheme + str(broker.addresses.kafka if scheme else broker.addresses.native)
         async with OurProducer(address) as producer:
             for _ in range(15):
