@@ -176,10 +176,6 @@ class WindowReader:
             )
             request.include_append_times = self._options.append_times
             response: FetchResponse = await self._cluster.request_or_drop(FETCH, request)
-            while response.throttle_time_ms and not response.topics:
-                # It was over the reader's quota: a Kafka cluster says nothing about anything then.
-                await asyncio.sleep(response.throttle_time_ms / 1000)
-                response = await self._cluster.request_or_drop(FETCH, request)
             return partition_result(response.topics, question.topic, question.partition)
 
         return await retry(

@@ -1,9 +1,9 @@
 """What each request takes of its client's quotas, and how long the client is not listened to then.
 
 As in Kafka a request is answered first, and its connection is not read from afterwards (KIP-219). A
-fetch by Kafka's protocol that is over its quota is answered with nothing, as Kafka does, and what it
-read is not counted. Clients of the native protocol look for each partition that they asked for: they
-are given what was read, and wait then.
+fetch by Kafka's protocol that is over its quota is answered with nothing, as Kafka does, and what
+it read is not counted. Clients of the native protocol look for each partition that they asked for:
+they are given what was read, and wait then.
 """
 
 from collections.abc import Callable, Iterator
