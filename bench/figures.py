@@ -9,11 +9,11 @@ from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
 from .durable import durable_acks
-from .encrypting import tls_cost
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
-from .holding import quota_held
+from .guard.encrypting import tls_cost
+from .guard.holding import quota_held
 from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined

@@ -18,9 +18,9 @@ from .offsets import offsets
 from .output import emit
 from .pipeline.app import pipeline
 from .produce import produce
-from .quotas import quotas
 from .repair import repair
 from .security.commands import profile
+from .security.quotas import quotas
 from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics

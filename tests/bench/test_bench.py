@@ -11,12 +11,12 @@ from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
 from horolog.bench.durable import durable_acks
-from horolog.bench.encrypting import tls_cost
 from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
-from horolog.bench.holding import quota_held
+from horolog.bench.guard.encrypting import tls_cost
+from horolog.bench.guard.holding import quota_held
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
 from horolog.bench.socket_to_file import writing

@@ -1,7 +1,7 @@
 """A client at its quota: how near to it, and what that costs another client.
 
-`python -m horolog.bench.holding HOST:PORT` sends what it may until it is killed, as the client
-`held`; it prints `running` first.
+`python -m horolog.bench.guard.holding HOST:PORT` sends what it may until it is killed, as the
+client `held`; it prints `running` first.
 """
 
 import subprocess
@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Final
 
-from ..protocol.api.log.produce import PRODUCE
-from ..protocol.api.native import frames as native
-from ..protocol.api.security.client_quotas import (
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.native import frames as native
+from ...protocol.api.security.client_quotas import (
     AlterClientQuotasRequest,
     QuotaAlteration,
     QuotaEntityPart,
     QuotaOp,
 )
-from ..testing.requests import create_topic, list_offsets, produce, result
-from .brokers import MIB, RETENTION_LIMIT, broker, sets
-from .figure import Figure
-from .raw_client import RawClient, encoded, newest
+from ...testing.requests import create_topic, list_offsets, produce, result
+from ..brokers import MIB, RETENTION_LIMIT, broker, sets
+from ..figure import Figure
+from ..raw_client import RawClient, encoded, newest
 
 HELD: Final = "held"
 _LATEST: Final = -1
@@ -81,7 +81,7 @@ def _times(client: RawClient, request: bytes, requests: int) -> float:
 
 @contextmanager
 def _sending(address: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "horolog.bench.holding", address]
+    command = [sys.executable, "-m", "horolog.bench.guard.holding", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

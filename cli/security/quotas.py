@@ -11,24 +11,24 @@ from typing import Annotated, Final, Protocol, TypeVar
 
 import typer
 
-from ..client.administer.quotas import QuotaAdmin
-from ..client.cluster.servers import Servers
-from ..protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
-from ..server.quotas.asked import asked_entity, told_entity
-from ..server.quotas.rules import (
+from ...client.administer.quotas import QuotaAdmin
+from ...client.cluster.servers import Servers
+from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
+from ...server.quotas.asked import asked_entity, told_entity
+from ...server.quotas.rules import (
     DEFAULT,
     Entity,
     Quota,
     problem_of_name,
     problem_of_value,
 )
-from ..server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
-from ..storage.directory.lock import DirectoryLock
-from ..storage.files import SystemFiles, make_directory_safely
-from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts
-from .output import emit, json_line, table
-from .users import DataDir
+from ...server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
+from ...storage.directory.lock import DirectoryLock
+from ...storage.files import SystemFiles, make_directory_safely
+from ..errors import CommandFailed, WrongUsage
+from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts
+from ..output import emit, json_line, table
+from ..users import DataDir
 
 quotas = typer.Typer(
     help="Say how much users and clients may take, and list that.",
