@@ -9,10 +9,11 @@ from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
 from .durable import durable_acks
-from .encrypting import tls_cost
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
+from .guard.encrypting import tls_cost
+from .guard.holding import quota_held
 from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
@@ -70,6 +71,7 @@ MEASUREMENTS: Final = (
     Measurement(("start_empty", "rss_idle"), empty),
     Measurement(("start_3500", "rss_3500"), of_3500),
     Measurement(("fast_beside_slow",), fast_beside_slow),
+    Measurement(("quota_held", "quota_beside"), quota_held),
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),

@@ -20,6 +20,7 @@ from .pipeline.app import pipeline
 from .produce import produce
 from .repair import repair
 from .security.commands import profile
+from .security.quotas import quotas
 from .serve import ENVIRONMENT
 from .stored import dump, verify
 from .topics import topics
@@ -86,6 +87,7 @@ topics.command()(trim)
 app.add_typer(topics, name="topic")
 app.add_typer(users, name="user")
 app.add_typer(acls, name="acl")
+app.add_typer(quotas, name="quota")
 app.add_typer(explain, name="explain")
 app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")

@@ -45,6 +45,8 @@ class BrokerSettings:
     authentication_deadline_ms: int
     connections_unauthenticated_max: int
     connections_max_reauth_ms: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     http_open_paths: str
     authorization: str
     super_users: str

@@ -114,6 +114,23 @@ SECURITY: Final = (
         "closed. So long a user who was removed may go on. 0: as long as the connection.",
         minimum=0,
     ),
+    integer(
+        "quota.window.num",
+        11,
+        "",
+        "Windows over which is measured what clients take (quotas): so many times the window may "
+        "be taken at once by a client that took nothing for as long.",
+        minimum=2,
+        maximum=1000,
+    ),
+    integer(
+        "quota.window.size.seconds",
+        1,
+        "s",
+        "How long one of these windows is, and the most that request_percentage has a client wait "
+        "at once.",
+        maximum=3600,
+    ),
     setting(
         "http.open.paths",
         Kind.CHOICES,

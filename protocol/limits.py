@@ -135,3 +135,13 @@ users 255, the subjects of certificates more."""
 
 MAX_USERS: Final = 10_000
 """Users named in one request, or told of in one answer."""
+
+MAX_QUOTA_ENTITIES: Final = 10_000
+"""Users, clients and pairs of them that have quotas."""
+
+MAX_QUOTA_PARTS: Final = 16
+"""Parts of an entity, quotas of one, and components of a filter: there are two and four of them;
+more are refused with a sentence, and far more without one."""
+
+MAX_QUOTA_NAME_BYTES: Final = 255
+"""Name of a user or a client with quotas."""

@@ -61,6 +61,8 @@ from .work import Work
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .quotas.meter import Meter
+
 MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
 no place is answered at once, with what there is."""
@@ -110,6 +112,7 @@ class Broker:
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
+        self._meter: Meter | None = None
         self._all_open = False
         """Whether every log was opened, or found to be one that cannot be."""
 
@@ -352,6 +355,21 @@ class Broker:
             rolled=self.maintenance.has_rolled,
         )
         self._make_dispatchers()
+        self.security.quotas_changed = self._use_quotas
+        if self.security.any_quotas:
+            self._use_quotas()
+
+    def _use_quotas(self) -> None:
+        """Go by the quotas that there are now; without any, requests are not looked at."""
+        quotas = self.security.quotas.table
+        if self._meter is None and quotas:
+            from .quotas.meter import Meter
+
+            self._meter = Meter(self.services)
+        if self._meter is not None:
+            self._meter.use(quotas)
+        for dispatcher in (self.dispatcher, self.kafka_dispatcher):
+            dispatcher.meter = self._meter if quotas else None
 
     def _make_dispatchers(self) -> None:
         handlers, guard = audited(HANDLERS), None

@@ -28,6 +28,7 @@ from .network.sending import Answer, AnswerInParts, Deferred
 from .outcomes import NO_ERROR_NAME, CloseConnection, error_finder, error_name, first_error
 
 if TYPE_CHECKING:
+    from .quotas.meter import Charge, Meter
     from .rights.guard import Allows, Guard
 
 AnswerEncoder = Callable[[int, object], Written]
@@ -52,6 +53,8 @@ class _Asked:
     began: float
     request: Any = None
     """Known once it was decoded, and as long as a refusal may have to say what it named."""
+    charge: "Charge | None" = None
+    """What is noted of it for quotas, until its answer is made."""
 
 
 class _Kind:
@@ -86,6 +89,8 @@ class Dispatcher:
         """With a `guard`, whose handlers these are, requests are answered together as far as all of
         what they ask for may be done."""
         self._guard = guard
+        self.meter: Meter | None = None
+        """Looks at what requests take, where there are quotas."""
         self._services = services
         self._handlers = handlers
         self._encoding = encoding
@@ -118,9 +123,15 @@ class Dispatcher:
         )
         api = APIS[head.api_key]
         asked = _Asked(api, head, self._time())
+        if self.meter is not None:
+            asked.charge = self.meter.open(
+                api, caller, head.client_id, native=self._encoding.NATIVE
+            )
 
         def handle() -> Answer:
             asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
+            if asked.charge is not None:
+                asked.charge.see(request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
 
         return self._guarded(asked, handle)
@@ -142,11 +153,15 @@ class Dispatcher:
         if found is None or not requests:
             return (self.answer_one(frames.popleft(), caller),)
         began = self._time()
+        charges = () if self.meter is None else self._charges(found, requests, caller)
         try:
             bodies = list(map(_body_of, requests))
             outcomes = found.handle(self._services, found.version, bodies)
         except Exception as error:
             outcomes = [error] * len(requests)
+        if charges:
+            seconds = (self._time() - began) / len(requests)
+            return self._charged_answers(found, requests, charges, outcomes, seconds)
         return self._answers(found, requests, outcomes, began)
 
     def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
@@ -154,31 +169,64 @@ class Dispatcher:
         to so many, and handle them: how many they are, and their answers, which raise what
         `answer_one` raises."""
         began = self._time()
-        taken: list[tuple[_Kind, Sequence[Request]] | None] = []
+        taken: list[tuple[_Kind, Sequence[Request], Sequence[Charge | None]] | None] = []
         for frames, most, caller in sources:
             found = self._kinds.get(self._kind_of(frames[0])) if most and frames else None
             requests: Sequence[Request] = ()
             if found is not None and found.api is PRODUCE:
                 requests = self._taken(found, frames, most, caller)
-            taken.append((found, requests) if found is not None and requests else None)
+            if found is None or not requests:
+                taken.append(None)
+            else:
+                charges = () if self.meter is None else self._charges(found, requests, caller)
+                taken.append((found, requests, charges))
         bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
             together = handle_together(self._services, bodies) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])
-        return [
-            (0, ()) if each is None else (len(each[1]), self._answers(*each, next(outcomes), began))
-            for each in taken
-        ]
+        seconds = (self._time() - began) / (sum(map(len, bodies)) or 1)
+        answers: list[tuple[int, Iterable[Answer]]] = []
+        for each in taken:
+            if each is None:
+                answers.append((0, ()))
+                continue
+            found, requests, charges = each
+            of_one = next(outcomes)
+            made = (
+                self._charged_answers(found, requests, charges, of_one, seconds)
+                if charges
+                else self._answers(found, requests, of_one, began)
+            )
+            answers.append((len(requests), made))
+        return answers
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
         if self._guard is None:
             return _taken(found, frames, most)
         return _taken(found, frames, most, self._guard.allows(found.api.key, caller))
 
+    def _charges(
+        self, found: _Kind, requests: Sequence[Request], caller: Caller
+    ) -> "Sequence[Charge | None]":
+        """What is noted of requests for quotas; nothing where none of them has one."""
+        assert self.meter is not None
+        native = self._encoding.NATIVE
+        charges = [
+            self.meter.open(found.api, caller, each.client_id, native=native) for each in requests
+        ]
+        for charge, request in zip(charges, requests, strict=True):
+            if charge is not None:
+                charge.see(request.body)
+        return charges if any(charges) else ()
+
     def _answers(
-        self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Any], began: float
+        self,
+        found: _Kind,
+        requests: Sequence[Request],
+        outcomes: Sequence[Any],
+        began: float,
     ) -> Iterator[Answer]:
         """The answers to requests of one kind that were handled; short ones are joined."""
         api, encode, find_error = found.api, found.encode, found.find_error
@@ -215,6 +263,21 @@ class Dispatcher:
             for code, count in counts.items():
                 found.answered(error_name(code) if code else NO_ERROR_NAME, seconds, count)
 
+    def _charged_answers(
+        self,
+        found: _Kind,
+        requests: Sequence[Request],
+        charges: "Sequence[Charge | None]",
+        outcomes: Sequence[Any],
+        seconds: float,
+    ) -> Iterator[Answer]:
+        """As `_answers`, one by one; each has taken so much of the event loop."""
+        for request, charge, outcome in zip(requests, charges, outcomes, strict=False):
+            asked = _Asked(found.api, _head_of(request), self._time(), request.body, charge)
+            if charge is not None:
+                charge.has_taken(seconds)
+            yield self._guarded(asked, partial(self._answer_with, asked, outcome))
+
     def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):
             raise outcome
@@ -225,13 +288,16 @@ class Dispatcher:
         if isinstance(response, Later):
             if asked.api is PRODUCE:
                 asked.request = None  # Its record sets are not to be held until they are durable.
+            make = response.make if asked.charge is None else asked.charge.timed(response.make)
             return Deferred(
                 response.ready,
-                lambda: self._guarded(asked, lambda: self._respond(asked, response.make())),
+                lambda: self._guarded(asked, lambda: self._respond(asked, make())),
                 response.may_hurry,
                 response.alone,
                 response.held_bytes,
             )
+        if asked.charge is not None:
+            response = _charged(asked, response)
         if response is None:
             self._count(asked, NO_ERROR)
             return None
@@ -250,6 +316,8 @@ class Dispatcher:
             raise
         except Exception as error:
             code, message = self._services.outcomes.of(error, api=asked.api.name)
+            if asked.charge is not None:
+                _charged(asked, None)
             self._count(asked, code)
             return self._encoding.encode_refusal(
                 asked.head, asked.api, asked.request, code, message
@@ -296,6 +364,13 @@ def _taken(
     for _ in requests:
         frames.popleft()
     return requests
+
+
+def _charged(asked: _Asked, response: Any) -> Any:
+    """The response to a request that takes of quotas; `None` for a refusal."""
+    charge, asked.charge = asked.charge, None
+    assert charge is not None
+    return charge.close(response)
 
 
 def _head_of(request: Request) -> RequestHead:

@@ -40,6 +40,7 @@ MAX_RARE: Final = 200
 AUDIT: Final = frozenset(
     {
         "acl_changed",
+        "quota_changed",
         "action_refused",
         "refusals_not_shown",
         "settings_changed",

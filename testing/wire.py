@@ -30,6 +30,7 @@ class Wire:
         self.reader = reader
         self.writer = writer
         self._encoding = encoding
+        self.client_id: str | None = CLIENT_ID
         self._numbers = itertools.count(1)
         self._sent: dict[int, tuple[Api, int]] = {}
 
@@ -65,7 +66,7 @@ class Wire:
     def _numbered(self, api: Api, version: int, body: object) -> tuple[int, bytes]:
         number = next(self._numbers)
         self._sent[number] = (api, version)
-        return number, self._encoding.encode_request(api, version, number, CLIENT_ID, body)
+        return number, self._encoding.encode_request(api, version, number, self.client_id, body)
 
     def _newest(self, api: Api) -> int:
         return api.last_version(native=self._encoding.NATIVE)

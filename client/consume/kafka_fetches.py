@@ -129,15 +129,22 @@ class KafkaFetches:
         return answer
 
     async def _exchange(self, node_id: int, share: Offsets, max_wait_ms: int) -> FetchResponse:
-        connection = await self._cluster.fetch_connection(node_id)
-        request = self._options.request(share, max_wait_ms)
-        try:
-            response: FetchResponse = await connection.submit(FETCH, request, wait_ms=max_wait_ms)
-        except RequestTimedOut:
-            connection.abort("it had stopped answering")
-            raise
-        check_code(response.error_code)
-        return response
+        while True:
+            connection = await self._cluster.fetch_connection(node_id)
+            request = self._options.request(share, max_wait_ms)
+            try:
+                response: FetchResponse = await connection.submit(
+                    FETCH, request, wait_ms=max_wait_ms
+                )
+            except RequestTimedOut:
+                connection.abort("it had stopped answering")
+                raise
+            check_code(response.error_code)
+            if response.topics or not response.throttle_time_ms:
+                return response
+            # It was over the client's quota. That nothing is in it does not say that nothing is
+            # there, which is what an answer without messages is taken for.
+            await asyncio.sleep(response.throttle_time_ms / 1000)
 
     def _take(self, node_id: int, one: _UnderWay, found: Results) -> Exception | None:
         """Put what a broker answered to `found`; the error that keeps from having all of it."""

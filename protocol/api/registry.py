@@ -26,6 +26,7 @@ from .log.produce import PRODUCE
 from .schema import Api
 from .security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from .security.authenticate import AUTHENTICATE
+from .security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from .security.sasl_authenticate import SASL_AUTHENTICATE
 from .security.sasl_handshake import SASL_HANDSHAKE
 from .security.scram_credentials import (
@@ -72,6 +73,8 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_LOG_DIRS,
             SASL_AUTHENTICATE,
             CREATE_PARTITIONS,
+            DESCRIBE_CLIENT_QUOTAS,
+            ALTER_CLIENT_QUOTAS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,
             ALTER_USER_SCRAM_CREDENTIALS,
             DESCRIBE_LOG,

@@ -32,6 +32,7 @@ from .log.produce import PRODUCE
 from .security.acl_terms import Operation, ResourceType
 from .security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from .security.authenticate import AUTHENTICATE
+from .security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from .security.sasl_authenticate import SASL_AUTHENTICATE
 from .security.sasl_handshake import SASL_HANDSHAKE
 from .security.scram_credentials import (
@@ -174,6 +175,8 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
         DESCRIBE_LOG_DIRS.key: _SEES_CLUSTER,
         SASL_AUTHENTICATE.key: _NOTHING,
         CREATE_PARTITIONS.key: (_each(Operation.ALTER, _TOPIC),),
+        DESCRIBE_CLIENT_QUOTAS.key: (_whole(Operation.DESCRIBE_CONFIGS, _CLUSTER),),
+        ALTER_CLIENT_QUOTAS.key: (_whole(Operation.ALTER_CONFIGS, _CLUSTER),),
         DESCRIBE_USER_SCRAM_CREDENTIALS.key: _SEES_CLUSTER,
         ALTER_USER_SCRAM_CREDENTIALS.key: _CHANGES_CLUSTER,
         DESCRIBE_LOG.key: (_each(Operation.DESCRIBE, _TOPIC),),

@@ -16,7 +16,7 @@ The declarations are data: `fields_of` lists those of one version, and encoders 
 made of that. A message object is a `msgspec.Struct`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, dataclass_transform
 
 import msgspec
@@ -31,7 +31,8 @@ REQUIRED: Final = object()
 _FIELDS: Final = "__horolog_fields__"
 """The attribute of a message class with its fields."""
 _FLEXIBLE: Final = "__horolog_flexible__"
-"""The attribute of a message class that Kafka writes in its compact encoding."""
+"""The attribute of a message class with the version from which on Kafka writes it in its compact
+encoding."""
 
 T = TypeVar("T")
 
@@ -52,6 +53,14 @@ class Integer:
 
     def __str__(self) -> str:
         return f"int{self.bits}"
+
+
+@value_class
+class Float:
+    """A number of 64 bits as IEEE 754 has them, big-endian; also one that is none, or infinite."""
+
+    def __str__(self) -> str:
+        return "float64"
 
 
 @value_class
@@ -110,7 +119,7 @@ class Array:
         return f"nullable [{inner}]" if self.nullable else f"[{inner}]"
 
 
-WireType = Integer | Boolean | Text | Records | Data | Array
+WireType = Integer | Float | Boolean | Text | Records | Data | Array
 
 INT8: Final = Integer(8)
 INT16: Final = Integer(16)
@@ -201,6 +210,11 @@ def int64(**options: Unpack[Options]) -> Any:
     return _declare(INT64, options)
 
 
+def float64(**options: Unpack[Options]) -> Any:
+    """Declare a `float` field."""
+    return _declare(Float(), options)
+
+
 def boolean(**options: Unpack[Options]) -> Any:
     """Declare a `bool` field."""
     return _declare(Boolean(), options)
@@ -258,6 +272,7 @@ def array(
         int16,
         int32,
         int64,
+        float64,
         boolean,
         string,
         nullable_string,
@@ -296,13 +311,23 @@ def message(cls: type[T]) -> type[T]:
 def flexible(struct: type[T]) -> type[T]:
     """Have a request or response, and the messages in it, written in Kafka's compact encoding
     ("flexible versions"), in all its versions; its head too. The native encoding stays the same."""
-    setattr(struct, _FLEXIBLE, True)
-    return struct
+    return flexible_since(0)(struct)
 
 
-def is_flexible(struct: type[Any]) -> bool:
-    """Whether a request or response is one of Kafka's compact encoding."""
-    return getattr(struct, _FLEXIBLE, False)
+def flexible_since(version: int) -> Callable[[type[T]], type[T]]:
+    """As `flexible`, for this version and later ones."""
+
+    def mark(struct: type[T]) -> type[T]:
+        setattr(struct, _FLEXIBLE, version)
+        return struct
+
+    return mark
+
+
+def is_flexible(struct: type[Any], version: int) -> bool:
+    """Whether a request or response has Kafka's compact encoding in this version."""
+    since: int | None = getattr(struct, _FLEXIBLE, None)
+    return since is not None and version >= since
 
 
 def _equal(this: Any, other: Any) -> Any:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ..records.kernel.terms import FieldKind
-from .schema import Array, Boolean, Data, Integer, Records, Text, WireType
+from .schema import Array, Boolean, Data, Float, Integer, Records, Text, WireType
 
 
 class Elsewhere(Protocol):
@@ -36,6 +36,8 @@ def field_kind(wire_type: WireType | type[Any]) -> str:
     match wire_type:
         case Integer():
             return _INTEGERS[wire_type.bits].value
+        case Float():
+            return FieldKind.FLOAT64.value
         case Boolean():
             return FieldKind.BOOLEAN.value
         case Text():

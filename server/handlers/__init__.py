@@ -25,6 +25,7 @@ from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
 from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ...protocol.api.security.scram_credentials import (
@@ -62,6 +63,8 @@ from .positions import commit as commit_positions
 from .positions import fetch as fetch_positions
 from .produce import handle_many as produce_many
 from .producer_ids import handle as init_producer_id
+from .quotas import alter as alter_quotas
+from .quotas import describe as describe_quotas
 from .settings import alter as alter_settings
 from .settings import describe as describe_settings
 from .topics import create as create_topics
@@ -84,6 +87,8 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         DESCRIBE_ACLS.key: describe_acls,
         CREATE_ACLS.key: create_acls,
         DELETE_ACLS.key: delete_acls,
+        DESCRIBE_CLIENT_QUOTAS.key: describe_quotas,
+        ALTER_CLIENT_QUOTAS.key: alter_quotas,
         DESCRIBE_USER_SCRAM_CREDENTIALS.key: describe_users,
         ALTER_USER_SCRAM_CREDENTIALS.key: alter_users,
         **{key: list_of_one(handle) for key, handle in HANDLERS_OF_MANY.items()},

@@ -154,6 +154,9 @@ class Figures:
         self.connections_dropped: dict[str, int] = {}
         self.tls_failures: dict[str, int] = {}
         """TLS handshakes that failed, by reason."""
+        self.throttled: dict[str, int] = {}
+        """Answers after which a client was not listened to, by the quota that said so."""
+        self.throttled_seconds: dict[str, float] = {}
         self.logins: dict[tuple[str, str], int] = {}
         """By mechanism and result."""
         self.http_connections = 0

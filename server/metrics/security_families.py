@@ -35,6 +35,20 @@ def security_families(
         [Sample((("reason", reason),), count) for reason, count in figures.tls_failures.items()],
     )
     yield Family(
+        "horolog_quota_throttled_total",
+        "counter",
+        "Answers after which the client was not listened to for a while, by the quota.",
+        ("quota",),
+        [Sample((("quota", quota),), number) for quota, number in figures.throttled.items()],
+    )
+    yield Family(
+        "horolog_quota_throttled_seconds_total",
+        "counter",
+        "How long that was, all together.",
+        ("quota",),
+        [Sample((("quota", quota),), sec) for quota, sec in figures.throttled_seconds.items()],
+    )
+    yield Family(
         "horolog_tls_certificate_days",
         "gauge",
         "Days until the broker's certificate expires; negative when it has. Without TLS there is "

@@ -6,7 +6,8 @@ request or an unread answer may take.
 
     reading    frames are handled as they come
     stuck      too much is unanswered or unread, or a request has to be answered before others are
-               handled: no byte is read, no frame handled
+               handled, or the client has taken more than its quota: no byte is read, no frame
+               handled
     finishing  no byte is read any more; closed when the last answer is out
     broken     the same, after something that is no request: it is closed for that
 """
@@ -72,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._broken: tuple[str, str] | None = None
         self._sender: FileSender | None = None
+        self._muted: asyncio.TimerHandle | None = None
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
@@ -95,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
             session = self._entrance.meet(transport, host)
         else:
             session = None
-        self._caller = self._endpoint.caller(local, host, session)
+        self._caller = self._endpoint.caller(local, host, session, self.mute)
         high = self._limits.buffer_bytes
         transport.set_write_buffer_limits(high=high, low=high // 2)
         self._host.figures.connections_opened += 1
@@ -179,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._finishing
             or self._broken
             or self._working
+            or self._muted
             or self._host.held_memory.is_short
             or self._transport is None
             or self._transport.get_write_buffer_size()
@@ -210,6 +213,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._unread_deadline.stop()
         self._idle_limit.stop()
+        self._caller = Caller(("", 0), "")
+        if self._muted is not None:
+            self._muted.cancel()
         if self._entrance is not None:
             self._entrance.close()
         if self._close_deadline is not None:
@@ -219,6 +225,27 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Answer what was received without waiting for more data, read nothing more, then close."""
         self._finishing = True
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+        self._work()
+
+    def mute(self, seconds: float) -> None:
+        """Handle no further request for so many seconds; answers go out."""
+        if self._finishing or self._transport is None:
+            return
+        until = self._loop.time() + seconds
+        if self._muted is None:
+            # Not in the midst of what is being answered: reading stops behind it.
+            self._loop.call_soon(self._work)
+        elif self._muted.when() < until:
+            self._muted.cancel()
+        else:
+            return
+        self._muted = self._loop.call_at(until, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
         self._work()
 
     def abort(self) -> None:
@@ -375,6 +402,7 @@ class Connection(asyncio.BufferedProtocol):
             or answers.held_bytes >= limits.buffer_bytes
             or answers.in_parts >= MAX_IN_PARTS
             or answers.alone > 0
+            or self._muted is not None
         )
 
     def _write(self) -> None:

@@ -1,7 +1,7 @@
 """The ports of the broker: each has a protocol, and those who come in by it are answered in it."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.api.framing import Frame
@@ -25,6 +25,8 @@ class Caller:
     """Where the client is."""
     session: Session | None = None
     """Its login; `None` where nobody logs in."""
+    mute: Callable[[float], None] | None = None
+    """Has the connection not be read from for so many seconds."""
 
     @property
     def principal(self) -> str:
@@ -79,6 +81,12 @@ class Endpoint:
         """Whether a connection is not let in at once."""
         return self.gate is not None or self.tls is not None
 
-    def caller(self, local: tuple[str, int], host: str, session: Session | None = None) -> Caller:
+    def caller(
+        self,
+        local: tuple[str, int],
+        host: str,
+        session: Session | None = None,
+        mute: Callable[[float], None] | None = None,
+    ) -> Caller:
         """Who has reached `local` from `host`."""
-        return Caller(self.advertised or local, host, session)
+        return Caller(self.advertised or local, host, session, mute)

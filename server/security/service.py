@@ -3,11 +3,13 @@ brokers have no user, and start sooner."""
 
 import asyncio
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ...config.broker import BrokerSettings
 from ...protocol.errors import CodedError
+from ...storage.directory.known_files import QUOTAS_FILE
 from ...storage.events import Observer
 from ...storage.files import Files, SystemFiles
 from ..metrics.figures import Figures
@@ -17,6 +19,7 @@ from .audit import Audit
 if TYPE_CHECKING:
     from ..network.tls import TlsPort
     from ..network.tls_files import TlsFiles
+    from ..quotas.store import Quotas
     from .acl_store import Acls
     from .authorizer import Authorizer
     from .logins import Logins
@@ -26,6 +29,10 @@ TOLD_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
 
 _PLAIN: Final = "PLAIN"
+
+
+def _nobody() -> None:
+    """Nobody has to be told."""
 
 
 class Security:
@@ -50,6 +57,8 @@ class Security:
         self.audit = Audit(observe)
         self._unprotected = ports.open_to_others
         self._timer: asyncio.TimerHandle | None = None
+        self.quotas_changed: Callable[[], None] = _nobody
+        """To be called when the quotas are others."""
         self.tls_files: TlsFiles | None = None
         if ports.any_encrypted:
             from ..network.tls_files import TlsFiles as Files_
@@ -83,6 +92,24 @@ class Security:
         from .authorizer import Authorizer
 
         return Authorizer(self.acls, self.audit.refused)
+
+    @property
+    def any_quotas(self) -> bool:
+        """Whether there are quotas; where none were ever set this costs next to nothing."""
+        files = self._files or SystemFiles()
+        if "quotas" not in self.__dict__ and not files.exists(
+            self._settings.data_dir / QUOTAS_FILE
+        ):
+            return False
+        return bool(self.quotas.table)
+
+    @cached_property
+    def quotas(self) -> "Quotas":
+        """Read when first asked for. Raises `StorageError` and `OSError`."""
+        from ..quotas.store import QUOTAS_FILE_MODE, Quotas
+
+        files = self._files or SystemFiles(QUOTAS_FILE_MODE)
+        return Quotas(files, self._settings.data_dir)
 
     def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
         """Whether somebody may see what is told of all topics together; else it is taken note of

@@ -14,6 +14,7 @@ from horolog.protocol.api.schema import (
     Array,
     Boolean,
     Data,
+    Float,
     Integer,
     Records,
     Text,
@@ -40,6 +41,8 @@ def example(wire_type: Any, version: int, salt: int = 1, depth: int = 0) -> Any:
     match wire_type:
         case Integer():
             return wire_type.high - salt
+        case Float():
+            return 0.1 + salt
         case Boolean():
             return True
         case Text():

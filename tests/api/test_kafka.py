@@ -42,6 +42,7 @@ from horolog.protocol.api.schema import (
     Array,
     Boolean,
     Data,
+    Float,
     Integer,
     Records,
     Text,
@@ -244,6 +245,8 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
     match wire_type:
         case Integer():
             return st.integers(wire_type.low, wire_type.high)
+        case Float():
+            return st.floats(allow_nan=False)
         case Boolean():
             return st.booleans()
         case Text():
@@ -268,6 +271,8 @@ def written_out(wire_type: Any, version: int, value: Any) -> bytes:
     match wire_type:
         case Integer():
             return int(value).to_bytes(wire_type.bits // 8, "big", signed=True)
+        case Float():
+            return struct.pack(">d", value)
         case Boolean():
             return bytes([value])
         case Text():
@@ -313,7 +318,7 @@ def varint(number: int) -> bytes:
 
 def behind_head(struct: Any, version: int, value: Any) -> bytes:
     """What stands behind the head that all versions have."""
-    if is_flexible(struct):
+    if is_flexible(struct, version):
         return varint(0) + compact_out(struct, version, value)
     return written_out(struct, version, value)
 

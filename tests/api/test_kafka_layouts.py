@@ -27,6 +27,7 @@ GROUPS = (
     "member_metadata bytes, member_assignment bytes]]"
 )
 THROTTLE = "throttle_time_ms int32"
+ENTITY = "entity [entity_type string, entity_name nullable string]"
 CLUSTER = "cluster_id nullable string, "
 OFFLINE = ", offline_replicas [int32]"
 ACL = "principal string, host string, operation int8, permission_type int8"
@@ -246,6 +247,19 @@ KAFKA_LAYOUTS = [
     ),
     pytest.param(17, (0, 1), "mechanism string", id="sasl-handshake"),
     pytest.param(36, (0, 1), "auth_bytes bytes", id="sasl-authenticate"),
+    pytest.param(
+        48,
+        (0, 1),
+        "components [entity_type string, match_type int8, match nullable string], strict boolean",
+        id="describe-quotas",
+    ),
+    pytest.param(
+        49,
+        (0, 1),
+        f"entries [{ENTITY}, ops [key string, value float64, remove boolean]], "
+        "validate_only boolean",
+        id="alter-quotas",
+    ),
     pytest.param(50, (0,), "users nullable [name string]", id="describe-scram"),
     pytest.param(
         51,
@@ -531,6 +545,19 @@ KAFKA_RESPONSE_LAYOUTS = [
         "error_code int16, error_message nullable string, auth_bytes bytes, "
         "session_lifetime_ms int64",
         id="sasl-authenticate-1",
+    ),
+    pytest.param(
+        48,
+        (0, 1),
+        f"{THROTTLE}, {ERROR_TEXT}, entries nullable [{ENTITY}, values [key string, value "
+        "float64]]",
+        id="describe-quotas",
+    ),
+    pytest.param(
+        49,
+        (0, 1),
+        f"{THROTTLE}, entries [{ERROR_TEXT}, {ENTITY}]",
+        id="alter-quotas",
     ),
     pytest.param(
         50,

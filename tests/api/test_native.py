@@ -32,6 +32,7 @@ from horolog.protocol.api.schema import (
     Array,
     Boolean,
     Data,
+    Float,
     Integer,
     Records,
     Text,
@@ -75,6 +76,8 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
     match wire_type:
         case Integer():
             return st.integers(wire_type.low, wire_type.high)
+        case Float():
+            return st.floats(allow_nan=False)
         case Boolean():
             return st.booleans()
         case Text():

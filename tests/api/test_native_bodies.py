@@ -23,6 +23,7 @@ from horolog.protocol.api.schema import (
     Array,
     Boolean,
     Data,
+    Float,
     Integer,
     Records,
     Text,
@@ -47,6 +48,8 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
             near = [n for edge in edges for n in (edge - 1, edge, -edge, -edge - 1)]
             inside = [n for n in near if wire_type.low <= n <= wire_type.high]
             return st.sampled_from(inside) | st.integers(wire_type.low, wire_type.high)
+        case Float():
+            return st.floats(allow_nan=False)
         case Boolean():
             return st.booleans()
         case Text():
@@ -175,6 +178,8 @@ def fitted(value: Any, wire_type: WireType | type[Any], version: int) -> Any:  #
     match wire_type:
         case Integer():
             return need(type(value) is int and wire_type.low <= value <= wire_type.high)
+        case Float():
+            return float(need(type(value) in (int, float)))
         case Boolean():
             return need(type(value) is bool)
         case Records():

@@ -11,11 +11,12 @@ from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
 from horolog.bench.durable import durable_acks
-from horolog.bench.encrypting import tls_cost
 from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
+from horolog.bench.guard.encrypting import tls_cost
+from horolog.bench.guard.holding import quota_held
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
 from horolog.bench.socket_to_file import writing
@@ -33,7 +34,8 @@ FIXED_NAMES = set(
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
     rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
-    produce_tls fetch_1MiB_tls produce_one_tls client_send client_send_batch client_columns
+    produce_tls fetch_1MiB_tls produce_one_tls quota_held quota_beside client_send
+    client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -73,6 +75,13 @@ def test_the_same_is_done_over_tls() -> None:
     for figure in tls_cost(turn_bytes=1 << 20, log_bytes=4 << 20, rounds=1, seconds=0.02):
         assert figure.ratio is not None
         assert figure.ratio > 0
+
+
+def test_a_client_at_its_quota_is_measured() -> None:
+    held, beside = quota_held(seconds=0.5, requests=5)
+    assert held.ratio == held.value / (8 * MIB)
+    assert held.ratio > 0
+    assert beside.value > 0
 
 
 def test_searches_in_sparse_segments_find_what_is_there() -> None:

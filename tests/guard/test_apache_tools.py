@@ -102,3 +102,46 @@ async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         await tools.run(_ACLS, "--remove", "--force", *topic)
         left = broker.security.acls.table.acls
         assert [acl.resource_type for acl in left] == [ResourceType.GROUP]
+
+
+async def test_quotas(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """kafka-configs.sh sets quotas of users, clients and defaults, shows them beside the logins of
+    users, and takes them away."""
+    dave, client = ("--entity-name", "dave"), ("--entity-type", "clients")
+    users, default = ("--entity-type", "users"), ("--entity-default",)
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+
+        async def alter(*arguments: str) -> None:
+            assert "Completed updating" in await tools.run(_CONFIGS, "--alter", *arguments)
+
+        rates = "producer_byte_rate=1048576,consumer_byte_rate=2097152,request_percentage=0.5"
+        await alter(*users, *dave, "--add-config", rates)
+        await alter(*users, *default, *client, *default, "--add-config", "producer_byte_rate=77")
+        await alter(*client, *default, "--add-config", "controller_mutation_rate=1.5")
+        shown = await tools.run(_CONFIGS, "--describe", *users)
+        quotas, logins = shown.splitlines()[0], shown.splitlines()[1:]
+        assert "Quota configs for user-principal 'dave' are" in quotas
+        for value in ("producer_byte_rate=1048576.0", "request_percentage=0.5"):
+            assert value in quotas
+        told = [
+            f"SCRAM credential configs for user-principal '{name}' are "
+            f"SCRAM-SHA-256=iterations=4096, SCRAM-SHA-512=iterations=4096"
+            for name in ("alice", "bob")
+        ]
+        assert logins == told
+        shown = await tools.run(_CONFIGS, "--describe", *users, *client)
+        assert (
+            "the default user-principal, the default client-id are producer_byte_rate=77.0" in shown
+        )
+        shown = await tools.run(_CONFIGS, "--describe", *client, *default)
+        assert "the default client-id are controller_mutation_rate=1.5" in shown
+        await alter(*users, *dave, "--delete-config", "producer_byte_rate,request_percentage")
+        await alter(*client, *default, "--delete-config", "controller_mutation_rate")
+        left = {
+            str(entity): dict(each) for entity, each in broker.security.quotas.table.quotas.items()
+        }
+        assert left == {
+            "user dave": {"consumer_byte_rate": 2097152.0},
+            "user the default, client-id the default": {"producer_byte_rate": 77.0},
+        }

@@ -1,6 +1,7 @@
 """The same source and sink through Kafka's protocol, as they are used with an Apache Kafka."""
 
 import asyncio
+import time
 from pathlib import Path
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -9,6 +10,7 @@ from horolog import blocking
 from horolog.pipeline.sending import Row, Sending, producer_id
 from horolog.pipeline.write_options import write_options
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program
 
 from .sources import T0_MS, read, sizes, source
 
@@ -37,3 +39,23 @@ def test_written_twice_and_read_once(tmp_path: Path) -> None:
         end = reader.latestOffset(start, ReadAllAvailable())
         assert sum(sizes(reader.partitions(start, end))) == 5000
         assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_reader_over_its_quota_reads_everything_all_the_same(tmp_path: Path) -> None:
+    """A Kafka cluster answers with nothing then, not even about the partition."""
+    settings = {"retention.ms": -1, "kafka.listen": "127.0.0.1:0", "quota.window.num": 2}
+    with BrokerThread(tmp_path / "data", settings) as broker:
+        with blocking.Producer(broker.address) as producer:
+            for number in range(15):
+                producer.send("t", bytes(20_000), timestamp_ms=T0_MS + number)
+        quota = "consumer_byte_rate=200000"
+        Program().ok("quota", "set", "--user-defaults", quota, "--server", broker.address)
+        address = f"kafka://{broker.kafka_address}"
+        began = time.monotonic()
+        found = read(source(address, subscribe="t", startingOffsets="earliest"))
+        # Of 300 KB a second's worth, and a message, come at once.
+        assert time.monotonic() - began > 0.3
+        assert [row["offset"] for row in found] == list(range(15))
+        with blocking.Consumer(address) as consumer:
+            consumer.assign("t", offset=0)
+            assert [next(consumer).offset for _ in range(15)] == list(range(15))

@@ -44,6 +44,13 @@ from horolog.protocol.api.security.acls import (
     DescribeAclsRequest,
 )
 from horolog.protocol.api.security.authenticate import AuthenticateRequest
+from horolog.protocol.api.security.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOp,
+)
 from horolog.protocol.api.security.sasl_authenticate import SaslAuthenticateRequest
 from horolog.protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from horolog.protocol.api.security.scram_credentials import (
@@ -275,6 +282,26 @@ CASES = [
         ),
         any_of(TOPIC, Op.ALTER),
         29,
+    ),
+    Case(
+        "describe-client-quotas",
+        DescribeClientQuotasRequest(components=[]),
+        any_of(CLUSTER, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS),
+        31,
+    ),
+    Case(
+        "alter-client-quotas",
+        AlterClientQuotasRequest(
+            entries=[
+                QuotaAlteration(
+                    entity=[QuotaEntityPart(entity_type="user", entity_name="x")],
+                    ops=[QuotaOp(key="producer_byte_rate", value=1.0, remove=False)],
+                )
+            ],
+            validate_only=True,
+        ),
+        any_of(CLUSTER, Op.ALTER_CONFIGS),
+        31,
     ),
     Case(
         "describe-user-scram-credentials",

@@ -22,7 +22,7 @@ class ApiVersion:
 class ApiVersionsResponse:
     error_code: int = int16(default=0, doc="0.")
     api_keys: list[ApiVersion] = array(ApiVersion, max_items=MAX_APIS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
 
 
 API_VERSIONS: Final = Api(

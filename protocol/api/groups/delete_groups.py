@@ -19,7 +19,7 @@ class DeletableGroupResult:
 
 @message
 class DeleteGroupsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[DeletableGroupResult] = array(DeletableGroupResult, max_items=MAX_GROUPS)
 
 

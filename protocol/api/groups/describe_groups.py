@@ -38,7 +38,7 @@ class DescribedGroup:
 
 @message
 class DescribeGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     groups: list[DescribedGroup] = array(DescribedGroup, max_items=MAX_GROUPS)
 
 

@@ -16,7 +16,7 @@ class FindCoordinatorRequest:
 
 @message
 class FindCoordinatorResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 when there is one.")
     error_message: str | None = error_text(since=1, default=None)
     node_id: int = int32(default=-1, doc="The broker's id; -1 when there is none.")

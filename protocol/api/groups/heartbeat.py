@@ -14,7 +14,7 @@ class HeartbeatRequest:
 
 @message
 class HeartbeatResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="27 when the member has to join again.")
 
 

@@ -38,7 +38,7 @@ class JoinGroupMember:
 
 @message
 class JoinGroupResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 when the member is in the generation.")
     generation_id: int = int32(default=-1, doc="Number of the generation; it only rises.")
     protocol_name: str = string(default="", doc="The protocol that was chosen.")

@@ -13,7 +13,7 @@ class LeaveGroupRequest:
 
 @message
 class LeaveGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 when it is gone.")
 
 

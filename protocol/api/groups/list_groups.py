@@ -21,7 +21,7 @@ class ListedGroup:
 
 @message
 class ListGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="Always 0.")
     groups: list[ListedGroup] = array(
         ListedGroup,

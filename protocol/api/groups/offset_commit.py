@@ -59,7 +59,7 @@ class OffsetCommitTopicResult:
 
 @message
 class OffsetCommitResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
     topics: list[OffsetCommitTopicResult] = array(OffsetCommitTopicResult, max_items=MAX_TOPICS)
 
 

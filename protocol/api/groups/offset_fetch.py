@@ -105,7 +105,7 @@ class OffsetFetchTopicResult:
 
 @message
 class OffsetFetchResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
     topics: list[OffsetFetchTopicResult] = array(OffsetFetchTopicResult, max_items=MAX_TOPICS)
     error_code: int = int16(since=2, default=0, doc="0 when the topics could be looked up.")
     names: list[str] = array(

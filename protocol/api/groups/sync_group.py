@@ -24,7 +24,7 @@ class SyncGroupRequest:
 
 @message
 class SyncGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 when there is an assignment.")
     assignment: bytes = data(default=b"", doc="This member's share.")
 

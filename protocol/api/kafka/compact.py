@@ -4,12 +4,13 @@
     message           its fields, then tagged fields
     tagged fields     number (unsigned varint), then each: tag, size (unsigned varints), bytes
 
-Integers and booleans are as in the other encoding. The head of a request or response ends with
+Numbers and booleans are as in the other encoding. The head of a request or response ends with
 tagged fields too; they stand in front of what is read and written here. Tagged fields are skipped:
 none is declared. These requests are rare, so all this is plain Python.
 """
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Final, TypeVar
 
 from ...limits import LENGTH_BYTES
@@ -19,6 +20,7 @@ from ..schema import (
     Boolean,
     Data,
     Field,
+    Float,
     Integer,
     Records,
     Text,
@@ -32,6 +34,7 @@ T = TypeVar("T")
 
 _VARINT_BYTES: Final = 5
 _NO_TAGS: Final = b"\0"
+_FLOAT: Final = Struct(">d")
 
 Type = WireType | type[Any]
 
@@ -84,6 +87,8 @@ class _Reader:
             case Integer():
                 content = self._take(wire_type.bits // 8, path)
                 return int.from_bytes(content, "big", signed=True)
+            case Float():
+                return _FLOAT.unpack(self._take(_FLOAT.size, path))[0]
             case Boolean():
                 return self._take(1, path)[0] != 0
             case Text():
@@ -162,6 +167,8 @@ def _write(output: bytearray, wire_type: Type, value: Any, version: int) -> None
     match wire_type:
         case Integer():
             output += value.to_bytes(wire_type.bits // 8, "big", signed=True)
+        case Float():
+            output += _FLOAT.pack(value)
         case Boolean():
             output.append(bool(value))
         case Text():

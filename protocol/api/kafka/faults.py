@@ -17,6 +17,7 @@ from ..schema import (
     Boolean,
     Data,
     Field,
+    Float,
     Integer,
     Records,
     Text,
@@ -71,6 +72,8 @@ class _Walk:
         match wire_type:
             case Integer():
                 self._take(wire_type.bits // 8, path)
+            case Float():
+                self._take(8, path)
             case Boolean():
                 self._take(1, path)
             case Text():

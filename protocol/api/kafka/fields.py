@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from ...records.kernel import FieldReader, FieldWriter, MessageReader, MessageWriter
 from ...records.kernel.terms import Unreadable
-from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
+from ..schema import Array, Boolean, Data, Float, Integer, Records, Text, WireType, fields_of
 from ..writing import clip_of, field_kind
 
 UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
@@ -78,6 +78,8 @@ def smallest_size(wire_type: Type, version: int) -> int:
     match wire_type:
         case Integer():
             return wire_type.bits // 8
+        case Float():
+            return 8
         case Boolean():
             return 1
         case Text():

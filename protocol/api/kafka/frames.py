@@ -95,7 +95,7 @@ def kind_of(frame: Frame) -> int | None:
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     """A function that gives the whole request of a frame; `None` where it is of another kind or not
     as it should be: then `open_request` tells."""
-    if is_flexible(api.request):
+    if is_flexible(api.request, version):
         return _never
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
     read_whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))]).read
@@ -158,7 +158,7 @@ def decode_body(struct: type[T], version: int, raw: Body) -> T:
 
     Record sets are views of the frame: whoever keeps one keeps the frame.
     """
-    if is_flexible(struct):
+    if is_flexible(struct, version):
         try:
             return compact.read(struct, version, raw.content, MAX_REQUEST_VALUES)
         except compact.Wrong as wrong:
@@ -173,7 +173,7 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    if is_flexible(api.request):
+    if is_flexible(api.request, version):
         head = _REQUEST_HEAD.pack(api.key, version, correlation_id, NULL_LENGTH)
         if client_id is not None:
             name = client_id.encode()
@@ -191,7 +191,7 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
 def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
     """A function that does as `encode_response` for one kind of response; in parts when there are
     record sets that are not in memory."""
-    if is_flexible(api.response):
+    if is_flexible(api.response, version):
         return _compact_encoder(version)
     write = _response_writer(api.response, version)
     replaced = _REPLACED.get((api.key, version))
@@ -239,7 +239,7 @@ def decode_response(struct: type[T], version: int, raw: Body) -> T:
 
     Bytes behind its last field are skipped. Record sets are views of the frame.
     """
-    if is_flexible(struct):
+    if is_flexible(struct, version):
         try:
             return compact.read(struct, version, raw.content, MAX_RESPONSE_VALUES)
         except compact.Wrong as wrong:

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from ...errors import CodedError
-from ..schema import Array, Boolean, Field, Integer, Text, WireType, all_fields
+from ..schema import Array, Boolean, Field, Float, Integer, Text, WireType, all_fields
+from ..security.client_quotas import QuotaEntityPart
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
 _CODE: Final = "error_code"
@@ -81,6 +82,8 @@ def _same(spec: Field, named: Named) -> Any:
     if found is None and spec.name == "group_id" and hasattr(named, "group"):
         found = named.group
     kinds: dict[type[Any], type[Any]] = {Integer: int, Boolean: bool, Text: str}
+    if isinstance(spec.type, Array) and spec.type.of is QuotaEntityPart:
+        return found or []
     kind = kinds.get(type(spec.type))
     if kind is not None and isinstance(found, kind):
         return found
@@ -91,6 +94,8 @@ def _blank(wire_type: WireType) -> Any:
     match wire_type:
         case Integer():
             return 0
+        case Float():
+            return 0.0
         case Boolean():
             return False
         case Array():

@@ -52,7 +52,7 @@ class DescribeLogDirsResult:
 
 @message
 class DescribeLogDirsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[DescribeLogDirsResult] = array(
         DescribeLogDirsResult, max_items=MAX_LOG_DIRS, doc="One: there is one data directory."
     )

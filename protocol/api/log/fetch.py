@@ -162,7 +162,7 @@ class FetchTopicResult:
 
 @message
 class FetchResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     error_code: int = int16(since=7, default=0, doc="0 unless a session was to be changed.")
     session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)

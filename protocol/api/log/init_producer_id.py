@@ -17,7 +17,7 @@ class InitProducerIdRequest:
 
 @message
 class InitProducerIdResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 when there is an id.")
     producer_id: int = int64(default=NO_PRODUCER_ID, doc="An id that no other producer gets.")
     producer_epoch: int = int16(default=-1, doc="0 with a new id.")

@@ -82,7 +82,7 @@ class ListOffsetsTopicResult:
 
 @message
 class ListOffsetsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
     topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
 
 

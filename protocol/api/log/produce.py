@@ -68,7 +68,7 @@ class ProduceTopicResult:
 @message
 class ProduceResponse:
     topics: list[ProduceTopicResult] = array(ProduceTopicResult, max_items=MAX_TOPICS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
 
 
 PRODUCE: Final = Api(

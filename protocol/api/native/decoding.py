@@ -18,6 +18,7 @@ from ..schema import (
     Array,
     Boolean,
     Data,
+    Float,
     Integer,
     Records,
     Text,
@@ -105,6 +106,8 @@ def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) ->
     match wire_type:
         case Integer():
             return Annotated[int, msgspec.Meta(ge=wire_type.low, le=wire_type.high)]
+        case Float():
+            return float
         case Boolean():
             return bool
         case Text():

@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import msgpack
 
 from ..framing import Frame
-from ..schema import Array, Boolean, Data, Integer, Records, Text, WireType, fields_of
+from ..schema import Array, Boolean, Data, Float, Integer, Records, Text, WireType, fields_of
 from .decoding import WRONG
 from .shape import find_fault
 
@@ -42,6 +42,8 @@ def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bo
             if type(value) is int and not wire_type.low <= value <= wire_type.high:
                 raise Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {value}")
             _expect(type(value) is int, f"an {wire_type}", value)
+        case Float():
+            _expect(type(value) in (int, float), "a number", value)
         case Boolean():
             _expect(type(value) is bool, "true or false", value)
         case Records():

@@ -50,7 +50,7 @@ class DescribedAcls:
 
 @message
 class DescribeAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 unless nobody can be told of.")
     error_message: str | None = error_text(default=None)
     resources: list[DescribedAcls] = array(DescribedAcls, max_items=MAX_ACLS, default=())
@@ -82,7 +82,7 @@ class AclCreationResult:
 
 @message
 class CreateAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[AclCreationResult] = array(
         AclCreationResult, max_items=MAX_ACLS, doc="One for each rule, in their order."
     )
@@ -135,7 +135,7 @@ class AclFilterResult:
 
 @message
 class DeleteAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     filter_results: list[AclFilterResult] = array(
         AclFilterResult, max_items=MAX_ACLS, doc="One for each filter, in their order."
     )

@@ -38,7 +38,7 @@ class DescribedUser:
 @flexible
 @message
 class DescribeUserScramCredentialsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     error_code: int = int16(default=0, doc="0 unless nobody can be told of.")
     error_message: str | None = error_text(default=None)
     results: list[DescribedUser] = array(DescribedUser, max_items=MAX_USERS, default=())
@@ -82,7 +82,7 @@ class AlteredUser:
 @flexible
 @message
 class AlterUserScramCredentialsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[AlteredUser] = array(AlteredUser, max_items=MAX_USERS, default=())
 
 

@@ -53,7 +53,7 @@ class AlterConfigsResult:
 
 @message
 class AlterConfigsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     responses: list[AlterConfigsResult] = array(AlterConfigsResult, max_items=MAX_TOPICS)
 
 

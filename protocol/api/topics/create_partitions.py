@@ -40,7 +40,7 @@ class CreatePartitionsResult:
 
 @message
 class CreatePartitionsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[CreatePartitionsResult] = array(CreatePartitionsResult, max_items=MAX_TOPICS)
 
 

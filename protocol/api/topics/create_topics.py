@@ -61,7 +61,7 @@ class CreatableTopicResult:
 
 @message
 class CreateTopicsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, max_items=MAX_TOPICS)
 
 

@@ -53,7 +53,7 @@ class DeleteRecordsTopicResult:
 
 @message
 class DeleteRecordsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, max_items=MAX_TOPICS)
 
 

@@ -21,7 +21,7 @@ class DeletableTopicResult:
 
 @message
 class DeleteTopicsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, max_items=MAX_TOPICS)
 
 

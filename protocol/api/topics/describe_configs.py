@@ -85,7 +85,7 @@ class DescribeConfigsResult:
 
 @message
 class DescribeConfigsResponse:
-    throttle_time_ms: int = int32(default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult, max_items=MAX_TOPICS)
 
 

@@ -79,7 +79,7 @@ class MetadataTopicResult:
 
 @message
 class MetadataResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="Always 0.")
+    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
     brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
     cluster_id: str | None = nullable_string(
         since=2, native_since=0, default=None, doc="Id of the broker's data directory."

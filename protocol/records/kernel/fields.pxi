@@ -22,6 +22,7 @@ cdef enum:
     INT16 = 104
     INT32 = 105
     INT64 = 113
+    FLOAT64 = 100
     BOOLEAN = 63
     TEXT = 115
     BYTES = 112
@@ -76,6 +77,8 @@ cdef class FieldReader:
             return self.message.fields(place, view)
         if kind == ARRAY:
             return self.array(place, view)
+        if kind == FLOAT64:
+            return float_of(number(place, 8))
         length = <short> number(place, 2) if kind == TEXT else <int> number(place, 4)
         if length == NULL_LENGTH and self.nullable:
             return None
@@ -159,6 +162,19 @@ cdef inline long long number(Place *place, int size) except? -1:
         found = found << 8 | place.data[place.at + position]
     place.at += size
     return <long long> found
+
+
+cdef inline double float_of(long long bits) noexcept:
+    """The number whose bits, as IEEE 754 has them, are those of an integer."""
+    cdef double found
+    memcpy(&found, &bits, 8)
+    return found
+
+
+cdef inline long long bits_of(double value) noexcept:
+    cdef long long bits
+    memcpy(&bits, &value, 8)
+    return bits
 
 
 cdef class Output:
@@ -280,6 +296,8 @@ cdef class FieldWriter:
             text = PyUnicode_AsUTF8AndSize(value, &size)
             output.put(size, 2)
             return output.put_bytes(text, size)
+        if kind == FLOAT64:
+            return output.put(bits_of(value), 8)
         if value is None:
             return output.put(NULL_LENGTH, 4)
         output.put(len(value), 4)

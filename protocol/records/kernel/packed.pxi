@@ -40,6 +40,9 @@ cdef class PackedField:
             else:
                 put_sized(output, 0xD9, size)
             return output.put_bytes(text, size)
+        if kind == FLOAT64:
+            put_head(output, 0xCB, 0, 0)
+            return output.put(bits_of(value), 8)
         size = len(value)
         if kind == ARRAY:
             put_items(output, 0x90, 0xDC, size)

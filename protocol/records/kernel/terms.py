@@ -95,6 +95,7 @@ class FieldKind(StrEnum):
     INT16 = "h"
     INT32 = "i"
     INT64 = "q"
+    FLOAT64 = "d"
     BOOLEAN = "?"
     TEXT = "s"
     """Behind its length of 16 bits."""

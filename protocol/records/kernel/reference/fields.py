@@ -5,12 +5,14 @@ A message is its fields, one behind the other. What they are stands in readers a
 """
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final
 
 from ..terms import MOST_FIELDS, NULL_LENGTH, FieldKind, Unreadable
 
 _LENGTH_BYTES: Final = 4
 _MOST_BYTES: Final = 2**31 - 1
+FLOAT: Final = Struct(">d")
 _INTEGER_BYTES: Final[dict[str, int]] = {
     FieldKind.INT8: 1,
     FieldKind.INT16: 2,
@@ -75,6 +77,8 @@ class FieldReader:
             return value != 0 if kind == FieldKind.BOOLEAN else value
         if self._message is not None:
             return self._message.fields(place)
+        if kind == FieldKind.FLOAT64:
+            return FLOAT.unpack(place.take(FLOAT.size))[0]
         length = place.integer(2 if kind == FieldKind.TEXT else 4)
         if length == NULL_LENGTH and self._nullable:
             return None
@@ -180,6 +184,8 @@ class FieldWriter:
             )
         elif self._message is not None:
             self._message.fields(value, output)
+        elif kind == FieldKind.FLOAT64:
+            output.put(FLOAT.pack(value))
         elif value is None:
             output.put_integer(NULL_LENGTH, 2 if kind == FieldKind.TEXT else 4)
         elif kind == FieldKind.TEXT:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..terms import MOST_FIELDS, FieldKind
-from .fields import Output, check_count
+from .fields import FLOAT, Output, check_count
 
 _NIL: Final = b"\xc0"
 _FALSE, _TRUE = b"\xc2", b"\xc3"
@@ -34,7 +34,7 @@ class PackedField:
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: Output) -> None:
+    def write(self, value: Any, output: Output) -> None:  # noqa: C901 - a case a kind
         if self._message is not None:
             self._message.fields(value, output)
         elif value is None:
@@ -51,6 +51,8 @@ class PackedField:
                 output.put(value)
         elif self._kind == FieldKind.BOOLEAN:
             output.put(_TRUE if value else _FALSE)
+        elif self._kind == FieldKind.FLOAT64:
+            output.put(b"\xcb" + FLOAT.pack(value))
         elif self._kind == FieldKind.TEXT:
             output.put(_text(value if self._clip is None else self._clip(value)))
         elif -(2**63) <= value < 2**63:

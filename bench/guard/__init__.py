@@ -1,0 +1,1 @@
+"""What security and quotas cost."""

@@ -1,0 +1,264 @@
+"""`horolog quota`: set, remove, list.
+
+With --data-dir the file of a broker that does not run is changed; else a running broker is asked,
+and what it says holds from the next request on.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Protocol, TypeVar
+
+import typer
+
+from ...client.administer.quotas import QuotaAdmin
+from ...client.cluster.servers import Servers
+from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
+from ...server.quotas.asked import asked_entity, told_entity
+from ...server.quotas.rules import (
+    DEFAULT,
+    Entity,
+    Quota,
+    problem_of_name,
+    problem_of_value,
+)
+from ...server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
+from ...storage.directory.lock import DirectoryLock
+from ...storage.files import SystemFiles, make_directory_safely
+from ..errors import CommandFailed, WrongUsage
+from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts
+from ..output import emit, json_line, table
+from ..users import DataDir
+
+quotas = typer.Typer(
+    help="Say how much users and clients may take, and list that.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_NAMES: Final = ", ".join(Quota)
+_DEFAULT_SHOWN: Final = "<default>"
+_UNITS: Final = {
+    Quota.PRODUCER_BYTE_RATE: "B/s",
+    Quota.CONSUMER_BYTE_RATE: "B/s",
+    Quota.REQUEST_PERCENTAGE: "%",
+    Quota.CONTROLLER_MUTATION_RATE: "partitions/s",
+}
+
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="NAME", callback=check_text, help="Of this user."),
+]
+UserDefaults = Annotated[
+    bool, typer.Option("--user-defaults", help="Of each user without a quota of their own.")
+]
+Client = Annotated[
+    str | None,
+    typer.Option(
+        "--client-id", metavar="NAME", callback=check_text, help="Of clients that say this name."
+    ),
+]
+ClientDefaults = Annotated[
+    bool, typer.Option("--client-defaults", help="Of each client id without a quota of its own.")
+]
+
+Quotas_ = Mapping[Entity, Mapping[Quota, float]]
+T = TypeVar("T")
+
+
+class Place(Protocol):
+    """Where the quotas are."""
+
+    def quotas(self) -> Quotas_: ...
+
+    def change(self, change: Change) -> None: ...
+
+
+@quotas.command("set")
+def set_(
+    values: Annotated[
+        list[str],
+        typer.Argument(metavar="QUOTA=VALUE...", callback=check_texts, help=f"Of {_NAMES}."),
+    ],
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    client_id: Client = None,
+    client_defaults: ClientDefaults = False,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Set quotas of a user, a client id, or a client id of a user."""
+    entity = _entity(user, user_defaults, client_id, client_defaults)
+    wanted: dict[Quota, float | None] = {}
+    for text in values:
+        name, equals, number = text.partition("=")
+        quota = _quota(name)
+        if not equals or quota in wanted:
+            raise WrongUsage(f"{text!r}: write each quota once, as {quota}=VALUE")
+        wanted[quota] = _value(quota, number)
+    _place(data_dir, server).change(Change(entity, wanted))
+    emit(f"set for {entity}: {_shown(quota, value)}" for quota, value in wanted.items())
+
+
+@quotas.command()
+def remove(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUOTA...]", callback=check_texts, help=f"Of {_NAMES}; none: all of them."
+        ),
+    ] = None,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    client_id: Client = None,
+    client_defaults: ClientDefaults = False,
+    data_dir: DataDir = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Take quotas away."""
+    entity = _entity(user, user_defaults, client_id, client_defaults)
+    wanted = [_quota(name) for name in names or ()]
+    place = _place(data_dir, server)
+    there = place.quotas().get(entity, {})
+    doomed = [quota for quota in there if not wanted or quota in wanted]
+    if not doomed:
+        raise CommandFailed(f"there is no such quota of {entity}; see `horolog quota list`")
+    place.change(Change(entity, dict.fromkeys(doomed)))
+    emit(f"removed for {entity}: {quota}" for quota in doomed)
+
+
+@quotas.command("list")
+def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the quotas."""
+    found = sorted(
+        _place(data_dir, server).quotas().items(),
+        key=lambda item: (item[0].user or "", item[0].client_id or "", str(item[0])),
+    )
+    if as_json:
+        emit(
+            json_line(
+                {
+                    "entity": {part.entity_type: part.entity_name for part in told_entity(entity)},
+                    "quotas": {quota.value: value for quota, value in values.items()},
+                }
+            )
+            for entity, values in found
+        )
+    elif found:
+        rows = [
+            (_name(entity.user), _name(entity.client_id), _shown(quota, value))
+            for entity, values in found
+            for quota, value in values.items()
+        ]
+        emit(table(("user", "client-id", "quota"), rows))
+    else:
+        emit(["no quotas"])
+
+
+def _entity(
+    user: str | None, user_defaults: bool, client_id: str | None, client_defaults: bool
+) -> Entity:
+    for kind, name, default in (
+        ("user", user, user_defaults),
+        ("client", client_id, client_defaults),
+    ):
+        if name is not None and default:
+            raise WrongUsage(f"give the name of a {kind} or --{kind}-defaults, not both")
+        problem = None if name is None else problem_of_name(kind, name)
+        if problem is not None:
+            raise WrongUsage(problem)
+    entity = Entity(DEFAULT if user_defaults else user, DEFAULT if client_defaults else client_id)
+    if entity == Entity():
+        raise WrongUsage(
+            "say whose quota it is: --user or --user-defaults, --client-id or --client-defaults, "
+            "or one of each"
+        )
+    return entity
+
+
+def _quota(name: str) -> Quota:
+    try:
+        return Quota(name.replace("-", "_"))
+    except ValueError:
+        raise WrongUsage(f"there is no quota {name!r}; there are {_NAMES}") from None
+
+
+def _value(quota: Quota, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise WrongUsage(f"{quota} is {text!r}, which is no number") from None
+    problem = problem_of_value(quota, value)
+    if problem is not None:
+        raise WrongUsage(problem)
+    return value
+
+
+def _name(name: str | None) -> str:
+    return "" if name is None else name or _DEFAULT_SHOWN
+
+
+def _shown(quota: Quota, value: float | None) -> str:
+    return f"{quota} {value:.15g} {_UNITS[quota]}"
+
+
+class _Broker:
+    """A broker that runs."""
+
+    def __init__(self, server: Servers) -> None:
+        self._server = server
+
+    def quotas(self) -> Quotas_:
+        async def run() -> Quotas_:
+            async with QuotaAdmin(self._server) as admin:
+                return {
+                    asked_entity(entry.entity): {
+                        Quota(each.key): each.value for each in entry.values
+                    }
+                    for entry in await admin.quotas()
+                }
+
+        return asyncio.run(run())
+
+    def change(self, change: Change) -> None:
+        ops = [
+            QuotaOp(key=quota.value, value=0.0 if value is None else value, remove=value is None)
+            for quota, value in change.values.items()
+        ]
+        alteration = QuotaAlteration(entity=told_entity(change.entity), ops=ops)
+
+        async def run(alterations: Sequence[QuotaAlteration]) -> None:
+            async with QuotaAdmin(self._server) as admin:
+                await admin.alter_quotas(alterations)
+
+        asyncio.run(run([alteration]))
+
+
+class _Directory:
+    """The data directory of a broker that does not run; it is made when it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def quotas(self) -> Quotas_:
+        return self._with(lambda store: store.table.quotas)
+
+    def change(self, change: Change) -> None:
+        for error in self._with(lambda store: store.change([change])):
+            if error is not None:
+                raise error
+
+    def _with(self, work: Callable[[Quotas], T]) -> T:
+        files = SystemFiles(QUOTAS_FILE_MODE)
+        if not files.is_directory(self._path):
+            make_directory_safely(files, self._path)
+        advice = "stop that broker, or ask it with --server"
+        lock = DirectoryLock(files, self._path, advice=advice)
+        try:
+            return work(Quotas(files, self._path))
+        finally:
+            lock.release()
+
+
+def _place(data_dir: Path | None, server: Servers) -> Place:
+    return _Broker(server) if data_dir is None else _Directory(data_dir)

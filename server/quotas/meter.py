@@ -1,0 +1,242 @@
+"""What each request takes of its client's quotas, and how long the client is not listened to then.
+
+As in Kafka a request is answered first, and its connection is not read from afterwards (KIP-219). A
+fetch by Kafka's protocol that is over its quota is answered with nothing, as Kafka does, and what
+it read is not counted. Clients of the native protocol look for each partition that they asked for:
+they are given what was read, and wait then.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
+from ...protocol.api.log.produce import PRODUCE, ProduceRequest
+from ...protocol.api.schema import Api, replaced
+from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
+from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
+from ..handlers.base import Services
+from ..metrics.figures import count
+from ..network.endpoint import Caller
+from .mutations import MUTATIONS, Mutation
+from .rates import Rate, TokenBucket, Windows
+from .rules import Bound, Quota, QuotaTable
+from .sensors import Sensors
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""The most that a client is not listened to at once. Who sent for minutes ahead in one request is
+let off the rest: else a quota that was far too low would be felt for days after it was raised."""
+
+MAX_CLIENTS: Final = 10_000
+"""Users and clients whose quotas are kept at hand."""
+
+_FREE: Final = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, AUTHENTICATE.key})
+"""Logins take nothing."""
+
+_LEAST_FETCH_SECONDS: Final = 0.1
+"""A fetch may ask for what the quota gives in this time, though it has to wait for that then: else
+fetches get as small as they can be."""
+
+_USER: Final = "User:"
+
+Bounds = dict[Quota, Bound]
+
+
+class Meter:
+    """The quotas of a broker, and what was taken of them."""
+
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self.services = services
+        self.windows = Windows(settings.quota_window_num, float(settings.quota_window_size_seconds))
+        self.now: Callable[[], float] = services.clock.monotonic
+        self.time: Callable[[], float] = services.work.time
+        """Real time, for what requests take, whatever clock the broker is given."""
+        self.rates = {
+            quota: Sensors(Rate, self.windows)
+            for quota in (
+                Quota.PRODUCER_BYTE_RATE,
+                Quota.CONSUMER_BYTE_RATE,
+                Quota.REQUEST_PERCENTAGE,
+            )
+        }
+        self.buckets = Sensors(TokenBucket, self.windows)
+        self._table = QuotaTable()
+        self._clients: dict[tuple[str, str], Bounds] = {}
+
+    def use(self, table: QuotaTable) -> None:
+        """Go by these quotas. What clients took stays counted."""
+        self._table = table
+        self._clients.clear()
+        if not table:
+            self.buckets.clear()
+            for rates in self.rates.values():
+                rates.clear()
+
+    def open(
+        self, api: Api, caller: Caller, client_id: str | None, *, native: bool
+    ) -> "Charge | None":
+        """What is noted about one request; `None` where there is no quota that it takes of."""
+        if api.key in _FREE:
+            return None
+        key = caller.principal, client_id or ""
+        bounds = self._clients.get(key)
+        if bounds is None:
+            bounds = self._remember(key)
+        if not bounds:
+            return None
+        own = _OWN.get(api.key)
+        if Quota.REQUEST_PERCENTAGE not in bounds and own not in bounds:
+            return None
+        return Charge(self, api.key, bounds, caller, native=native)
+
+    def _remember(self, key: tuple[str, str]) -> Bounds:
+        principal, client_id = key
+        user = principal.removeprefix(_USER)
+        found = {
+            quota: bound
+            for quota in Quota
+            if (bound := self._table.bound(quota, user, client_id)) is not None
+        }
+        if len(self._clients) >= MAX_CLIENTS:
+            self._clients.clear()
+        self._clients[key] = found
+        return found
+
+    def rate(self, quota: Quota, bound: Bound) -> Rate:
+        """What was taken of a quota."""
+        return self.rates[quota].of(bound.taken_by, self.now())
+
+
+_OWN: Final = {
+    PRODUCE.key: Quota.PRODUCER_BYTE_RATE,
+    FETCH.key: Quota.CONSUMER_BYTE_RATE,
+    **dict.fromkeys(MUTATIONS, Quota.CONTROLLER_MUTATION_RATE),
+}
+"""The quota of what a request does, by its key."""
+
+
+class Charge:
+    """One request on its way to its answer."""
+
+    __slots__ = (
+        "_api_key",
+        "_bounds",
+        "_caller",
+        "_meter",
+        "_mutation",
+        "_native",
+        "_seconds",
+        "_sent_bytes",
+        "_since",
+    )
+
+    def __init__(
+        self, meter: Meter, api_key: int, bounds: Bounds, caller: Caller, *, native: bool
+    ) -> None:
+        self._meter = meter
+        self._native = native
+        self._api_key = api_key
+        self._bounds = bounds
+        self._caller = caller
+        self._sent_bytes = 0
+        self._mutation: Mutation | None = None
+        self._seconds = 0.0
+        """What handling it took of the event loop, up to `_since`."""
+        self._since = meter.time()
+
+    def see(self, request: Any) -> None:
+        """Look at what is asked for, before it is done."""
+        if _OWN.get(self._api_key) not in self._bounds:
+            return
+        if isinstance(request, ProduceRequest):
+            self._sent_bytes = sum(
+                len(each.records or b"") for topic in request.topics for each in topic.partitions
+            )
+        elif isinstance(request, FetchRequest):
+            bound = self._bounds[Quota.CONSUMER_BYTE_RATE]
+            rate = self._meter.rate(Quota.CONSUMER_BYTE_RATE, bound)
+            room = rate.room(bound.limit, self._meter.now(), self._meter.windows)
+            least = bound.limit * _LEAST_FETCH_SECONDS
+            request.max_bytes = min(request.max_bytes, int(max(room, least, 1)))
+        else:
+            self._mutation = MUTATIONS[self._api_key](self._meter.services, request)
+
+    def has_taken(self, seconds: float) -> None:
+        """It has taken so much of the event loop up to now, with others."""
+        self._seconds = seconds
+        self._since = self._meter.time()
+
+    def timed(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        """It waits from now on until `make` is called."""
+        self._seconds += self._meter.time() - self._since
+
+        def timed_make() -> Any:
+            self._since = self._meter.time()
+            return make()
+
+        return timed_make
+
+    def close(self, response: Any) -> Any:
+        """The response to send; the client may not be listened to from now on. `None` is a refusal,
+        or no answer."""
+        self._seconds += self._meter.time() - self._since
+        waits = dict(self._waits(response))
+        if not waits:
+            return response
+        quota = max(waits, key=waits.__getitem__)
+        longest = self._meter.windows.seconds
+        if quota is not Quota.REQUEST_PERCENTAGE:
+            longest = MAX_WAIT_SECONDS
+        throttle_ms = round(min(waits[quota], longest) * 1000)
+        if throttle_ms <= 0:
+            return response
+        if isinstance(response, FetchResponse) and not (self._native or response.error_code):
+            self._take(Quota.CONSUMER_BYTE_RATE, -_fetched_bytes(response))
+            response = FetchResponse(throttle_time_ms=throttle_ms, topics=[])
+        elif hasattr(response, "throttle_time_ms"):
+            response = replaced(response, throttle_time_ms=throttle_ms)
+        figures = self._meter.services.figures
+        count(figures.throttled, quota.value)
+        told = figures.throttled_seconds.get(quota.value, 0.0)
+        figures.throttled_seconds[quota.value] = told + throttle_ms / 1000
+        if self._caller.mute is not None:
+            self._caller.mute(throttle_ms / 1000)
+        return response
+
+    def _waits(self, response: Any) -> Iterator[tuple[Quota, float]]:
+        """For how long each of the quotas asks the client to wait, where one does."""
+        taken = [(Quota.REQUEST_PERCENTAGE, self._seconds * 100)]
+        if self._sent_bytes:
+            taken.append((Quota.PRODUCER_BYTE_RATE, self._sent_bytes))
+        fetched = _fetched_bytes(response) if isinstance(response, FetchResponse) else 0
+        if fetched:
+            taken.append((Quota.CONSUMER_BYTE_RATE, fetched))
+        for quota, amount in taken:
+            wait = self._take(quota, amount)
+            if wait > 0:
+                yield quota, wait
+        bound = self._bounds.get(Quota.CONTROLLER_MUTATION_RATE)
+        if bound is not None and self._mutation is not None and response is not None:
+            now, windows = self._meter.now(), self._meter.windows
+            bucket = self._meter.buckets.of(bound.taken_by, now)
+            bucket.take(self._mutation.partitions(response), bound.limit, now, windows)
+            wait = bucket.wait_seconds(bound.limit, now, windows)
+            if wait > 0:
+                yield Quota.CONTROLLER_MUTATION_RATE, wait
+
+    def _take(self, quota: Quota, amount: float) -> float:
+        """Count what was taken; how long the client is to wait. The first fetch of those that
+        count is never too much: a set may be larger than all that the quota gives in that time."""
+        bound = self._bounds.get(quota)
+        if bound is None:
+            return 0.0
+        meter = self._meter
+        now, rate = meter.now(), meter.rate(quota, bound)
+        first = quota is Quota.CONSUMER_BYTE_RATE and rate.is_empty(now, meter.windows)
+        rate.take(amount, now, meter.windows)
+        return 0.0 if first else rate.wait_seconds(bound.limit, now, meter.windows)
+
+
+def _fetched_bytes(response: FetchResponse) -> int:
+    return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)

@@ -1,0 +1,115 @@
+"""How fast something was taken, as Kafka measures it: over windows, or by a bucket of tokens.
+
+Both are told the time with each call, in seconds of a clock that does not go back.
+"""
+
+from collections import deque
+from typing import Final
+
+from ...values import value_class
+
+_SHORTEST_SECONDS: Final = 0.001
+
+
+@value_class
+class Windows:
+    """`quota.window.num` and `quota.window.size.seconds`."""
+
+    number: int
+    seconds: float
+
+    @property
+    def span_seconds(self) -> float:
+        """How long what was taken counts."""
+        return self.number * self.seconds
+
+
+class Rate:
+    """What was taken in the windows that count, by the time that they have lasted.
+
+    A window begins with the first that is taken behind the one before it. While all windows
+    together are younger than all of them but one would last, they count as that old: so much may be
+    taken at once by a client that took nothing.
+    """
+
+    __slots__ = ("_starts", "_totals")
+
+    def __init__(self) -> None:
+        self._starts: deque[float] = deque()
+        self._totals: deque[float] = deque()
+
+    def take(self, amount: float, now: float, windows: Windows) -> None:
+        """Count `amount`; a negative one takes back what was counted."""
+        self._forget(now, windows)
+        if not self._starts or now - self._starts[-1] >= windows.seconds:
+            self._starts.append(now)
+            self._totals.append(0.0)
+        self._totals[-1] += amount
+
+    def taken(self, now: float, windows: Windows) -> tuple[float, float]:
+        """How much was taken, and in how many seconds."""
+        self._forget(now, windows)
+        elapsed = now - self._starts[0] if self._starts else 0.0
+        missing = windows.number - 1 - int(elapsed / windows.seconds)
+        if missing > 0:
+            elapsed += missing * windows.seconds
+        return sum(self._totals), max(elapsed, _SHORTEST_SECONDS)
+
+    def wait_seconds(self, limit: float, now: float, windows: Windows) -> float:
+        """How long nothing may be taken until the rate is no more than `limit` a second."""
+        total, seconds = self.taken(now, windows)
+        return max(total / limit - seconds, 0.0)
+
+    def room(self, limit: float, now: float, windows: Windows) -> float:
+        """How much may be taken without a wait."""
+        total, seconds = self.taken(now, windows)
+        return max(limit * seconds - total, 0.0)
+
+    def is_empty(self, now: float, windows: Windows) -> bool:
+        """Whether nothing that counts was taken."""
+        self._forget(now, windows)
+        return not any(self._totals)
+
+    def is_idle(self, now: float, windows: Windows) -> bool:
+        """Whether a new one would say the same."""
+        self._forget(now, windows)
+        return not self._starts
+
+    def _forget(self, now: float, windows: Windows) -> None:
+        starts = self._starts
+        while starts and now - starts[0] >= windows.span_seconds:
+            starts.popleft()
+            self._totals.popleft()
+
+
+class TokenBucket:
+    """Tokens that come back at the quota's rate, up to what all windows together would bring
+    (KIP-599). What is taken is never refused: the bucket may owe."""
+
+    __slots__ = ("_at", "_limit", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens: float | None = None
+        self._limit = 0.0
+        self._at = 0.0
+
+    def take(self, amount: float, limit: float, now: float, windows: Windows) -> None:
+        self._tokens = self._filled(limit, now, windows) - amount
+        self._limit, self._at = limit, now
+
+    def wait_seconds(self, limit: float, now: float, windows: Windows) -> float:
+        """How long nothing may be taken until the bucket owes nothing."""
+        return max(-self._filled(limit, now, windows) / limit, 0.0)
+
+    def is_idle(self, now: float, windows: Windows) -> bool:
+        """Whether a new one would say the same."""
+        limit = self._limit
+        return self._tokens is None or self._filled(limit, now, windows) >= (
+            limit * windows.span_seconds
+        )
+
+    def _filled(self, limit: float, now: float, windows: Windows) -> float:
+        most = limit * windows.span_seconds
+        if self._tokens is None:
+            return most
+        return min(self._tokens + max(now - self._at, 0.0) * limit, most)

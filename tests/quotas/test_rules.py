@@ -1,0 +1,187 @@
+"""Which quota is a client's, beside a plain table of ranks; names and values; the file."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horolog.protocol.errors import InvalidRequest, StorageError
+from horolog.server.quotas import store
+from horolog.server.quotas.rules import (
+    DEFAULT,
+    Bound,
+    Entity,
+    Quota,
+    QuotaTable,
+    problem_of_name,
+    problem_of_value,
+)
+from horolog.server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
+from horolog.storage.files import SystemFiles
+
+PRODUCE = Quota.PRODUCER_BYTE_RATE
+
+RANKS = [
+    ("this", "this"),
+    ("this", "default"),
+    ("this", "none"),
+    ("default", "this"),
+    ("default", "default"),
+    ("default", "none"),
+    ("none", "this"),
+    ("none", "default"),
+]
+"""Kafka's order: what an entity says of the user and of the client id."""
+
+NAMES = st.sampled_from([None, DEFAULT, "a", "b"])
+TABLES = st.dictionaries(
+    st.builds(Entity, NAMES, NAMES).filter(lambda entity: entity != Entity()),
+    st.dictionaries(st.sampled_from(list(Quota)), st.floats(1, 1e9), max_size=4),
+    max_size=10,
+)
+
+
+def says(name: str | None, asked: str) -> str:
+    return {None: "none", DEFAULT: "default", asked: "this"}.get(name, "another")
+
+
+@settings(max_examples=500)
+@given(TABLES, st.sampled_from(["a", "b", "c"]), st.sampled_from(["a", "b", "c"]))
+def test_the_most_special_quota_holds(
+    table: dict[Entity, dict[Quota, float]], user: str, client_id: str
+) -> None:
+    quotas = QuotaTable(table)
+    for quota in Quota:
+        ranked = []
+        for entity, values in table.items():
+            said = says(entity.user, user), says(entity.client_id, client_id)
+            if quota in values and said in RANKS:
+                ranked.append((RANKS.index(said), said, values[quota]))
+        found = quotas.bound(quota, user, client_id)
+        if not ranked:
+            assert found is None
+            continue
+        _, (of_user, of_client), limit = min(ranked)
+        taken_by = Entity(
+            None if of_user == "none" else user, None if of_client == "none" else client_id
+        )
+        assert found == Bound(limit, taken_by)
+
+
+def test_a_client_without_a_name_has_the_quotas_of_defaults_only() -> None:
+    quotas = QuotaTable({Entity(None, DEFAULT): {PRODUCE: 5.0}, Entity("a"): {PRODUCE: 7.0}})
+    assert quotas.bound(PRODUCE, "b", "") == Bound(5.0, Entity(None, ""))
+    assert quotas.bound(PRODUCE, "a", "") == Bound(7.0, Entity("a"))
+
+
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, -1.0, float("nan"), float("inf"), float("-inf"), 2.0**63, 1e300]
+)
+@pytest.mark.parametrize("quota", list(Quota))
+def test_values_that_no_quota_has(quota: Quota, value: float) -> None:
+    problem = problem_of_value(quota, value)
+    assert problem is not None
+    assert quota.value in problem
+    assert "above 0 and below 2^63" in problem
+
+
+def test_byte_rates_are_whole_and_others_need_not_be() -> None:
+    assert "whole" in str(problem_of_value(PRODUCE, 1.5))
+    assert problem_of_value(Quota.REQUEST_PERCENTAGE, 0.5) is None
+    assert problem_of_value(PRODUCE, 2.0**62) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        *(("a", True), ("é" * 127, True), ("x" * 255, True), ("", False), ("x" * 256, False)),
+        *(("é" * 128, False), ("a\nb", False), ("\x1b[2J", False)),
+    ],
+)
+def test_names(name: str, fine: bool) -> None:
+    assert (problem_of_name("user", name) is None) == fine
+
+
+def quotas(path: Path) -> Quotas:
+    return Quotas(SystemFiles(QUOTAS_FILE_MODE), path)
+
+
+CHANGES = st.builds(
+    Change,
+    st.builds(Entity, NAMES, NAMES).filter(lambda entity: entity != Entity()),
+    st.dictionaries(st.sampled_from(list(Quota)), st.none() | st.integers(1, 9).map(float)),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(CHANGES, max_size=4), max_size=5))
+def test_what_is_changed_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[Change]]
+) -> None:
+    path = tmp_path_factory.mktemp("data")
+    kept = quotas(path)
+    oracle: dict[tuple[Entity, Quota], float] = {}
+    for changes in rounds:
+        assert kept.change(changes, validate_only=True) == [None] * len(changes)
+        assert kept.change(changes) == [None] * len(changes)
+        for change in changes:
+            for quota, value in change.values.items():
+                oracle.pop((change.entity, quota), None)
+                if value is not None:
+                    oracle[change.entity, quota] = value
+        for seen in (kept, quotas(path)):
+            told = {
+                (entity, quota): value
+                for entity, values in seen.table.quotas.items()
+                for quota, value in values.items()
+            }
+            assert told == oracle
+
+
+def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = quotas(tmp_path)
+    file = tmp_path / "quotas.json"
+    assert kept.change([Change(Entity("a"), {PRODUCE: None})]) == [None]
+    assert not file.exists()
+    kept.change([Change(Entity("a", DEFAULT), {PRODUCE: 9.0})])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text()) == {
+        "format": 1,
+        "quotas": [{"user": "a", "client_id": "", "values": {"producer_byte_rate": 9.0}}],
+    }
+    monkeypatch.setattr(store, "MAX_QUOTA_ENTITIES", 1)
+    first, second = kept.change(
+        [Change(Entity("a", DEFAULT), {PRODUCE: 8.0}), Change(Entity("b"), {PRODUCE: 1.0})]
+    )
+    assert first is None
+    assert isinstance(second, InvalidRequest)
+    assert quotas(tmp_path).table.quotas == {Entity("a", DEFAULT): {PRODUCE: 8.0}}
+
+
+ENTRY = {"user": "a", "client_id": None, "values": {"producer_byte_rate": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        json.dumps({"format": 2, "quotas": []}),
+        json.dumps({"format": 1}),
+        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": None}]}),
+        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": 5}]}),
+        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": "x" * 256}]}),
+        json.dumps({"format": 1, "quotas": [{**ENTRY, "values": {"juggling_rate": 1}}]}),
+        json.dumps({"format": 1, "quotas": [{**ENTRY, "values": {"producer_byte_rate": -1}}]}),
+        '{"format": 1, "quotas": [{"user": "a", "client_id": null, "values": '
+        '{"producer_byte_rate": 1e999}}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_broken_file_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / "quotas.json").write_text(content)
+    with pytest.raises(StorageError, match=r"quotas\.json is broken"):
+        quotas(tmp_path)
