@@ -125,7 +125,8 @@ class Broker:
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)
             self.security = Security(
-                self.settings, ports, self._given_files, self.figures, self.observe
+                *(self.settings, ports, self._given_files, self.figures, self.observe),
+                clock=self.clock,
             )
             cleanups.callback(self.security.stop)
             shares = self._open_storage(cleanups)

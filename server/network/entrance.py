@@ -44,6 +44,7 @@ class Entrance:
         self._limits = limits
         self._loop = loop
         self._deadline = Deadline(loop, limits.login_seconds, entering.login_is_late)
+        self._session: Session | None = None
         self._session_end: asyncio.TimerHandle | None = None
 
     def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
@@ -54,7 +55,9 @@ class Entrance:
             endpoint.mechanisms,
             logged_in=self._logged_in,
             failed=self._entering.finish,
+            longest_seconds=self._limits.session_seconds,
         )
+        self._session = session
         tls = transport.get_extra_info("tls") if endpoint.certificates else None
         certificate = None if tls is None else tls.peer_certificate
         if certificate is not None:
@@ -81,10 +84,10 @@ class Entrance:
         """A login was done, the first one or a later one that prolongs the session."""
         self.close()
         self._entering.let_in()
-        if self._limits.session_seconds is not None:
-            self._session_end = self._loop.call_later(
-                self._limits.session_seconds, self._session_is_over
-            )
+        assert self._session is not None
+        seconds = self._session.lifetime_seconds
+        if seconds is not None:
+            self._session_end = self._loop.call_later(seconds, self._session_is_over)
 
     def _session_is_over(self) -> None:
         """Only a new login is answered from now on, and is waited for."""

@@ -36,6 +36,8 @@ class Session:
     __slots__ = (
         "_failed",
         "_logged_in",
+        "_longest_seconds",
+        "_token_seconds",
         "exchange",
         "host",
         "mechanism",
@@ -43,6 +45,7 @@ class Session:
         "name",
         "principal",
         "raw",
+        "refused",
         "state",
     )
 
@@ -53,8 +56,10 @@ class Session:
         *,
         logged_in: Callable[[], None],
         failed: Callable[[], None],
+        longest_seconds: float | None = None,
     ) -> None:
-        """`mechanisms` are those offered; none where only a certificate counts.
+        """`mechanisms` are those offered; none where only a certificate counts. A login holds
+        `longest_seconds`, where that is not `None`.
 
         `logged_in` is called whenever a login has been done, `failed` when one was refused and the
         answer that says so is made.
@@ -63,11 +68,16 @@ class Session:
         self.mechanisms = mechanisms
         self._logged_in = logged_in
         self._failed = failed
+        self._longest_seconds = longest_seconds
+        self._token_seconds: float | None = None
+        """How long the token holds that the login was done with."""
         self.principal = ANONYMOUS
         self.state = LoginState.OUTSIDE
         self.mechanism = ""
         """Of the login that is under way, or was last done."""
         self.exchange: ScramServer | None = None
+        self.refused = False
+        """Whether a token was refused, and the client has to take note of that."""
         self.raw = False
         """Whether messages of SASL come as frames without a head: behind sasl-handshake 0."""
         self.name = ""
@@ -78,13 +88,26 @@ class Session:
         self.principal = principal_of(name)
         self.state = LoginState.INSIDE
 
-    def log_in(self, name: str) -> None:
-        """It is `name`."""
+    @property
+    def lifetime_seconds(self) -> float | None:
+        """How long the login holds; `None` as long as the connection."""
+        bounds = [each for each in (self._longest_seconds, self._token_seconds) if each is not None]
+        return min(bounds, default=None)
+
+    @property
+    def lifetime_ms(self) -> int:
+        """The same for the client, to whom 0 is without end."""
+        seconds = self.lifetime_seconds
+        return 0 if seconds is None else max(int(seconds * 1000), 1)
+
+    def log_in(self, name: str, token_seconds: float | None = None) -> None:
+        """It is `name`, by a token that holds so long or by something that does not end."""
+        self._token_seconds = token_seconds
         self.name = name
         self.principal = principal_of(name)
         self.state = LoginState.INSIDE
         self.exchange = None
-        self.raw = False
+        self.raw = self.refused = False
         self._logged_in()
 
     def fail(self) -> None:
