@@ -1,18 +1,20 @@
 """The broker's settings about tokens, the names in certificates, and connections of one client."""
 
 from typing import Final
-from urllib.parse import urlsplit
 
-from . import counts, principal_rules
+from . import counts
 from .declaring import integer, setting
-from .principal_rules import PrincipalRules
 from .setting import Kind
+
+DEFAULT_RULES: Final = "DEFAULT"
 
 
 def _check_keys_url(text: str) -> None:
     """Raises `ValueError` for what is no place of keys."""
     if not text:
         return
+    from urllib.parse import urlsplit  # most brokers start without
+
     found = urlsplit(text)
     _ = found.port
     if found.scheme == "file" and (found.netloc or not found.path.startswith("/")):
@@ -23,6 +25,14 @@ def _check_keys_url(text: str) -> None:
         raise ValueError("it has a user or a password in it, which logs would show")
     if found.scheme not in ("file", "http", "https"):
         raise ValueError("it begins with none of https://, http://, file:///")
+
+
+def _check_rules(text: str) -> None:
+    """Raises `ValueError` for what are no rules."""
+    if text != DEFAULT_RULES:
+        from .principal_rules import PrincipalRules  # most brokers start without
+
+        PrincipalRules(text)
 
 
 def _check_text(text: str) -> None:
@@ -85,13 +95,13 @@ ACCESS: Final = (
     setting(
         "tls.principal.mapping.rules",
         Kind.TEXT,
-        principal_rules.DEFAULT,
+        DEFAULT_RULES,
         "How the subject of a client's certificate becomes a name: RULE:PATTERN/REPLACEMENT/, "
         "perhaps with L (lower case) or U (upper case) behind it, or DEFAULT, the subject as it "
         "is; several are separated by commas, and the first that fits counts. Whose certificate "
         "none fits is not let in.",
-        reads=PrincipalRules,
-        form=principal_rules.FORM,
+        reads=_check_rules,
+        form="RULE:PATTERN/REPLACEMENT/, with L or U behind it or not, or DEFAULT, by commas",
         aliases=("ssl.principal.mapping.rules",),
     ),
     setting(

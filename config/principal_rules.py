@@ -6,9 +6,7 @@ DEFAULT                        the subject as it is
 
 The first rule that fits counts. Rules are separated by commas; `\\/` in a rule stands for `/`.
 
-A pattern is tried on what a client sends, so one that could take exponential time is refused: what
-is repeated must have no repetition and no alternative in it, and nothing may be looked for that was
-found before.
+Patterns are those of `patterns`, whose cost is bounded: they are tried on what clients send.
 """
 
 import re
@@ -16,32 +14,26 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..values import value_class
+from .patterns import MAX_STEPS, Pattern
 
 DEFAULT: Final = "DEFAULT"
-FORM: Final = "RULE:PATTERN/REPLACEMENT/, with L or U behind it or not, or DEFAULT, by commas"
 
 MAX_RULES: Final = 100
 MAX_PATTERN_CHARS: Final = 500
-MAX_REPETITIONS: Final = 12
-"""Without a bound, in one pattern: KIP-371 has six."""
 MAX_SUBJECT_CHARS: Final = 1024
 """Longest subject that patterns are tried on."""
 
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _BETWEEN: Final = re.compile(r"\s*,\s*")
-_JAVA_NAME: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
-_UNBOUNDED: Final = re.compile(r"[*+]|\{\d+,\}")
-_REPEATED: Final = re.compile(r"[*+?]|\{\d+(?:,\d*)?\}")
-_GROUP: Final = re.compile(r"\(\?(?::|P<[A-Za-z][A-Za-z0-9]*>)")
 
 
-class NoRule(Exception):
+class NoRule(ValueError):
     """None of the rules is for this subject."""
 
 
 @value_class
 class _Rule:
-    pattern: re.Pattern[str] | None
+    pattern: Pattern | None
     """`None` takes any subject, as it is."""
     replacement: str = ""
     case: str = ""
@@ -62,6 +54,9 @@ class PrincipalRules:
     def __init__(self, text: str) -> None:
         """Raises `ValueError` saying which rule is wrong, and how."""
         self._rules: Sequence[_Rule] = tuple(_parsed(text.strip() or DEFAULT))
+        steps = sum(len(rule.pattern) for rule in self._rules if rule.pattern is not None)
+        if steps > MAX_STEPS:
+            raise ValueError(f"all patterns together have more than {MAX_STEPS} steps")
 
     def name(self, subject: str) -> str:
         """The name of who has this subject. Raises `NoRule`."""
@@ -99,54 +94,19 @@ def _parsed(text: str) -> Iterator[_Rule]:
         position = len(text) if comma is None else comma.end()
 
 
-def _compiled(written: str) -> re.Pattern[str]:
+def _compiled(written: str) -> Pattern:
     if len(written) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern has more than {MAX_PATTERN_CHARS} characters")
-    pattern = _JAVA_NAME.sub(r"(?P<\1>", written.replace("\\/", "/"))
     try:
-        compiled = re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"the pattern {_cut(written)} is wrong: {error}") from None
-    reason = _slow(pattern)
-    if reason:
-        raise ValueError(f"the pattern {_cut(written)} is refused: {reason}")
-    return compiled
+        return Pattern(written.replace("\\/", "/"))
+    except ValueError as error:
+        raise ValueError(f"the pattern {_cut(written)} is refused: {error}") from None
 
 
-def _slow(pattern: str) -> str:
-    """Why a pattern that compiles could keep a processor busy; empty for one that cannot."""
-    bare = _without_classes(pattern)
-    if len(_UNBOUNDED.findall(bare)) > MAX_REPETITIONS:
-        return f"it has more than {MAX_REPETITIONS} repetitions"
-    begun: list[int] = []
-    position = 0
-    while position < len(bare):
-        if bare[position] == "(":
-            begun.append(position)
-            group = _GROUP.match(bare, position)
-            if group is None and bare.startswith("(?", position):
-                return "of groups with (? only (?: and (?<name> may be"
-            position = group.end() if group else position + 1
-            continue
-        if bare[position] == ")":
-            inside = bare[begun.pop() : position]
-            inside = inside[len(match[0]) if (match := _GROUP.match(inside)) else 1 :]
-            repeated = _REPEATED.match(bare, position + 1)
-            if repeated and repeated[0] != "?" and ("|" in inside or _REPEATED.search(inside)):
-                return "what is repeated has a repetition or an alternative in it"
-        position += 1
-    return "it looks for what it found before" if re.search(r"\\[1-9]", pattern) else ""
-
-
-def _without_classes(pattern: str) -> str:
-    """The pattern with a letter in the place of each `\\x` and each `[...]`."""
-    return re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "a", pattern, flags=re.DOTALL)
-
-
-def _filled(replacement: str, found: re.Match[str]) -> Iterator[str]:
+def _filled(replacement: str, found: Sequence[str | None]) -> Iterator[str]:
     """The replacement with the groups in the place of `$1`, `$2`; a number that no group has stands
     for itself, as in Kafka."""
-    position, groups = 0, found.re.groups
+    position, groups = 0, len(found) - 1
     while position < len(replacement):
         char = replacement[position]
         position += 1

@@ -59,14 +59,12 @@ class Entrance:
         )
         self._session = session
         tls = transport.get_extra_info("tls") if endpoint.certificates else None
-        certificate = None if tls is None else tls.peer_certificate
-        if certificate is not None:
-            from ..security.names import subject_name
-
-            session.by_certificate(subject_name(certificate))
-        if endpoint.gate is None or certificate is not None:
+        name = None if tls is None else tls.peer_name
+        if name is not None:
+            session.by_certificate(name)
+        if endpoint.gate is None or name is not None:
             self._entering.let_in()
-            return session if certificate is not None else None
+            return session if name is not None else None
         self._wait_for_login(endpoint.gate)
         return session
 

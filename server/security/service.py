@@ -3,6 +3,7 @@ brokers have no user, and start sooner."""
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -144,7 +145,17 @@ class Security:
             seconds,
             PLAIN_ANSWERS[port.setting],
             bytearray(RECEIVED_BYTES),
+            self._certificate_name if port.certificate else None,
         )
+
+    @cached_property
+    def _certificate_name(self) -> Callable[[bytes], str]:
+        """Who a client certificate is for."""
+        from ...config.principal_rules import PrincipalRules
+        from .names import subject_name
+
+        rules = PrincipalRules(self._settings.tls_principal_mapping_rules)
+        return lambda certificate: rules.name(subject_name(certificate))
 
     def start(self) -> None:
         """Look after certificates, and tell of ports that are open to everybody, from now on."""
