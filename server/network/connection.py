@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         host = peer[0] if peer else ""
         self.peer = join_address(*peer[:2]) if peer else "unknown"
         if self._endpoint.makes_wait:
-            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop)
+            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop, self._host)
             session = self._entrance.meet(transport, host)
         else:
             session = None
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_deadline.stop()
         self._idle_limit.stop()
         if self._entrance is not None:
-            self._entrance.close()
+            self._entrance.leave()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)

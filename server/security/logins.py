@@ -184,8 +184,7 @@ class Logins:
         try:
             return Step(self._proven(session, exchange, content), True)
         except SaslAuthenticationFailed as error:
-            name = exchange.name
-            await self._refused(session.host, name, session.mechanism, error.message, began)
+            await self._not_let_in(session, exchange.name, error.message, began)
             raise
 
     async def _plain(self, session: Session, content: bytes) -> Step:
@@ -201,7 +200,7 @@ class Logins:
                 raise SaslAuthenticationFailed(_REFUSED)
             self._log_in(session, name)
         except SaslAuthenticationFailed as error:
-            await self._refused(session.host, name, PLAIN, error.message, began)
+            await self._not_let_in(session, name, error.message, began)
             raise
         return Step(b"", True)
 
@@ -223,7 +222,7 @@ class Logins:
                 )
             self._log_in(session, name, found.seconds)
         except SaslAuthenticationFailed as error:
-            await self._refused(session.host, name, OAUTHBEARER, error.message, began)
+            await self._not_let_in(session, name, error.message, began)
             if not told_in_json:
                 raise
             session.refused = True
@@ -240,16 +239,29 @@ class Logins:
             raise SaslAuthenticationFailed(
                 "the session of one user cannot go on as another's; connect anew"
             )
+        most = session.place_of(name)
+        if most is not None:
+            raise SaslAuthenticationFailed(
+                f"{principal_of(name)} has {most} connections, and more are not allowed "
+                "(max.connections.per.user)"
+            )
         self._succeeded(session.mechanism)
         session.log_in(name, token_seconds)
 
     def _refusal(self, session: Session, name: str, cause: str) -> "asyncio.Future[Step]":
         async def refused() -> Step:
             began = self._loop.time()
-            await self._refused(session.host, name, session.mechanism, cause, began)
+            await self._not_let_in(session, name, cause, began)
             raise SaslAuthenticationFailed(cause)
 
         return self._later(refused)
+
+    async def _not_let_in(self, session: Session, name: str, cause: str, began: float) -> None:
+        """As `_refused`; who only has too many connections has guessed nothing."""
+        if session.without_place:
+            await asyncio.sleep(max(FAILED_SECONDS - (self._loop.time() - began), 0.0))
+        else:
+            await self._refused(session.host, name, session.mechanism, cause, began)
 
     async def _refused(
         self, host: str, name: str, mechanism: str, cause: str, began: float

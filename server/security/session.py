@@ -34,6 +34,7 @@ class Session:
     """One connection's login. Connections of ports that know none have no session."""
 
     __slots__ = (
+        "_enter",
         "_failed",
         "_logged_in",
         "_longest_seconds",
@@ -47,6 +48,7 @@ class Session:
         "raw",
         "refused",
         "state",
+        "without_place",
     )
 
     def __init__(
@@ -57,9 +59,11 @@ class Session:
         logged_in: Callable[[], None],
         failed: Callable[[], None],
         longest_seconds: float | None = None,
+        enter: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         """`mechanisms` are those offered; none where only a certificate counts. A login holds
-        `longest_seconds`, where that is not `None`.
+        `longest_seconds`, where that is not `None`. `enter` takes a place of a principal, or says
+        how many there are, all of them taken.
 
         `logged_in` is called whenever a login has been done, `failed` when one was refused and the
         answer that says so is made.
@@ -68,6 +72,7 @@ class Session:
         self.mechanisms = mechanisms
         self._logged_in = logged_in
         self._failed = failed
+        self._enter = enter
         self._longest_seconds = longest_seconds
         self._token_seconds: float | None = None
         """How long the token holds that the login was done with."""
@@ -76,6 +81,8 @@ class Session:
         self.mechanism = ""
         """Of the login that is under way, or was last done."""
         self.exchange: ScramServer | None = None
+        self.without_place = False
+        """Whether the login failed for that, and not for what the client knows."""
         self.refused = False
         """Whether a token was refused, and the client has to take note of that."""
         self.raw = False
@@ -83,10 +90,19 @@ class Session:
         self.name = ""
         """Of the user who is logged in; empty for a certificate."""
 
-    def by_certificate(self, name: str) -> None:
-        """The TLS handshake told who it is."""
+    def by_certificate(self, name: str) -> bool:
+        """The TLS handshake told who it is. False when there are enough of those."""
+        if self._enter(principal_of(name)) is not None:
+            return False
         self.principal = principal_of(name)
         self.state = LoginState.INSIDE
+        return True
+
+    def place_of(self, name: str) -> int | None:
+        """Take a place of a user; or say how many there are, all of them taken."""
+        most = self._enter(principal_of(name))
+        self.without_place = most is not None
+        return most
 
     @property
     def lifetime_seconds(self) -> float | None:
