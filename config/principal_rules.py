@@ -11,9 +11,8 @@ Patterns are those of `patterns`, whose cost is bounded: they are tried on what 
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..values import value_class
 from .patterns import MAX_STEPS, Pattern
 
 DEFAULT: Final = "DEFAULT"
@@ -31,8 +30,7 @@ class NoRule(ValueError):
     """None of the rules is for this subject."""
 
 
-@value_class
-class _Rule:
+class _Rule(NamedTuple):
     pattern: Pattern | None
     """`None` takes any subject, as it is."""
     replacement: str = ""
