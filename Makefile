@@ -23,10 +23,10 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark soak docs pictures lock clean
+.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark bench-handshakes soak docs pictures lock clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: $(DEV_READY) $(KERNEL_READY) ## everything that tests, checks and benchmarks need, in .venv
 
@@ -57,6 +57,9 @@ bench-kafka: $(DEV_READY) $(KERNEL_READY) ## measure beside a real Apache Kafka 
 
 bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parquet files (needs Java); writes build/bench-spark.json
 	@$(BIN)/python -m horolog.bench.spark
+
+bench-handshakes: $(DEV_READY) $(KERNEL_READY) ## 10,000 TLS handshakes that stop half-way, at a broker; prints a table
+	@$(BIN)/python -m horolog.bench.guarding.half_open
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Spark on workers of its own
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200

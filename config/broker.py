@@ -50,6 +50,16 @@ class BrokerSettings:
     http_open_paths: str
     authorization: str
     super_users: str
+    sasl_oauthbearer_jwks_endpoint_url: str
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_expected_issuer: str
+    sasl_oauthbearer_expected_audience: str
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_sub_claim_name: str
+    tls_principal_mapping_rules: str
+    max_connections_per_ip_overrides: str
+    max_connections_per_user: int
+    max_connections_per_user_overrides: str
     auto_create_topics_enable: bool
     num_partitions: int
     max_topics: int

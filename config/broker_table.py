@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from .access_table import ACCESS
 from .declaring import integer as _integer
 from .declaring import setting as _setting
 from .security_table import SECURITY
@@ -413,7 +414,7 @@ _OPERATION: Final = (
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         setting.name: setting
-        for table in (_PLACES, SECURITY, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
+        for table in (_PLACES, SECURITY, ACCESS, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
         for setting in table
     }
 )

@@ -70,9 +70,10 @@ SECURITY: Final = (
         "sasl.enabled.mechanisms",
         Kind.CHOICES,
         "SCRAM-SHA-256,SCRAM-SHA-512",
-        "The ways to log in with a password. PLAIN sends the password itself, so it is offered "
-        "only where the connection is encrypted, unless allow.plaintext.",
-        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+        "The ways to log in. PLAIN sends the password itself and OAUTHBEARER a token, so they are "
+        "offered only where the connection is encrypted, unless allow.plaintext. OAUTHBEARER needs "
+        "sasl.oauthbearer.jwks.endpoint.url.",
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
     ),
     setting(
         "authorization",

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     FILE_MODE = "file mode"
     CHOICES = "choices"
     PRINCIPALS = "principals"
+    TEXT = "text"
 
 
 class Scope(StrEnum):
@@ -54,7 +55,8 @@ class Setting:
     number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
     all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
     where `part_that_counts` is given, that part of a choice has to be one of them. Of `choices`
-    there may be several, separated by commas; addresses may be several too.
+    there may be several, separated by commas; addresses may be several too. `reads` raises
+    `ValueError` for a text that is not of this `form`.
     """
 
     name: str
@@ -74,6 +76,8 @@ class Setting:
     part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
+    reads: Callable[[str], object] | None = None
+    form: str = ""
     aliases: tuple[str, ...] = ()
     scaled: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -146,6 +150,8 @@ class Setting:
                 principals = _principals(value)
                 if principals is not None and len(value) <= _LONGEST_TEXT:
                     return ";".join(principals)
+            case Kind.TEXT if isinstance(value, str):
+                return self._check_text(value, name, at)
             case Kind.PATH if isinstance(value, str):
                 if value in self.choices:
                     return value
@@ -180,6 +186,8 @@ class Setting:
                     "principals such as User:alice, separated by semicolons, at most "
                     f"{_LONGEST_TEXT} characters"
                 )
+            case Kind.TEXT:
+                return f"{self.form}, at most {_LONGEST_TEXT} characters"
             case Kind.PATH:
                 empty = ", or empty" if "" in self.choices else ""
                 return f"a path of 1 to {_LONGEST_TEXT} characters{empty}"
@@ -230,13 +238,25 @@ class Setting:
             raise self._refusal(text, name, at)
         return ",".join(filter(None, found))
 
-    def _refusal(self, value: object, name: str, at: Scope | None) -> InvalidConfig:
+    def _check_text(self, text: str, name: str, at: Scope | None) -> str:
+        if len(text) > _LONGEST_TEXT or not all(map(str.isprintable, text)):
+            raise self._refusal(text, name, at)
+        assert self.reads is not None
+        try:
+            self.reads(text)
+        except ValueError as error:
+            raise self._refusal(text, name, at, f" Here {error}.") from None
+        return text
+
+    def _refusal(self, value: object, name: str, at: Scope | None, here: str = "") -> InvalidConfig:
         label = name or self.name
         if label != self.name:
             label += f" (another name of {self.name})"
         why = f" {self.why_not}" if self.why_not else ""
         allowed = self.allowed(name, at)
-        return InvalidConfig(f"{label} = {_shown(value)} is refused: it must be {allowed}.{why}")
+        return InvalidConfig(
+            f"{label} = {_shown(value)} is refused: it must be {allowed}.{why}{here}"
+        )
 
 
 def _principals(text: str) -> list[str] | None:

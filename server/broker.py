@@ -48,7 +48,7 @@ from .network.connections import Connections
 from .network.endpoint import Endpoint
 from .network.host import ConnectionLimits
 from .network.listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
-from .network.places import Places
+from .network.places import Places, address_counts, user_places
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports, advertised
 from .outcomes import Outcomes
 from .parking import ParkingLot
@@ -128,7 +128,8 @@ class Broker:
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)
             self.security = Security(
-                self.settings, ports, self._given_files, self.figures, self.observe
+                *(self.settings, ports, self._given_files, self.figures, self.observe),
+                clock=self.clock,
             )
             cleanups.callback(self.security.stop)
             shares = self._open_storage(cleanups)
@@ -327,7 +328,7 @@ class Broker:
             directory=self.directory,
             logs=logs,
             changes=changes,
-            creations=Creations(self.directory, self.settings, changes),
+            creations=Creations(self.directory, self.settings, changes, self.security.audit),
             lags=Lags(logs, self.directory.positions, work, self.clock),
             groups=set_up_groups(
                 loop,
@@ -396,7 +397,10 @@ class Broker:
             self.figures,
             self.observe,
             names=host_names(settings.http_hosts) or (),
-            limits=HttpLimits(shares.http_connections, settings.max_connections_per_ip),
+            limits=HttpLimits(
+                *(shares.http_connections, settings.max_connections_per_ip),
+                overrides=address_counts(settings.max_connections_per_ip_overrides),
+            ),
         )
         open_paths = self.settings.http_open_paths.split(",")
         return HttpServer(
@@ -459,7 +463,10 @@ class Broker:
         idle_ms = settings.connections_max_idle_ms
         self._connections = Connections(
             loop,
-            places=Places(shares.connections, settings.max_connections_per_ip),
+            places=Places(
+                *(shares.connections, settings.max_connections_per_ip),
+                address_counts(settings.max_connections_per_ip_overrides),
+            ),
             limits=ConnectionLimits(
                 max_frame_bytes=settings.max_frame_bytes,
                 max_requests_in_flight=settings.max_requests_in_flight,
@@ -474,6 +481,7 @@ class Broker:
             observe=self.observe,
             in_thread=self.services.work.in_reading_thread,
             max_unauthenticated=settings.connections_unauthenticated_max,
+            users=user_places(settings),
         )
         cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
 

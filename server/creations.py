@@ -3,24 +3,42 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import Protocol
 
 from ..config.broker import BrokerSettings
+from ..protocol.errors import CodedError, UnknownServerError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
 from .changes import Changes, TopicChange
+from .security.audit import Audit
+
+
+class Asker(Protocol):
+    """Who sent the requests that are handled now."""
+
+    @property
+    def principal(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
 
 
 class Creations:
     """Makes topics that do not exist, in their turn among the changes of topics, each once however
     many requests wait for it."""
 
-    def __init__(self, directory: LogDirectory, settings: BrokerSettings, changes: Changes) -> None:
+    def __init__(
+        self, directory: LogDirectory, settings: BrokerSettings, changes: Changes, audit: Audit
+    ) -> None:
         self._directory = directory
         self.exists: Callable[[str], bool] = directory.topics().__contains__
         """Whether there is nothing to be made."""
         self._settings = settings
         self._changes = changes
+        self._audit = audit
+        self.asker: Asker | None = None
+        """Set before requests are handled that may have topics made: for the audit."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
@@ -40,7 +58,9 @@ class Creations:
             changes, done = self._changes.make((topic, self._making(topic)) for topic in new)
             for topic, change in zip(new, changes, strict=True):
                 self._under_way[topic] = change, done
-            done.add_done_callback(partial(self._made, new))
+            asker = self.asker
+            by, peer = ("", "") if asker is None else (asker.principal, asker.host)
+            done.add_done_callback(partial(self._made, new, by, peer))
         return Creating({topic: self._under_way[topic] for topic in topics})
 
     def _making(self, topic: str) -> Steps[TopicEntry]:
@@ -50,9 +70,24 @@ class Creations:
         changes = self._directory.changes
         return (yield from changes.create(topic, self._settings.num_partitions, {}))
 
-    def _made(self, topics: Iterable[str], _: object) -> None:
+    def _made(self, topics: Iterable[str], by: str, peer: str, _: object) -> None:
         for topic in topics:
-            del self._under_way[topic]
+            change, _ = self._under_way.pop(topic)
+            outcome = _outcome(change)
+            self._audit.changed("topic_changed", topic, by, peer, outcome, change="made on demand")
+
+
+def _outcome(change: TopicChange) -> str:
+    """What became of a topic, as the audit says it."""
+    if not change.done:
+        return "not done"
+    try:
+        change.result()
+    except CodedError as error:
+        return error.name
+    except Exception:
+        return UnknownServerError.name
+    return "done"
 
 
 class Creating:

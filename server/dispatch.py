@@ -94,6 +94,7 @@ class Dispatcher:
         self._services = services
         self._handlers = handlers
         self._encoding = encoding
+        self._creations = services.creations
         self._time = services.work.time
         self._kind_of = encoding.kind_of
         self._kinds: dict[int | None, _Kind] = {}
@@ -110,6 +111,7 @@ class Dispatcher:
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
+        self._creations.asker = caller
         head, raw = self._encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
@@ -152,6 +154,7 @@ class Dispatcher:
         requests = () if found is None else self._taken(found, frames, most, caller)
         if found is None or not requests:
             return (self.answer_one(frames.popleft(), caller),)
+        self._creations.asker = caller
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
         try:
@@ -170,6 +173,7 @@ class Dispatcher:
         `answer_one` raises."""
         began = self._time()
         taken: list[tuple[_Kind, Sequence[Request], Sequence[Charge | None]] | None] = []
+        askers: list[Caller] = []
         for frames, most, caller in sources:
             found = self._kinds.get(self._kind_of(frames[0])) if most and frames else None
             requests: Sequence[Request] = ()
@@ -177,12 +181,13 @@ class Dispatcher:
                 requests = self._taken(found, frames, most, caller)
             if found is None or not requests:
                 taken.append(None)
-            else:
-                charges = () if self.meter is None else self._charges(found, requests, caller)
-                taken.append((found, requests, charges))
+                continue
+            charges = () if self.meter is None else self._charges(found, requests, caller)
+            taken.append((found, requests, charges))
+            askers.append(caller)
         bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
-            together = handle_together(self._services, bodies) if bodies else ()
+            together = handle_together(self._services, bodies, askers) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])

@@ -95,6 +95,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "time_map_dropped": "warning",
         "tls_failed": "warning",
         "tls_files_refused": "warning",
+        "token_keys_refused": "warning",
         "topics_file_broken": "error",
         "torn_tail_cut": "warning",
         "variables_ignored": "warning",

@@ -8,14 +8,17 @@ from ..protocol.api.security.authenticate import AuthenticateRequest
 from ..protocol.api.security.sasl_authenticate import SaslAuthenticateRequest
 from ..protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from ..protocol.errors import NO_ERROR, error_from_code
-from ..protocol.sasl.mechanisms import PLAIN, SaslClient
+from ..protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslClient
+from ..protocol.sasl.oauthbearer import OAuthBearerClient
 from ..protocol.sasl.plain import PlainClient
 from ..protocol.sasl.scram_client import ScramClient
 from .wire import Wire
 
 
 def sasl_client(mechanism: str, name: str, password: str) -> SaslClient:
-    """The client's side of a mechanism."""
+    """The client's side of a mechanism; for OAUTHBEARER the password is the token."""
+    if mechanism == OAUTHBEARER:
+        return OAuthBearerClient(password)
     if mechanism == PLAIN:
         return PlainClient(name, password)
     return ScramClient(mechanism, name, password, b64encode(os.urandom(18)).decode())

@@ -78,14 +78,14 @@ def _clients(brokers: ExitStack) -> Iterator[RawClient]:
     _, client = brokers.enter_context(broker())
     yield client
     pem = Path(brokers.enter_context(TemporaryDirectory(prefix="horolog-bench-"))) / "own.pem"
-    _make_certificate(pem)
+    make_certificate(pem)
     listening = "--listen", "tls://127.0.0.1:0", "--set", f"tls.cert={pem}"
     trusting = ssl.create_default_context(cafile=str(pem))
     _, client = brokers.enter_context(broker(*listening, tls=trusting))
     yield client
 
 
-def _make_certificate(pem: Path) -> None:
+def make_certificate(pem: Path) -> None:
     """A certificate of its own root, with its key, in one file."""
     made = pem.with_suffix(".crt")
     subprocess.run(

@@ -39,11 +39,10 @@ def handshake(
 
 def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call: Call) -> Any:
     session = _session(call)
-    lifetime_ms = services.settings.connections_max_reauth_ms
 
     def respond(step: "Step") -> SaslAuthenticateResponse:
         return SaslAuthenticateResponse(
-            auth_bytes=step.content, session_lifetime_ms=lifetime_ms if step.done else 0
+            auth_bytes=step.content, session_lifetime_ms=session.lifetime_ms if step.done else 0
         )
 
     step = services.security.logins.step(session, request.auth_bytes)
@@ -64,14 +63,13 @@ def authenticate(services: Services, request: AuthenticateRequest, call: Call) -
         raise IllegalSaslState(
             f"a login by {session.mechanism} cannot go on as one by {request.mechanism[:100]}"
         )
-    lifetime_ms = services.settings.connections_max_reauth_ms
     found = session
 
     def respond(step: "Step") -> AuthenticateResponse:
         return AuthenticateResponse(
             auth_bytes=step.content,
             done=step.done,
-            session_lifetime_ms=lifetime_ms if step.done else 0,
+            session_lifetime_ms=found.lifetime_ms if step.done else 0,
             principal=found.principal,
         )
 

@@ -22,6 +22,7 @@ from ...protocol.errors import (
     UnsupportedVersion,
 )
 from ...storage.log.log import Log
+from ..creations import Asker
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition, SharedWait
@@ -67,19 +68,32 @@ def handle_many(
 
 
 def handle_together(
-    services: Services, sources: Sequence[Sequence[ProduceRequest]]
+    services: Services,
+    sources: Sequence[Sequence[ProduceRequest]],
+    askers: Sequence[Asker],
 ) -> Sequence[Sequence[Outcome]]:
     """Answer the requests of several connections, of each as `handle_many`.
 
     What all of them bring for one partition is appended at once where nothing about them is
-    unusual: they want the same `acks`, and the topics exist.
+    unusual: they want the same `acks`, and the topics exist. Else each of the `askers` is who has
+    the topics made that its requests name.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
     if not (rows.alike and all(map(services.creations.exists, rows.topics))):
-        return [handle_many(services, 0, source) for source in sources]
+        return [
+            _handle_of(services, source, asker)
+            for source, asker in zip(sources, askers, strict=True)
+        ]
     ends = list(accumulate(map(len, sources)))
     outcomes = _handle_alike(services, rows, {}, ends)
     return [outcomes[begin:end] for begin, end in pairwise((0, *ends))]
+
+
+def _handle_of(
+    services: Services, requests: Sequence[ProduceRequest], asker: Asker
+) -> Sequence[Outcome]:
+    services.creations.asker = asker
+    return handle_many(services, 0, requests)
 
 
 class _Rows:

@@ -1,7 +1,8 @@
 """Who asks the HTTP port: the same users as elsewhere, where a login is required.
 
 A browser logs in at `/login` and gets a cookie that no script sees and no other site sends. Scripts
-send `Authorization: Basic`. `/static/` are files of the program, the same in every copy of it.
+send `Authorization: Basic`, or `Bearer` and a token. `/static/` are files of the program, the same
+in every copy of it.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiohttp import hdrs, web
+from multidict import CIMultiDict
 
 from ...protocol.errors import SaslAuthenticationFailed
 from ..security.session import ANONYMOUS
@@ -29,7 +31,7 @@ MAX_BODY_BYTES: Final = 8 * 1024
 _OPEN: Final = "/static/"
 _JSON: Final = "application/json"
 _WRONG: Final = "the user does not exist, or the password is wrong"
-_NEEDED: Final = "log in: at /login, or with Authorization: Basic"
+_NEEDED: Final = "log in: at /login, or with Authorization: Basic or Bearer"
 
 
 class Asking(Protocol):
@@ -58,6 +60,12 @@ class HttpAuthentication:
         found = self._sessions.principal(request.cookies.get(COOKIE, ""), self._security.users)
         if found is not None:
             return found
+        bearer = _bearer(request.headers.get(hdrs.AUTHORIZATION, ""))
+        if bearer is not None:
+            try:
+                return await self._security.logins.token(asking.address, bearer)
+            except SaslAuthenticationFailed:
+                return None
         basic = _basic(request.headers.get(hdrs.AUTHORIZATION, ""))
         if basic is not None:
             try:
@@ -74,10 +82,12 @@ class HttpAuthentication:
         from_page = "Sec-Fetch-Site" in request.headers
         if request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
             return web.Response(status=303, headers={"Location": LOGIN_PATH, **_HEADERS})
-        headers = dict(_HEADERS)
+        headers = CIMultiDict(_HEADERS)
         if not from_page:
             # A browser would ask for the password itself, and send it to whoever asks again.
-            headers["WWW-Authenticate"] = 'Basic realm="horolog", charset="UTF-8"'
+            headers.add("WWW-Authenticate", 'Basic realm="horolog", charset="UTF-8"')
+            if self._security.logins.takes_tokens:
+                headers.add("WWW-Authenticate", 'Bearer realm="horolog"')
         body = json.dumps({"error": _NEEDED}).encode()
         return web.Response(status=401, body=body, content_type=_JSON, headers=headers)
 
@@ -128,6 +138,12 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+
+
+def _bearer(header: str) -> str | None:
+    """The token of `Authorization: Bearer`."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _basic(header: str) -> tuple[str, str] | None:

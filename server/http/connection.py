@@ -12,7 +12,6 @@ from typing import Final, cast
 from aiohttp import hdrs, web
 
 from ..network.deadline import Deadline
-from ..security.names import subject_name
 from ..security.session import ANONYMOUS, principal_of
 from .authentication import HttpAuthentication
 from .hosts import is_known_host
@@ -80,8 +79,8 @@ class HttpConnection(web.RequestHandler):
         # aiohttp lets go of it before the answer is sent to its end.
         self._wire = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("tls") if self._knows_certificates else None
-        if tls is not None and tls.peer_certificate is not None:
-            self.certificate_principal = principal_of(subject_name(tls.peer_certificate))
+        if tls is not None and tls.peer_name is not None:
+            self.certificate_principal = principal_of(tls.peer_name)
         self._head_deadline.start()
 
     def data_received(self, data: bytes) -> None:

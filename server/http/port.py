@@ -2,7 +2,7 @@
 names that are answered, and what is counted."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ...storage.events import Observer
@@ -27,6 +27,8 @@ class HttpLimits:
     the connection."""
     idle_seconds: float = 60.0
     """From an answer to the next request, and for each part of an answer to be taken."""
+    overrides: Mapping[str, int] | None = None
+    """Other numbers of connections, by address."""
 
 
 class HttpPort:
@@ -50,7 +52,8 @@ class HttpPort:
         self._observe = observe
         most = max(self.limits.connections // 2, 1)
         per_ip = self.limits.connections_per_ip
-        self._places = Places(self.limits.connections, min(per_ip or most, most))
+        overrides = {address: min(n, most) for address, n in (self.limits.overrides or {}).items()}
+        self._places = Places(self.limits.connections, min(per_ip or most, most), overrides)
 
     def admits(self, address: str) -> bool:
         """Whether there is a place for one more connection; it is taken then, until `gone`."""
@@ -75,7 +78,7 @@ class HttpPort:
             reason=reason,
             http_connections=self._figures.http_connections,
             max_http_connections=self._places.capacity,
-            max_http_connections_per_ip=self._places.per_address,
+            max_http_connections_per_ip=self._places.most_from(fields.get("address")),
             **fields,
         )
 

@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         host = peer[0] if peer else ""
         self.peer = join_address(*peer[:2]) if peer else "unknown"
         if self._endpoint.makes_wait:
-            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop)
+            self._entrance = Entrance(self, self._endpoint, self._limits, self._loop, self._host)
             session = self._entrance.meet(transport, host)
         else:
             session = None
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is not None:
             self._muted.cancel()
         if self._entrance is not None:
-            self._entrance.close()
+            self._entrance.leave()
         if self._close_deadline is not None:
             self._close_deadline.cancel()
         self._host.closed(self)

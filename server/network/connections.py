@@ -10,7 +10,7 @@ from .endpoint import Endpoint
 from .file_sending import InThread
 from .held_memory import HeldMemory
 from .host import ConnectionLimits
-from .places import Places
+from .places import TOO_MANY_PER_USER, Places, UserPlaces
 from .ready_connections import Gathering
 
 
@@ -28,11 +28,13 @@ class Connections:
         observe: Observer,
         in_thread: InThread,
         max_unauthenticated: int = 1000,
+        users: UserPlaces | None = None,
     ) -> None:
         """So many connections at one time may be in a TLS handshake, or in a login that is
         required."""
         self._loop = loop
         self._places = places
+        self._users = users or UserPlaces()
         self._observe = observe
         self._gatherings: dict[Endpoint, Gathering] = {}
         self._open: dict[Connection, str] = {}
@@ -80,7 +82,7 @@ class Connections:
             reason=reason,
             connections=len(self._open),
             max_connections=self._places.capacity,
-            max_connections_per_ip=self._places.per_address,
+            max_connections_per_ip=self._places.most_from(fields.get("address")),
             **fields,
         )
 
@@ -95,6 +97,20 @@ class Connections:
     def let_in(self, connection: asyncio.BaseProtocol) -> None:
         """A connection has logged in, or need not."""
         self._outside.discard(connection)
+
+    def enter(self, principal: str, address: str) -> int | None:
+        """Take a place of a user, until `leave`; or say how many there are, all of them taken."""
+        if self._users.take(principal):
+            return None
+        most = self._users.most_of(principal)
+        self.refused(
+            TOO_MANY_PER_USER, address=address, user=principal, max_connections_per_user=most
+        )
+        return most
+
+    def leave(self, principal: str) -> None:
+        """A connection that had taken a place is gone."""
+        self._users.give_back(principal)
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""

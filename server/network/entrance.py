@@ -29,6 +29,14 @@ class Entering(Protocol):
     def finish(self) -> None: ...
 
 
+class Users(Protocol):
+    """How many connections of a user there may be; see `Host`."""
+
+    def enter(self, principal: str, address: str) -> int | None: ...
+
+    def leave(self, principal: str) -> None: ...
+
+
 class Entrance:
     """The entrance of one connection."""
 
@@ -38,40 +46,66 @@ class Entrance:
         endpoint: Endpoint,
         limits: ConnectionLimits,
         loop: asyncio.AbstractEventLoop,
+        users: Users,
     ) -> None:
         self._entering = entering
         self._endpoint = endpoint
         self._limits = limits
         self._loop = loop
         self._deadline = Deadline(loop, limits.login_seconds, entering.login_is_late)
+        self._users = users
+        self._host = ""
+        self._gone = False
+        self._counted = ""
+        """The principal that this connection has a place of."""
+        self._session: Session | None = None
         self._session_end: asyncio.TimerHandle | None = None
 
     def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
         """The session of who has come in; `None` for somebody without a name, who needs none."""
         endpoint = self._endpoint
+        self._host = host
         session = Session(
             host,
             endpoint.mechanisms,
             logged_in=self._logged_in,
             failed=self._entering.finish,
+            longest_seconds=self._limits.session_seconds,
+            enter=self._enter,
         )
+        self._session = session
         tls = transport.get_extra_info("tls") if endpoint.certificates else None
-        certificate = None if tls is None else tls.peer_certificate
-        if certificate is not None:
-            from ..security.names import subject_name
-
-            session.by_certificate(subject_name(certificate))
-        if endpoint.gate is None or certificate is not None:
+        name = None if tls is None else tls.peer_name
+        if name is not None and not session.by_certificate(name):
+            self._entering.finish()
+            return session
+        if endpoint.gate is None or name is not None:
             self._entering.let_in()
-            return session if certificate is not None else None
+            return session if name is not None else None
         self._wait_for_login(endpoint.gate)
         return session
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Wait for nothing any more."""
         self._deadline.stop()
         if self._session_end is not None:
             self._session_end.cancel()
+
+    def leave(self) -> None:
+        """The connection is gone, and its place is another's."""
+        self._gone = True
+        self.close()
+        if self._counted:
+            self._users.leave(self._counted)
+            self._counted = ""
+
+    def _enter(self, principal: str) -> int | None:
+        if self._gone or principal == self._counted:
+            return None  # a login came to its end too late; or it logs in again
+        most = self._users.enter(principal, self._host)
+        if most is None:
+            self._counted = principal
+        return most
 
     def _wait_for_login(self, gate: Answerer) -> None:
         self._entering.lock(gate)
@@ -79,12 +113,14 @@ class Entrance:
 
     def _logged_in(self) -> None:
         """A login was done, the first one or a later one that prolongs the session."""
+        if self._gone:
+            return
         self.close()
         self._entering.let_in()
-        if self._limits.session_seconds is not None:
-            self._session_end = self._loop.call_later(
-                self._limits.session_seconds, self._session_is_over
-            )
+        assert self._session is not None
+        seconds = self._session.lifetime_seconds
+        if seconds is not None:
+            self._session_end = self._loop.call_later(seconds, self._session_is_over)
 
     def _session_is_over(self) -> None:
         """Only a new login is answered from now on, and is waited for."""

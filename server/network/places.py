@@ -1,29 +1,43 @@
-"""How many connections there are, in all and from each address."""
+"""How many connections there are: in all, from each address, of each user."""
 
+from collections.abc import Mapping
 from typing import Final
+
+from ...config.broker import BrokerSettings
+from ...config.counts import counts
+from ...protocol.errors import InvalidConfig
+from ..security.session import principal_of
 
 TOO_MANY: Final = "max_connections"
 TOO_MANY_PER_IP: Final = "max_connections_per_ip"
+TOO_MANY_PER_USER: Final = "max_connections_per_user"
 """Reasons to refuse a connection, as the metrics and the log have them."""
 
 
 class Places:
     """At most `capacity` are taken at one time, and at most `per_address` from one address.
 
-    With a `per_address` of 0 that is half of them.
+    With a `per_address` of 0 that is half of them. `overrides` are other numbers, by address.
     """
 
-    def __init__(self, capacity: int, per_address: int = 0) -> None:
+    def __init__(
+        self, capacity: int, per_address: int = 0, overrides: Mapping[str, int] | None = None
+    ) -> None:
         self.capacity = capacity
         self.per_address = per_address or max(capacity // 2, 1)
+        self._overrides = overrides or {}
         self._taken = 0
         self._by_address: dict[str, int] = {}
+
+    def most_from(self, address: object) -> int:
+        """How many there may be from an address."""
+        return self._overrides.get(str(address), self.per_address)
 
     def refusal(self, address: str) -> str | None:
         """Why there is no place for one more from `address`, if there is none."""
         if self._taken >= self.capacity:
             return TOO_MANY
-        if self._by_address.get(address, 0) >= self.per_address:
+        if self._by_address.get(address, 0) >= self._overrides.get(address, self.per_address):
             return TOO_MANY_PER_IP
         return None
 
@@ -38,3 +52,70 @@ class Places:
             self._by_address[address] = left
         else:
             del self._by_address[address]
+
+
+class UserPlaces:
+    """At most `most` connections of each principal, those in `overrides` apart; 0 is no limit."""
+
+    def __init__(self, most: int = 0, overrides: Mapping[str, int] | None = None) -> None:
+        self._most = most
+        self._overrides = overrides or {}
+        self._taken: dict[str, int] = {}
+
+    def most_of(self, principal: str) -> int | None:
+        """How many there may be of a principal; `None` without a limit."""
+        return self._overrides.get(principal, self._most or None)
+
+    def take(self, principal: str) -> bool:
+        """Take a place, until `give_back`; False when there is none."""
+        most = self.most_of(principal)
+        taken = self._taken.get(principal, 0)
+        if most is not None and taken >= most:
+            return False
+        self._taken[principal] = taken + 1
+        return True
+
+    def give_back(self, principal: str) -> None:
+        left = self._taken[principal] - 1
+        if left:
+            self._taken[principal] = left
+        else:
+            del self._taken[principal]
+
+
+def user_places(settings: BrokerSettings) -> UserPlaces:
+    """As the settings say."""
+    overrides = counts(settings.max_connections_per_user_overrides)
+    by_principal = {principal_of(name): most for name, most in overrides.items()}
+    return UserPlaces(settings.max_connections_per_user, by_principal)
+
+
+def address_counts(text: str) -> Mapping[str, int]:
+    """`max.connections.per.ip.overrides` by address; names of hosts are looked up.
+
+    Raises `InvalidConfig` for a name that has no address.
+    """
+    found: dict[str, int] = {}
+    for name, number in counts(text).items():
+        for address in _addresses(name):
+            found[address] = number
+    return found
+
+
+def _addresses(name: str) -> set[str]:
+    import ipaddress  # most brokers start without
+    import socket
+
+    try:
+        found = ipaddress.ip_address(name)
+        return {str(getattr(found, "ipv4_mapped", None) or found)}
+    except ValueError:
+        pass
+    try:
+        known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise InvalidConfig(
+            f"max.connections.per.ip.overrides: {name!r} is no address, and no host of that name "
+            f"is known: {error}"
+        ) from None
+    return {str(each[4][0]) for each in known}

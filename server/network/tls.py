@@ -44,6 +44,8 @@ class TlsPort:
     plain_answer: Callable[[bytes], bytes]
     """What a client is answered whose first bytes are not TLS; perhaps nothing."""
     slab: bytearray
+    name_of: Callable[[bytes], str] | None = None
+    """Who a client certificate (DER) is for, where that counts. It raises `ValueError`."""
 
 
 class TlsProtocol(asyncio.BufferedProtocol):
@@ -72,6 +74,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._opened = False
         """Whether the protocol above has got its transport."""
         self._peer = "unknown"
+        self._peer_name: str | None = None
         self.reading = True
 
     # The plain transport's side.
@@ -133,10 +136,9 @@ class TlsProtocol(asyncio.BufferedProtocol):
         return self._transport
 
     @property
-    def peer_certificate(self) -> dict[str, Any] | None:
-        """The client's certificate, which was verified; `None` without one."""
-        found = None if self._object is None else self._object.getpeercert()
-        return cast("dict[str, Any] | None", found or None)
+    def peer_name(self) -> str | None:
+        """Who the client is by its certificate, which was verified; `None` without one."""
+        return self._peer_name
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._state is not _State.OPEN or self._transport is None:
@@ -199,11 +201,28 @@ class TlsProtocol(asyncio.BufferedProtocol):
             self._refuse("handshake", f"the handshake failed: {error.reason or error}")
             return
         self._flush()
+        if not self._named():
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._state = _State.OPEN
         self._opened = True
         self._above.connection_made(TlsTransport(self))
+
+    def _named(self) -> bool:
+        """Find out who the client's certificate is for. False when it is for nobody here."""
+        assert self._object is not None
+        name_of = self._port.name_of
+        certificate = None if name_of is None else self._object.getpeercert(binary_form=True)
+        if not certificate:
+            return True
+        assert name_of is not None
+        try:
+            self._peer_name = name_of(certificate)
+        except ValueError as error:
+            self._refuse("name", f"the client's certificate gives no name: {error}")
+            return False
+        return True
 
     def _read(self) -> None:
         """Hand on what can be decrypted, until the protocol above wants no more."""

@@ -9,12 +9,13 @@ import asyncio
 import os
 from base64 import b64encode
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
-from ...protocol.sasl.mechanisms import PLAIN, SCRAM_MECHANISMS
+from ...protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from ...protocol.sasl.oauthbearer import GIVEN_UP, REFUSAL, read_bearer
 from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
 from ...protocol.sasl.scram import password_matches
 from ...protocol.sasl.scram_server import ScramServer
@@ -24,6 +25,9 @@ from ..metrics.figures import Figures
 from .session import LoginState, Session, principal_of
 from .slowing import Slowing
 from .users import MAX_USER_NAME_BYTES, Users
+
+if TYPE_CHECKING:
+    from .tokens import Tokens, Verified
 
 FAILED_SECONDS: Final = 0.5
 """From the last message of a login that fails to the answer. To compute takes much less."""
@@ -44,15 +48,23 @@ class Logins:
     """All logins of a broker."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, users: Users, figures: Figures, observe: Observer
+        self,
+        loop: asyncio.AbstractEventLoop,
+        users: Users,
+        figures: Figures,
+        observe: Observer,
+        tokens: "Callable[[Executor], Tokens] | None" = None,
     ) -> None:
+        """`tokens` makes what checks tokens, where they are taken."""
         self._loop = loop
         self._users = users
         self._figures = figures
         self._observe = observe
         self._slowing = Slowing(loop.time)
         self._hashing = ThreadPoolExecutor(1, "passwords")
-        """One thread: passwords in clear are hashed one after the other, beside everything else."""
+        """One thread: passwords in clear are hashed, and signatures of tokens checked, one after
+        the other, beside everything else."""
+        self._tokens = None if tokens is None else tokens(self._hashing)
 
     def close(self) -> None:
         self._hashing.shutdown(wait=False, cancel_futures=True)
@@ -83,11 +95,14 @@ class Logins:
         A login that has failed comes out of the future as `SaslAuthenticationFailed`; whoever
         answers that calls `session.fail` then.
         """
-        if session.state is LoginState.CHOSEN and session.mechanism != PLAIN:
-            return self._first(session, content)
         if session.state is LoginState.CHOSEN:
+            in_one = {PLAIN: self._plain, OAUTHBEARER: self._bearer}.get(session.mechanism)
+            if in_one is None:
+                return self._first(session, content)
             session.state = LoginState.BEGUN
-            return self._later(partial(self._plain, session, content))
+            return self._later(partial(in_one, session, content))
+        if session.state is LoginState.BEGUN and session.refused:
+            return self._later(partial(self._given_up, content))
         if session.state is not LoginState.BEGUN or session.exchange is None:
             raise IllegalSaslState("no login was begun: sasl-handshake comes before it")
         return self._last(session, session.exchange, content)
@@ -105,6 +120,32 @@ class Logins:
                 return principal_of(name)
         await self._refused(host, name, "HTTP", _REFUSED, began)
         raise SaslAuthenticationFailed(_REFUSED)
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._tokens is not None
+
+    async def token(self, host: str, token: str) -> str:
+        """The principal of who a token is for. Raises `SaslAuthenticationFailed`."""
+        began = self._loop.time()
+        await asyncio.sleep(self._slowing.seconds(host))
+        try:
+            found = await self._verified(token)
+        except SaslAuthenticationFailed as error:
+            await self._refused(host, "", "HTTP", error.message, began)
+            raise
+        self._succeeded("HTTP")
+        return principal_of(found.name)
+
+    async def _verified(self, token: str) -> "Verified":
+        from .tokens import TokenRefused
+
+        if self._tokens is None:
+            raise SaslAuthenticationFailed("no tokens are taken here (sasl.enabled.mechanisms)")
+        try:
+            return await self._tokens.verified(token)
+        except TokenRefused as error:
+            raise SaslAuthenticationFailed(str(error)) from None
 
     def _first(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
         mechanism = SCRAM_MECHANISMS[session.mechanism]
@@ -143,8 +184,7 @@ class Logins:
         try:
             return Step(self._proven(session, exchange, content), True)
         except SaslAuthenticationFailed as error:
-            name = exchange.name
-            await self._refused(session.host, name, session.mechanism, error.message, began)
+            await self._not_let_in(session, exchange.name, error.message, began)
             raise
 
     async def _plain(self, session: Session, content: bytes) -> Step:
@@ -160,25 +200,68 @@ class Logins:
                 raise SaslAuthenticationFailed(_REFUSED)
             self._log_in(session, name)
         except SaslAuthenticationFailed as error:
-            await self._refused(session.host, name, PLAIN, error.message, began)
+            await self._not_let_in(session, name, error.message, began)
             raise
         return Step(b"", True)
 
-    def _log_in(self, session: Session, name: str) -> None:
+    async def _bearer(self, session: Session, content: bytes) -> Step:
+        """A token that is not taken is answered as RFC 7628 says; the client answers that, and
+        then the login has failed."""
+        began = self._loop.time()
+        await asyncio.sleep(self._slowing.seconds(session.host))
+        name, told_in_json = "", False
+        try:
+            sent = read_bearer(content)
+            told_in_json = True
+            found = await self._verified(sent.token)
+            told_in_json = False
+            name = found.name
+            if sent.authzid not in ("", name):
+                raise SaslAuthenticationFailed(
+                    "a user may act only in its own name, not for another"
+                )
+            self._log_in(session, name, found.seconds)
+        except SaslAuthenticationFailed as error:
+            await self._not_let_in(session, name, error.message, began)
+            if not told_in_json:
+                raise
+            session.refused = True
+            return Step(REFUSAL.encode(), False)
+        return Step(b"", True)
+
+    async def _given_up(self, content: bytes) -> Step:
+        raise SaslAuthenticationFailed(
+            REFUSAL if content == GIVEN_UP else "the token was refused, and the login goes on"
+        )
+
+    def _log_in(self, session: Session, name: str, token_seconds: float | None = None) -> None:
         if session.name and name != session.name:
             raise SaslAuthenticationFailed(
                 "the session of one user cannot go on as another's; connect anew"
             )
+        most = session.place_of(name)
+        if most is not None:
+            raise SaslAuthenticationFailed(
+                f"{principal_of(name)} has {most} connections, and more are not allowed "
+                "(max.connections.per.user)"
+            )
         self._succeeded(session.mechanism)
-        session.log_in(name)
+        session.log_in(name, token_seconds)
 
     def _refusal(self, session: Session, name: str, cause: str) -> "asyncio.Future[Step]":
         async def refused() -> Step:
             began = self._loop.time()
-            await self._refused(session.host, name, session.mechanism, cause, began)
+            await self._not_let_in(session, name, cause, began)
             raise SaslAuthenticationFailed(cause)
 
         return self._later(refused)
+
+    async def _not_let_in(self, session: Session, name: str, cause: str, began: float) -> None:
+        """As `_refused`; who only has too many connections has guessed nothing."""
+        if session.without_place:
+            await asyncio.sleep(max(FAILED_SECONDS - (self._loop.time() - began), 0.0))
+        else:
+            await self._refused(session.host, name, session.mechanism, cause, began)
 
     async def _refused(
         self, host: str, name: str, mechanism: str, cause: str, began: float

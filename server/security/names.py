@@ -1,38 +1,114 @@
-"""The name of who shows a client certificate: its subject, as Kafka writes it (RFC 2253)."""
+"""The subject of a client certificate, as Java and so Kafka write it (RFC 2253):
+`CN=alice,OU=readers,O=Example`, the last part first.
 
-from collections.abc import Mapping
-from typing import Any, Final
+The certificate is DER (X.690): tag, length, content, one in another. OpenSSL has verified it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 _SHORT: Final = {
-    "commonName": "CN",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "STREET",
-    "userId": "UID",
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
 }
-_ESCAPED: Final = frozenset(',+"\\<>;')
+"""The attributes that have a name. Others are written as their numbers, and their value in hex."""
+
+_TEXT: Final = {
+    12: "utf-8",
+    19: "ascii",
+    20: "latin-1",
+    22: "ascii",
+    27: "ascii",
+    28: "utf-32-be",
+    30: "utf-16-be",
+}
+"""Encodings of the kinds of text, by their tags."""
+
+_VERSION: Final = 0xA0
+_SUBJECT: Final = 5
+"""Behind the version: number, algorithm, issuer, validity, subject."""
+
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+_SPACES: Final = " \r"
 
 
-def subject_name(certificate: Mapping[str, Any]) -> str:
-    """`CN=alice,OU=readers,O=Example`: the parts of the subject, the last one first.
+class _Part(NamedTuple):
+    tag: int
+    content: bytes
+    whole: bytes
 
-    `certificate` is what `ssl.SSLObject.getpeercert` gives.
-    """
-    parts = []
-    for relative in reversed(certificate.get("subject", ())):
-        pairs = (f"{_SHORT.get(name, name)}={_escaped(str(value))}" for name, value in relative)
-        parts.append("+".join(pairs))
-    return ",".join(parts)
+
+def subject_name(certificate: bytes) -> str:
+    """The subject of a certificate in DER. Raises `ValueError` for what is none."""
+    (outer,) = _parts(certificate)
+    body, *_ = _parts(outer.content)
+    told = list(_parts(body.content))
+    if told and told[0].tag == _VERSION:
+        del told[0]
+    if len(told) < _SUBJECT:
+        raise ValueError("the certificate has no subject")
+    parts = [
+        "+".join(map(_written, _parts(relative.content)))
+        for relative in _parts(told[_SUBJECT - 1].content)
+    ]
+    return ",".join(reversed(parts))
+
+
+def _parts(content: bytes) -> Iterator[_Part]:
+    at = 0
+    while at < len(content):
+        begin = at
+        tag, size = content[at : at + 2].ljust(2, b"\0")
+        at += 2
+        if tag & 0x1F == 0x1F:
+            raise ValueError("the certificate has a tag of several bytes")
+        if size & 0x80:
+            length_bytes = size & 0x7F
+            size = int.from_bytes(content[at : at + length_bytes])
+            at += length_bytes
+        if at + size > len(content):
+            raise ValueError("the certificate is cut off")
+        yield _Part(tag, content[at : at + size], content[begin : at + size])
+        at += size
+
+
+def _written(attribute: _Part) -> str:
+    kind, value = _parts(attribute.content)
+    name = _number(kind.content)
+    text = _text(value)
+    if name not in _SHORT or text is None:
+        return f"{_SHORT.get(name, name)}=#{value.whole.hex()}"
+    return f"{_SHORT[name]}={_escaped(text)}"
+
+
+def _text(value: _Part) -> str | None:
+    encoding = _TEXT.get(value.tag)
+    return None if encoding is None else value.content.decode(encoding, "replace")
+
+
+def _number(content: bytes) -> str:
+    """The numbers of an object identifier: in base 128, the first two in one."""
+    numbers, number = [], 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2) if numbers else 0
+    return ".".join(map(str, (first, (numbers or [0])[0] - 40 * first, *numbers[1:])))
 
 
 def _escaped(value: str) -> str:
     text = "".join(f"\\{char}" if char in _ESCAPED else char for char in value)
-    if text.startswith(("#", " ")):
-        text = f"\\{text}"
-    if value.endswith(" ") and len(value) > 1:
-        text = f"{text[:-1]}\\ "
-    return text
+    text = text.replace("\0", "\\00")
+    begin, end = len(text) - len(text.lstrip(_SPACES)), len(text.rstrip(_SPACES))
+    return "".join(
+        f"\\{char}" if not begin <= place < end else char for place, char in enumerate(text)
+    )

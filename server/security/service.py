@@ -4,9 +4,11 @@ brokers have no user, and start sooner."""
 import asyncio
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from ...clock import Clock, SystemClock
 from ...config.broker import BrokerSettings
 from ...protocol.errors import CodedError
 from ...storage.directory.known_files import QUOTAS_FILE
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
     from .acl_store import Acls
     from .authorizer import Authorizer
     from .logins import Logins
+    from .token_keys import KeySource
+    from .tokens import Tokens
     from .users import Users
 
 TOLD_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
 
 _PLAIN: Final = "PLAIN"
+_TOKENS: Final = "OAUTHBEARER"
 
 
 def _nobody() -> None:
@@ -45,10 +50,11 @@ class Security:
         files: Files | None,
         figures: Figures,
         observe: Observer,
+        clock: Clock | None = None,
     ) -> None:
         """`files` is where users are stored, the system's own by default.
 
-        Raises `InvalidConfig` for TLS files that cannot be used.
+        Raises `InvalidConfig` for files of TLS, or of keys of tokens, that cannot be used.
         """
         self._settings = settings
         self._files = files
@@ -64,6 +70,12 @@ class Security:
             from ..network.tls_files import TlsFiles as Files_
 
             self.tls_files = Files_(settings, observe)
+        self._clock = clock or SystemClock()
+        self._token_keys: KeySource | None = None
+        if _TOKENS in settings.sasl_enabled_mechanisms.split(","):
+            from .token_settings import key_source
+
+            self._token_keys = key_source(settings, observe)
 
     @cached_property
     def users(self) -> "Users":
@@ -128,13 +140,22 @@ class Security:
     def logins(self) -> "Logins":
         from .logins import Logins
 
-        return Logins(asyncio.get_running_loop(), self.users, self._figures, self._observe)
+        tokens = None if self._token_keys is None else self._tokens
+        return Logins(asyncio.get_running_loop(), self.users, self._figures, self._observe, tokens)
+
+    def _tokens(self, executor: Executor) -> "Tokens":
+        from .tokens import Tokens
+
+        assert self._token_keys is not None
+        return Tokens(self._settings, self._token_keys, self._clock.now_ms, executor)
 
     def mechanisms(self, port: Port) -> tuple[str, ...]:
         """The mechanisms that a port offers."""
         enabled = self._settings.sasl_enabled_mechanisms
         plain = port.encrypted or self._settings.allow_plaintext
-        return tuple(name for name in enabled.split(",") if name and (plain or name != _PLAIN))
+        return tuple(
+            name for name in enabled.split(",") if name and (plain or name not in (_PLAIN, _TOKENS))
+        )
 
     def tls_port(self, port: Port, seconds: float) -> "TlsPort | None":
         """What the encrypted connections of a port share; a handshake may take so long."""
@@ -150,19 +171,33 @@ class Security:
             seconds,
             PLAIN_ANSWERS[port.setting],
             bytearray(RECEIVED_BYTES),
+            self._certificate_name if port.certificate else None,
         )
+
+    @cached_property
+    def _certificate_name(self) -> Callable[[bytes], str]:
+        """Who a client certificate is for."""
+        from ...config.principal_rules import PrincipalRules
+        from .names import subject_name
+
+        rules = PrincipalRules(self._settings.tls_principal_mapping_rules)
+        return lambda certificate: rules.name(subject_name(certificate))
 
     def start(self) -> None:
         """Look after certificates, and tell of ports that are open to everybody, from now on."""
         loop = asyncio.get_running_loop()
         if self.tls_files is not None:
             self.tls_files.start(loop)
+        if self._token_keys is not None:
+            self._token_keys.start(loop)
         if self._unprotected:
             self._tell(loop)
 
     def stop(self) -> None:
         if self.tls_files is not None:
             self.tls_files.stop()
+        if self._token_keys is not None:
+            self._token_keys.stop()
         if self._timer is not None:
             self._timer.cancel()
         self.audit.stop()
@@ -173,6 +208,8 @@ class Security:
         """As SIGHUP asks for."""
         if self.tls_files is not None:
             self.tls_files.read_again()
+        if self._token_keys is not None:
+            self._token_keys.read_again()
 
     def changed(self, user: str, by: str, host: str, error: CodedError | None) -> None:
         """Take note of a change of a user, or of one that was refused."""

@@ -34,8 +34,11 @@ class Session:
     """One connection's login. Connections of ports that know none have no session."""
 
     __slots__ = (
+        "_enter",
         "_failed",
         "_logged_in",
+        "_longest_seconds",
+        "_token_seconds",
         "exchange",
         "host",
         "mechanism",
@@ -43,7 +46,9 @@ class Session:
         "name",
         "principal",
         "raw",
+        "refused",
         "state",
+        "without_place",
     )
 
     def __init__(
@@ -53,8 +58,12 @@ class Session:
         *,
         logged_in: Callable[[], None],
         failed: Callable[[], None],
+        longest_seconds: float | None = None,
+        enter: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`mechanisms` are those offered; none where only a certificate counts.
+        """`mechanisms` are those offered; none where only a certificate counts. A login holds
+        `longest_seconds`, where that is not `None`. `enter` takes a place of a principal, or says
+        how many there are, all of them taken.
 
         `logged_in` is called whenever a login has been done, `failed` when one was refused and the
         answer that says so is made.
@@ -63,28 +72,58 @@ class Session:
         self.mechanisms = mechanisms
         self._logged_in = logged_in
         self._failed = failed
+        self._enter = enter
+        self._longest_seconds = longest_seconds
+        self._token_seconds: float | None = None
+        """How long the token holds that the login was done with."""
         self.principal = ANONYMOUS
         self.state = LoginState.OUTSIDE
         self.mechanism = ""
         """Of the login that is under way, or was last done."""
         self.exchange: ScramServer | None = None
+        self.without_place = False
+        """Whether the login failed for that, and not for what the client knows."""
+        self.refused = False
+        """Whether a token was refused, and the client has to take note of that."""
         self.raw = False
         """Whether messages of SASL come as frames without a head: behind sasl-handshake 0."""
         self.name = ""
         """Of the user who is logged in; empty for a certificate."""
 
-    def by_certificate(self, name: str) -> None:
-        """The TLS handshake told who it is."""
+    def by_certificate(self, name: str) -> bool:
+        """The TLS handshake told who it is. False when there are enough of those."""
+        if self._enter(principal_of(name)) is not None:
+            return False
         self.principal = principal_of(name)
         self.state = LoginState.INSIDE
+        return True
 
-    def log_in(self, name: str) -> None:
-        """It is `name`."""
+    def place_of(self, name: str) -> int | None:
+        """Take a place of a user; or say how many there are, all of them taken."""
+        most = self._enter(principal_of(name))
+        self.without_place = most is not None
+        return most
+
+    @property
+    def lifetime_seconds(self) -> float | None:
+        """How long the login holds; `None` as long as the connection."""
+        bounds = [each for each in (self._longest_seconds, self._token_seconds) if each is not None]
+        return min(bounds, default=None)
+
+    @property
+    def lifetime_ms(self) -> int:
+        """The same for the client, to whom 0 is without end."""
+        seconds = self.lifetime_seconds
+        return 0 if seconds is None else max(int(seconds * 1000), 1)
+
+    def log_in(self, name: str, token_seconds: float | None = None) -> None:
+        """It is `name`, by a token that holds so long or by something that does not end."""
+        self._token_seconds = token_seconds
         self.name = name
         self.principal = principal_of(name)
         self.state = LoginState.INSIDE
         self.exchange = None
-        self.raw = False
+        self.raw = self.refused = False
         self._logged_in()
 
     def fail(self) -> None:

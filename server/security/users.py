@@ -91,15 +91,15 @@ class Users:
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
         """A user's password; one that nothing matches for who has none."""
-        found = self._users.get(name, {}).get(mechanism.name)
-        return found or self._decoy(name, mechanism)
+        # Made for everybody: the time does not tell who exists.
+        decoy = self._decoy(name, mechanism)
+        return self._users.get(name, {}).get(mechanism.name) or decoy
 
     def any_credential(self, name: str) -> ScramCredential:
         """A password of the user of any mechanism, to be checked against one in clear."""
+        decoy = self._decoy(name, SCRAM_MECHANISMS[max(SCRAM_MECHANISMS)])
         found = self._users.get(name)
-        if found:
-            return found[max(found)]
-        return self._decoy(name, SCRAM_MECHANISMS[max(SCRAM_MECHANISMS)])
+        return found[max(found)] if found else decoy
 
     def change_each(self, groups: Sequence[Sequence[Change]]) -> list[CodedError | None]:
         """Make the changes, all in one write, those of a group together or not at all; says of each

@@ -63,7 +63,7 @@ _TAIL: Final = """\
   `UnsupportedVersionException` in Java (so in Flink and Kafka Streams), `_UNSUPPORTED_FEATURE` in
   librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
   at-least-once where a framework asks; `enable.idempotence` is served.
-- **Not there** either: several brokers, OAUTHBEARER, the group protocol of Kafka 4
+- **Not there** either: several brokers, the group protocol of Kafka 4
   (`group.protocol=consumer`), `IncrementalAlterConfigs` (use `AlterConfigs`, as clients of that
   time do), commits to a group whose name is empty, which Kafka 2.1 still takes.
 """

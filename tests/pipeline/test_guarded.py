@@ -15,6 +15,7 @@ from horolog.cli.main import run as run_command
 from horolog.client.cluster.servers import Servers, with_security
 from horolog.pipeline.jobs.lag import lag_by_time
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import Program, Result
 from horolog.tests.secure_clients.certificates import Authority
 from horolog.tests.secure_clients.users import add_user
@@ -23,6 +24,8 @@ PASSWORD = "correct-horse-7213"
 HOUR_MS = 3_600_000
 T0_MS = 1_479_132_000_000
 """2016-11-14T14:00:00Z"""
+
+ISSUER = Issuer()
 
 Run = Callable[..., Result]
 
@@ -46,6 +49,8 @@ def guarded(folder: Path) -> Iterator[Servers]:
         "tls.key": pair.key,
         "retention.ms": -1,
     }
+    for name, value in token_settings(ISSUER.write(folder / "keys.json")).items():
+        settings[name.replace("_", ".")] = value
     security = Security(
         ca=str(authority.certificate), user="alice", password=SecretFile(str(folder / "password"))
     )
@@ -136,6 +141,36 @@ def test_a_window_of_the_source(guarded: Servers, spark: SparkSession) -> None:
         .load()
     )
     assert rows.count() == 120
+
+
+@pytest.mark.parametrize("how", ["file", "text"])
+def test_tokens(guarded: Servers, spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """The source and the sink by OAUTHBEARER."""
+    source, sink = f"tokens-{how}", f"tokens-{how}-copy"
+    fill(guarded, source)
+    with blocking.Admin(guarded) as admin:
+        admin.create_topic(sink)
+    assert guarded.security is not None
+    token = tmp_path / "token"
+    token.write_text(ISSUER.token("carol"))
+    token.chmod(0o600)
+    by = {"sasl.oauthbearer.token.file": str(token)}
+    if how == "text":
+        by = {"kafka.sasl.oauthbearer.token": token.read_text()}
+    options = {
+        "bootstrap.servers": str(guarded),
+        "ssl.ca.location": str(guarded.security.ca),
+        "sasl.mechanism": "OAUTHBEARER",
+        **by,
+    }
+    rows = spark.read.format("horolog").options(**options).option("subscribe", source).load()
+    assert rows.count() == 360
+    copy = rows.select("value", "timestamp").write.format("horolog").options(**options)
+    copy.option("topic", sink).mode("append").save()
+    with blocking.Consumer(guarded) as consumer:
+        consumer.assign(sink)
+        consumer.seek_to_beginning()
+        assert sum(1 for _ in zip(range(360), consumer, strict=False)) == 360
 
 
 @pytest.mark.soak

@@ -2,10 +2,12 @@
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
 from horolog.protocol.api.security.acls import AclCreation, CreateAclsRequest
@@ -20,9 +22,14 @@ from horolog.protocol.api.topics.create_partitions import (
 )
 from horolog.protocol.api.topics.create_topics import CreateTopicsRequest
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.server.security import audit
 from horolog.server.security.audit import REFUSALS, Audit
+from horolog.testing.broker import running_broker
+from horolog.testing.logins import log_in
 from horolog.testing.requests import create_topic, message_set, produce
+from horolog.testing.wire import Wire
+from horolog.tests.guard.conftest import add_users
 
 from .conftest import ANONYMOUS, CLUSTER, GROUP, TOPIC, Strict, connection, only, rule
 
@@ -72,6 +79,89 @@ async def test_each_change_is_told(strict: Strict, authorization: str) -> None:
         ("topic_changed", "t", "deleted", "done"),
         ("acl_changed", "User:x at * may Read topic 't'", "added", "done"),
     ]
+
+
+ON_DEMAND = "made on demand"
+
+
+@pytest.mark.parametrize("authorization", ["on", "off"])
+async def test_topics_that_are_made_on_demand_are_told(strict: Strict, authorization: str) -> None:
+    """By the first message, or by a question about them; with who it was, and what became of it."""
+    stream = io.StringIO()
+    settings = {
+        "log_stream": stream,
+        "log_format": "json",
+        "authorization": authorization,
+        "auto_create_topics_enable": True,
+        "max_topics": 3,
+    }
+    async with (
+        strict(**settings) as broker,
+        connection(broker, native) as client,
+        connection(broker, kafka) as other,
+    ):
+        only(broker, *(rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)))
+        sent = [produce(name, message_set(5)) for name in ("a", "a", "b")]
+        client.send_together(*sent)
+        for _ in sent:
+            await client.receive()
+        for _ in range(2):
+            asked = MetadataRequest(
+                topics=[MetadataTopic(name="c")], allow_auto_topic_creation=True
+            )
+            await other.call(asked, 4)
+        await client.call(produce("d", message_set(5)))
+        await client.call(produce("a", message_set(5)))
+    lines = told(stream)
+    assert {(line["by"], line["peer"]) for line in lines} == {(ANONYMOUS, "127.0.0.1")}
+    assert [(line["event"], line["what"], line["change"], line["outcome"]) for line in lines] == [
+        ("topic_changed", "a", ON_DEMAND, "done"),
+        ("topic_changed", "b", ON_DEMAND, "done"),
+        ("topic_changed", "c", ON_DEMAND, "done"),
+        ("topic_changed", "d", ON_DEMAND, "POLICY_VIOLATION"),
+    ]
+
+
+async def test_who_has_topics_made_is_told_apart(tmp_path: Path) -> None:
+    """Requests of many connections are handled together; each topic is its own sender's."""
+    stream = io.StringIO()
+    async with running_broker(
+        tmp_path,
+        log_stream=stream,
+        log_format="json",
+        http_listen="off",
+        authentication="required",
+        allow_plaintext=True,
+        auto_create_topics_enable=True,
+    ) as broker:
+        names = [f"user-{number}" for number in range(8)]
+        add_users(broker, **dict.fromkeys(names, "password"))
+        clients = [await Wire.open(broker.addresses.native) for _ in names]
+        for name, client in zip(names, clients, strict=True):
+            await log_in(client, name, "password")
+        for name, client in zip(names, clients, strict=True):
+            client.send_together(produce(f"of-{name}", message_set(5)))
+        for client in clients:
+            await client.receive()
+            client.close()
+    made = {line["what"]: line["by"] for line in told(stream) if line["event"] == "topic_changed"}
+    assert made == {f"of-{name}": f"User:{name}" for name in names}
+
+
+async def test_a_topic_that_may_not_be_made_is_told(strict: Strict) -> None:
+    stream = io.StringIO()
+    async with (
+        strict(log_stream=stream, log_format="json", auto_create_topics_enable=True) as broker,
+        connection(broker, native) as client,
+    ):
+        only(broker, rule((Op.WRITE, TOPIC)), rule((Op.DESCRIBE, TOPIC)))
+        await client.call(produce("new", message_set(5)))
+        asked = MetadataRequest(topics=[MetadataTopic(name="new")], allow_auto_topic_creation=True)
+        await client.call(asked)
+        assert "new" not in broker.directory.topics()
+    assert [(line["event"], line["operation"], line["resource"]) for line in told(stream)] == [
+        ("action_refused", "Create", "topic 'new'")
+    ] * 2
 
 
 async def test_refusals_are_told_and_bounded(strict: Strict) -> None:

@@ -1,0 +1,1 @@
+"""What strangers cost a guarded broker."""

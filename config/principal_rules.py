@@ -1,0 +1,128 @@
+"""`tls.principal.mapping.rules`: from the subject of a client's certificate to a name (KIP-371).
+
+RULE:PATTERN/REPLACEMENT/      the subject as a whole is like PATTERN; the name is REPLACEMENT
+RULE:PATTERN/REPLACEMENT/L     the same in lower case; U in upper case
+DEFAULT                        the subject as it is
+
+The first rule that fits counts. Rules are separated by commas; `\\/` in a rule stands for `/`.
+
+Patterns are those of `patterns`, whose cost is bounded: they are tried on what clients send.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from .patterns import MAX_STEPS, Pattern
+
+DEFAULT: Final = "DEFAULT"
+
+MAX_RULES: Final = 100
+MAX_PATTERN_CHARS: Final = 500
+MAX_SUBJECT_CHARS: Final = 1024
+"""Longest subject that patterns are tried on."""
+
+_RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_BETWEEN: Final = re.compile(r"\s*,\s*")
+
+
+class NoRule(ValueError):
+    """None of the rules is for this subject."""
+
+
+class _Rule(NamedTuple):
+    pattern: Pattern | None
+    """`None` takes any subject, as it is."""
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, subject: str) -> str | None:
+        if self.pattern is None:
+            return subject
+        found = self.pattern.fullmatch(subject)
+        if found is None:
+            return None
+        name = "".join(_filled(self.replacement, found))
+        return {"L": name.lower, "U": name.upper}.get(self.case, lambda: name)()
+
+
+class PrincipalRules:
+    """The rules of a broker."""
+
+    def __init__(self, text: str) -> None:
+        """Raises `ValueError` saying which rule is wrong, and how."""
+        self._rules: Sequence[_Rule] = tuple(_parsed(text.strip() or DEFAULT))
+        steps = sum(len(rule.pattern) for rule in self._rules if rule.pattern is not None)
+        if steps > MAX_STEPS:
+            raise ValueError(f"all patterns together have more than {MAX_STEPS} steps")
+
+    def name(self, subject: str) -> str:
+        """The name of who has this subject. Raises `NoRule`."""
+        for rule in self._rules:
+            if rule.pattern is not None and len(subject) > MAX_SUBJECT_CHARS:
+                raise NoRule(
+                    f"the subject has {len(subject)} characters, and rules take {MAX_SUBJECT_CHARS}"
+                )
+            name = rule.apply(subject)
+            if name is not None:
+                if not name.strip():
+                    raise NoRule("a rule makes an empty name of it")
+                return name
+        raise NoRule("none of tls.principal.mapping.rules is for it")
+
+
+def _parsed(text: str) -> Iterator[_Rule]:
+    position = count = 0
+    while position < len(text):
+        count += 1
+        if count > MAX_RULES:
+            raise ValueError(f"there are more than {MAX_RULES} rules")
+        rule = _RULE.match(text, position)
+        if rule is not None:
+            position = rule.end()
+            yield _Rule(_compiled(rule[1]), rule[2], rule[3])
+        elif text.startswith(DEFAULT, position):
+            position += len(DEFAULT)
+            yield _Rule(None)
+        else:
+            raise ValueError(f"this is no rule: {_cut(text[position:])}")
+        comma = _BETWEEN.match(text, position)
+        if comma is None and position < len(text):
+            raise ValueError(f"a comma or the end must be before {_cut(text[position:])}")
+        position = len(text) if comma is None else comma.end()
+
+
+def _compiled(written: str) -> Pattern:
+    if len(written) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a pattern has more than {MAX_PATTERN_CHARS} characters")
+    try:
+        return Pattern(written.replace("\\/", "/"))
+    except ValueError as error:
+        raise ValueError(f"the pattern {_cut(written)} is refused: {error}") from None
+
+
+def _filled(replacement: str, found: Sequence[str | None]) -> Iterator[str]:
+    """The replacement with the groups in the place of `$1`, `$2`; a number that no group has stands
+    for itself, as in Kafka."""
+    position, groups = 0, len(found) - 1
+    while position < len(replacement):
+        char = replacement[position]
+        position += 1
+        if char == "\\" and position < len(replacement):
+            yield replacement[position]
+            position += 1
+            continue
+        digit = replacement[position : position + 1]
+        if char != "$" or not (digit.isascii() and digit.isdecimal()) or int(digit) > groups:
+            yield char
+            continue
+        number, position = int(digit), position + 1
+        while (more := replacement[position : position + 1]).isascii() and more.isdecimal():
+            if number * 10 + int(more) > groups:
+                break
+            number, position = number * 10 + int(more), position + 1
+        yield found[number] or ""
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")

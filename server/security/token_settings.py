@@ -1,0 +1,46 @@
+"""What OAUTHBEARER needs before the broker starts; nothing else imports what checks tokens."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ...config.broker import BrokerSettings
+from ...protocol.errors import InvalidConfig
+from ...storage.events import Observer
+
+if TYPE_CHECKING:
+    from .token_keys import KeySource
+
+_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
+    """Where the keys come from. Raises `InvalidConfig` for settings, a file or packages that are
+    not there."""
+    url = settings.sasl_oauthbearer_jwks_endpoint_url
+    if not url:
+        raise InvalidConfig(
+            f"sasl.enabled.mechanisms names OAUTHBEARER, which needs {_URL}: where the keys are "
+            "that sign tokens, https://... or file:///PATH"
+        )
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not (
+        settings.allow_plaintext or (parts.hostname or "") in _LOOPBACK
+    ):
+        raise InvalidConfig(
+            f"{_URL} = {url!r} is refused: whoever is on the way could give keys of its own; use "
+            "https://, or set allow.plaintext=true"
+        )
+    if not settings.sasl_oauthbearer_sub_claim_name:
+        raise InvalidConfig("sasl.oauthbearer.sub.claim.name must not be empty")
+    try:
+        import cryptography  # noqa: F401 - PyJWT does without, and then knows no signatures
+
+        from .token_keys import KeySource
+    except ImportError as error:
+        raise InvalidConfig(
+            "sasl.enabled.mechanisms names OAUTHBEARER, which needs the package "
+            f"{error.name or 'jwt'}: install horolog[oauth] (PyJWT and cryptography), or leave "
+            "OAUTHBEARER out"
+        ) from None
+    return KeySource(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000, observe)
