@@ -8,6 +8,7 @@ from .beside import fast_beside_slow
 from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
+from .deciding import acl_cost
 from .durable import durable_acks
 from .encrypting import tls_cost
 from .fetching import fetch_rate
@@ -73,6 +74,7 @@ MEASUREMENTS: Final = (
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),
+    Measurement(("produce_acls", "produce_one_acls"), acl_cost),
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),

@@ -10,6 +10,7 @@ import pytest
 from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
+from horolog.bench.deciding import acl_cost
 from horolog.bench.durable import durable_acks
 from horolog.bench.encrypting import tls_cost
 from horolog.bench.fetching import fetch_rate
@@ -33,7 +34,8 @@ FIXED_NAMES = set(
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
     rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
-    produce_tls fetch_1MiB_tls produce_one_tls client_send client_send_batch client_columns
+    produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls client_send
+    client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -71,6 +73,13 @@ def test_an_hour_is_read_and_counted_exactly() -> None:
 
 def test_the_same_is_done_over_tls() -> None:
     for figure in tls_cost(turn_bytes=1 << 20, log_bytes=4 << 20, rounds=1, seconds=0.02):
+        assert figure.ratio is not None
+        assert figure.ratio > 0
+
+
+def test_the_same_is_done_by_those_who_have_a_right_to() -> None:
+    for figure in acl_cost(turn_bytes=1 << 20, rounds=1, seconds=0.02):
+        assert figure.beside == "acls_off"
         assert figure.ratio is not None
         assert figure.ratio > 0
 

@@ -17,7 +17,7 @@ class Store:
     """PEM, JKS or PKCS12."""
     path: Path
     password: str = field(default="", repr=False)
-    """Of JKS and PKCS12, and of the key in it."""
+    """Of JKS and PKCS12, and of the key in any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ def java(access: Access | None) -> dict[str, str]:
             continue
         found[f"ssl.{name}.type"] = store.kind
         found[f"ssl.{name}.location"] = str(store.path)
-        if store.password:
+        if store.password and store.kind != "PEM":
             found[f"ssl.{name}.password"] = store.password
-            if store is access.keys:
-                found["ssl.key.password"] = store.password
+        if store.password and store is access.keys:
+            found["ssl.key.password"] = store.password
     if access.mechanism is not None:
         found["sasl.mechanism"] = access.mechanism
         found["sasl.jaas.config"] = jaas(access)

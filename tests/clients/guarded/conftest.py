@@ -84,9 +84,7 @@ def _let_in(data_dir: Path) -> None:
     offline = ("--data-dir", data_dir)
     horolog.ok("user", "add", USER, "--password-file", "-", *offline, stdin=PASSWORD)
     who = [text for name in (USER, f"CN={SUBJECT}") for text in ("--allow", f"User:{name}")]
-    operations = [
-        text for each in ("Read", "Write", "Create") for text in ("--operation", each)
-    ]
+    operations = [text for each in ("Read", "Write", "Create") for text in ("--operation", each)]
     horolog.ok("acl", "add", *who, *operations, "--topic", TOPICS, "--prefixed", *offline)
     for group in GROUPS:
         horolog.ok(
@@ -157,5 +155,3 @@ def topic(way: Way, request: pytest.FixtureRequest) -> str:
     test = request.node.originalname.removeprefix("test_")
     kind = way.name.replace(",", "").lower()
     return f"{TOPICS}{test}.{kind}"
-
-

@@ -39,10 +39,15 @@ def made(folder: Path, client: str) -> Files:
     )
     broker, broker_key = _signed(folder, "broker", ca, ca_key)
     own, own_key = _signed(folder, client, ca, ca_key)
-    pair = folder / "client.pair.pem"
-    pair.write_text(own_key.read_text() + own.read_text())
+    pair, locked = folder / "client.pair.pem", folder / "client.locked.key"
+    # Clients before 3.0 take no key in PEM without a password, and this is what they open.
+    _openssl(
+        *("pkcs8", "-topk8", "-in", own_key, "-v1", "PBE-SHA1-3DES"),
+        *("-passout", f"pass:{STORE_PASSWORD}", "-out", locked),
+    )
+    pair.write_text(locked.read_text() + own.read_text())
     trust = {"PEM": Store("PEM", ca)}
-    keys = {"PEM": Store("PEM", pair)}
+    keys = {"PEM": Store("PEM", pair, STORE_PASSWORD)}
     bundle = folder / "client.PKCS12"
     _openssl(
         *("pkcs12", "-export", "-in", own, "-inkey", own_key, "-name", "client"),

@@ -11,7 +11,7 @@ from ..test_messages import sent_and_read
 from .conftest import HIDDEN, SUBJECT, USER, Guarded
 from .ways import CERTIFICATE, SMOKE, Way, ways
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -21,9 +21,7 @@ def every_way() -> Decorator:
     long = pytest.mark.secure_clients
     return pytest.mark.parametrize(
         "way",
-        [
-            pytest.param(one, id=one.name, marks=() if one in SMOKE else long) for one in ways()
-        ],
+        [pytest.param(one, id=one.name, marks=() if one in SMOKE else long) for one in ways()],
         indirect=True,
         scope="module",
     )
