@@ -13,7 +13,7 @@ from .steps import Step
 
 
 class Horolog(Client):
-    """Over Kafka's protocol; it has positions under a name, and no members that share partitions."""
+    """Over Kafka's protocol. It keeps positions under a name; it has no members that share."""
 
     name = "horolog"
     scheme: ClassVar[str] = "kafka+tls"
@@ -89,7 +89,7 @@ class _Member(Member):
         return _stored(self._consumer.fetch(max_wait_ms=int(POLL_SECONDS * 1000)))
 
     def assigned(self) -> set[int]:
-        return {place.partition for place in self._consumer.assignment}
+        return {partition for _, partition in self._consumer.assignment}
 
     def commit(self) -> None:
         self._consumer.commit()

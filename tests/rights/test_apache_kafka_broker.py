@@ -11,6 +11,7 @@ import pytest
 from horolog.bench.apache_kafka import ApacheKafka, apache_kafka
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.security.acl_terms import CLUSTER_NAME, Operation, PatternType, Permission
 from horolog.protocol.api.security.acls import (
     AclCreation,
@@ -23,7 +24,6 @@ from horolog.protocol.api.security.scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
@@ -80,17 +80,15 @@ class Theirs:
 
     async def only(self, rules: Sequence[Acl]) -> None:
         """Have these rules and no others, in force."""
-        anything = {"host": None, "operation": _ANY, "permission_type": _ANY}
-        every: dict[str, Any] = {"resource_type": 1, "resource_name": None, "principal": None}
-        await self.admin.call(
-            DeleteAclsRequest(
-                filters=[AclFilter(**every, pattern_type=_ANY, **anything)]  # type: ignore[arg-type]
-            )
-        )
+        every: dict[str, Any] = {
+            **{"resource_type": _ANY, "resource_name": None, "pattern_type": _ANY},
+            **{"principal": None, "host": None, "operation": _ANY, "permission_type": _ANY},
+        }
+        await self.admin.call(DeleteAclsRequest(filters=[AclFilter(**every)]))
         if rules:
             made = await self.admin.call(CreateAclsRequest(creations=[*map(_creation, rules)]))
             assert {one.error_code for one in made.results} == {0}
-        request = DescribeAclsRequest(**every, pattern_type=_ANY, **anything)
+        request = DescribeAclsRequest(**every)
         for _ in range(_TRIES):
             described = await self.admin.call(request)
             if sum(len(one.acls) for one in described.resources) == len(set(rules)):

@@ -1,4 +1,4 @@
-"""One broker with TLS, users and rules for all clients here, and each client in each of its ways."""
+"""One broker with TLS, users and rules for all clients, and each client in each of its ways."""
 
 import json
 import socket
