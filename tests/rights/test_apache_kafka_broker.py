@@ -81,8 +81,13 @@ class Theirs:
     async def only(self, rules: Sequence[Acl]) -> None:
         """Have these rules and no others, in force."""
         every: dict[str, Any] = {
-            **{"resource_type": _ANY, "resource_name": None, "pattern_type": _ANY},
-            **{"principal": None, "host": None, "operation": _ANY, "permission_type": _ANY},
+            "resource_type": _ANY,
+            "resource_name": None,
+            "pattern_type": _ANY,
+            "principal": None,
+            "host": None,
+            "operation": _ANY,
+            "permission_type": _ANY,
         }
         await self.admin.call(DeleteAclsRequest(filters=[AclFilter(**every)]))
         if rules:
