@@ -1,17 +1,23 @@
 """The same work with authorization and without, at two brokers in turns."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
+from ..server.network.endpoint import Caller
+from ..server.rights.guard import Guard
 from ..server.security.acl_store import ACLS_FILE_MODE, Acls
 from ..server.security.acls import Acl
 from ..storage.files import SystemFiles
+from ..testing.broker import running_broker
 from ..testing.requests import create_topic, produce
+from ..testing.wire import wire
 from .brokers import ONE_TURN_BYTES, broker, data_folder, sets
 from .figure import Figure, rate_beside, times_in_turns
 from .producing import Filling
@@ -25,12 +31,15 @@ RULES: Final = 100
 _TEAMS: Final = 8
 _IN_A_TEAM: Final = 4
 _GONE: Final = 22
-_PAIRS: Final = 2
+_PLACES: Final = (False, True, True, False)
+"""Which brokers have rules. Two processes that do the same differ by more than what is measured,
+and by the order in which they start."""
 _PRODUCER: Final = "User:ANONYMOUS"
 _SET_BYTES: Final = 64 << 10
-_ROUNDS: Final = 21
-_SECONDS: Final = 0.2
-_EACH: Final = 100
+_ROUNDS: Final = 61
+_SECONDS: Final = 0.08
+_EACH: Final = 40
+_DECISIONS: Final = 1_000
 
 
 def acl_cost(
@@ -39,27 +48,39 @@ def acl_cost(
     rounds: int = _ROUNDS,
     seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
-    """Produce, and one message at a time, each beside the same with `authorization=off`."""
+    """Produce, and one message at a time, each beside the same with `authorization=off`; and the
+    decisions alone, as a share of the time of a produce."""
     data, count = sets(100, _SET_BYTES)
     with ExitStack() as brokers:
-        clients = [*_clients(brokers)]
+        clients = [brokers.enter_context(_client(on=on)) for on in _PLACES]
         fillings = [Filling(client, "produced", data, count) for client in clients]
         for filling in fillings:
             filling.send(turn_bytes // len(data) + 1)
-        works = [_in_turns([each.send for each in fillings[side::2]]) for side in (0, 1)]
-        yield rate_beside("produce_acls", "msg/s", "acls_off", works, rounds, seconds)
+        works = _by_side([each.send for each in fillings])
+        produced = rate_beside("produce_acls", "msg/s", "acls_off", works, rounds, seconds)
+        yield produced
         for filling in fillings:
             filling.check()
         one = encoded(produce("bench", sets(100, 1)[0], acks=1))
         for client in clients:
             client.call(create_topic("bench"))
-        asked = [partial(client.exchange, one) for client in clients]
-        off, on = times_in_turns(
-            [_in_turns(asked[side::2]) for side in (0, 1)], rounds=rounds, each=_EACH
-        )
+        asked = _by_side([partial(client.exchange, one) for client in clients])
+        off, on = times_in_turns(asked, rounds=rounds, each=_EACH)
         for client in clients:
-            check_end(client, "bench", rounds * _EACH // _PAIRS)
+            check_end(client, "bench", rounds * _EACH * len(asked) // len(clients))
         yield Figure("produce_one_acls", on, "s", "acls_off", on / off)
+    with data_folder() as folder:
+        deciding = asyncio.run(_decision_seconds(folder, produce("produced", data, acks=1)))
+    share = deciding / (count / produced.value)
+    yield Figure("acl_check_cost", share, "share", "produce_acls")
+
+
+def _by_side(works: Sequence[Callable[[], T]]) -> list[Callable[[], T]]:
+    """Of the works at each broker: one for those without rules, one for those with."""
+    return [
+        _in_turns([work for work, on in zip(works, _PLACES, strict=True) if on is side])
+        for side in (False, True)
+    ]
 
 
 def _in_turns(works: Sequence[Callable[[], T]]) -> Callable[[], T]:
@@ -68,18 +89,32 @@ def _in_turns(works: Sequence[Callable[[], T]]) -> Callable[[], T]:
     return lambda: next(turns)()
 
 
-def _clients(brokers: ExitStack) -> Iterator[RawClient]:
-    """Pairs: one of a broker that looks at no rules, and one of another with rules.
+@contextmanager
+def _client(*, on: bool) -> Iterator[RawClient]:
+    """One of a broker of its own."""
+    with data_folder() as data:
+        if on:
+            add_rules(data)
+        with broker("--set", f"authorization={'on' if on else 'off'}", data=data) as (_, client):
+            yield client
 
-    Two processes that do the same differ by more than what is measured, so there are several.
-    """
-    for _ in range(_PAIRS):
-        _, client = brokers.enter_context(broker())
-        yield client
-        data = brokers.enter_context(data_folder())
-        add_rules(data)
-        _, client = brokers.enter_context(broker("--set", "authorization=on", data=data))
-        yield client
+
+async def _decision_seconds(data: Path, request: object) -> float:
+    """What the decision about a request takes that comes alone, in this process."""
+    add_rules(data)
+    async with running_broker(data, authorization="on", http_listen="off") as running:
+        async with wire(running.addresses.native) as client:
+            await client.call(create_topic("produced"))
+        guard = Guard(running.services, {})
+        caller = Caller(("127.0.0.1", 0), "127.0.0.1")
+
+        def decide() -> None:
+            for _ in range(_DECISIONS):
+                if not guard.allows(PRODUCE.key, caller)(request):
+                    raise RuntimeError("the request is not on the short way")
+
+        (taken,) = times_in_turns([decide], rounds=_ROUNDS, each=1)
+        return taken / _DECISIONS
 
 
 def add_rules(data: Path) -> None:

@@ -74,7 +74,7 @@ MEASUREMENTS: Final = (
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),
-    Measurement(("produce_acls", "produce_one_acls"), acl_cost),
+    Measurement(("produce_acls", "produce_one_acls", "acl_check_cost"), acl_cost),
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),

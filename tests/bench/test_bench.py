@@ -10,7 +10,7 @@ import pytest
 from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
-from horolog.bench.deciding import acl_cost
+from horolog.bench.deciding import RULES, acl_cost, add_rules
 from horolog.bench.durable import durable_acks
 from horolog.bench.encrypting import tls_cost
 from horolog.bench.fetching import fetch_rate
@@ -23,7 +23,11 @@ from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
 from horolog.bench.windows.shapes import SHAPES, measured
+from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
+from horolog.server.security.acl_store import Acls
+from horolog.server.security.acls import Resource
+from horolog.storage.files import SystemFiles
 from horolog.testing.requests import create_topic, fetch, produce
 
 FIXED_NAMES = set(
@@ -34,8 +38,8 @@ FIXED_NAMES = set(
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
     rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
-    produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls client_send
-    client_send_batch client_columns
+    produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
+    client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -78,10 +82,20 @@ def test_the_same_is_done_over_tls() -> None:
 
 
 def test_the_same_is_done_by_those_who_have_a_right_to() -> None:
-    for figure in acl_cost(turn_bytes=1 << 20, rounds=1, seconds=0.02):
-        assert figure.beside == "acls_off"
-        assert figure.ratio is not None
-        assert figure.ratio > 0
+    found = taken(acl_cost(turn_bytes=1 << 20, rounds=2, seconds=0.02))
+    assert found.keys() == {"produce_acls", "produce_one_acls", "acl_check_cost"}
+    assert found["produce_acls"].beside == found["produce_one_acls"].beside == "acls_off"
+    assert (found["produce_acls"].ratio or 0) > 0
+
+
+def test_a_broker_with_rules_as_measured_lets_its_producer_in(tmp_path: Path) -> None:
+    add_rules(tmp_path / "data")
+    acls = Acls(SystemFiles(), tmp_path / "data")
+    assert len(acls.table.acls) == RULES
+    topic = Resource(ResourceType.TOPIC, "produced")
+    for operation, allowed in ((Operation.WRITE, True), (Operation.DELETE, False)):
+        decision = acls.table.decide("User:ANONYMOUS", "127.0.0.1", operation, topic)
+        assert decision.allowed is allowed
 
 
 def test_searches_in_sparse_segments_find_what_is_there() -> None:
