@@ -72,11 +72,17 @@ class Authorizer:
         table = self._acls.table
         if table is not self._table:
             self._table = table
-            self._rights.clear()
+            self._forget()
         found = self._rights.get((principal, host))
         if found is None:
             if len(self._rights) >= MAX_REMEMBERED:
-                self._rights.clear()
+                self._forget()
             found = Rights(table, principal, plain_host(host))
             self._rights[principal, host] = found
         return found
+
+    def _forget(self) -> None:
+        """What is kept of rights refers to them, and would stay until garbage is looked for."""
+        for rights in self._rights.values():
+            rights.short.clear()
+        self._rights.clear()

@@ -157,7 +157,18 @@ def use_commands(server: ServerProcess, authority: Authority, shown: Shown, fold
         (("user", "password", "bob", "--password-file", "-"), PASSWORD),
         (("user", "list", "--json"), ""),
         (("doctor", "--json"), ""),
-        (("profile", "add", "p", "--server", "localhost", "--password-command", command), ""),
+        (
+            (
+                "profile",
+                "add",
+                "p",
+                "--server",
+                "tls://localhost:7070",
+                "--password-command",
+                command,
+            ),
+            "",
+        ),
         (("profile", "list"), ""),
     ):
         done = horolog.ok(*arguments, stdin=given)
