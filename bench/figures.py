@@ -8,15 +8,15 @@ from .beside import fast_beside_slow
 from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
-from .deciding import acl_cost
 from .durable import durable_acks
-from .encrypting import tls_cost
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
 from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
+from .security.deciding import acl_cost
+from .security.encrypting import tls_cost
 from .starting import empty, of_3500
 from .windows.hour import window_hour
 from .windows.index_memory import index_memory

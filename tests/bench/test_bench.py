@@ -10,15 +10,15 @@ import pytest
 from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
-from horolog.bench.deciding import RULES, acl_cost, add_rules
 from horolog.bench.durable import durable_acks
-from horolog.bench.encrypting import tls_cost
 from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import Refused, check_end, encoded
+from horolog.bench.security.deciding import RULES, acl_cost, add_rules
+from horolog.bench.security.encrypting import tls_cost
 from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory

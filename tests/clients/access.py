@@ -29,6 +29,8 @@ class Access:
     """Of SASL; None is a certificate of the client's own."""
     user: str = ""
     password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    """For OAUTHBEARER, in the place of user and password."""
     certificate: Path | None = None
     key: Path | None = None
     trust: Store | None = None

@@ -27,6 +27,7 @@ class Horolog(Client):
             mechanism=None if access.mechanism is None else Mechanism(access.mechanism),
             user=access.user or None,
             password=access.password or None,
+            token=access.token or None,
             certificate=None if access.certificate is None else str(access.certificate),
             key=None if access.key is None else str(access.key),
         )

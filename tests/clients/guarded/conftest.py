@@ -18,10 +18,12 @@ from ..java_client import JavaClient, class_path
 from ..matrix import PROGRAMS
 from ..ours import HorologNative
 from .stores import Files, made
-from .ways import CERTIFICATE, Way, is_java
+from .ways import CERTIFICATE, OAUTHBEARER, Way, is_java
 
 USER: Final = "clara"
 PASSWORD: Final = "clara-secret-2291"
+TOKEN: Final = ""
+"""Of the same user, for brokers that take tokens."""
 SUBJECT: Final = "carol"
 """Of the client's own certificate."""
 TOPICS: Final = "ours."
@@ -144,8 +146,15 @@ def access(way: Way, files: Files) -> Access:
     """How a client is let in."""
     trust = files.trust[way.form]
     if way.mechanism == CERTIFICATE:
-        own = files.client, files.client_key
-        return Access(files.ca, None, "", "", *own, trust, files.keys[way.form])
+        return Access(
+            files.ca,
+            certificate=files.client,
+            key=files.client_key,
+            trust=trust,
+            keys=files.keys[way.form],
+        )
+    if way.mechanism == OAUTHBEARER:
+        return Access(files.ca, way.mechanism, token=TOKEN, trust=trust)
     return Access(files.ca, way.mechanism, USER, PASSWORD, trust=trust)
 
 

@@ -18,8 +18,9 @@ from .stores import FORMS
 CERTIFICATE: Final = "a certificate"
 """The way of those who show a certificate of their own, and have no user."""
 MECHANISMS: Final = ("SCRAM-SHA-512", "PLAIN", CERTIFICATE)
-"""The columns of the table. OAUTHBEARER belongs here, with a token in `Access`, once brokers take
-it."""
+"""The columns of the table."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+"""The mechanism whose clients have `Access.token` in the place of a password."""
 
 _GSSAPI_ONLY: Final = "SASL of Kafka 0.9 has only GSSAPI"
 _NO_SCRAM: Final = "SCRAM came with Kafka 0.10.2"
@@ -80,6 +81,10 @@ SMOKE: Final = (
 )
 """Those of every test run; the rest is for `make secure-clients`."""
 
+MORE: Final[Sequence[Way]] = ()
+"""Ways of single clients, beside the columns of the table. That of a token is
+`Way(Horolog, OAUTHBEARER)`, once brokers take tokens and `guarded` says which."""
+
 _TOOLS: Final = {"SCRAM-SHA-512": ("PEM",), "PLAIN": ("JKS",), CERTIFICATE: ("PKCS12",)}
 """Each of their commands starts a Java of its own, for seconds."""
 
@@ -90,6 +95,7 @@ def is_java(kind: type[Client]) -> bool:
 
 def ways() -> Iterator[Way]:
     """Every way of every client."""
+    yield from MORE
     for kind in CLIENTS:
         unable = UNABLE.get(kind, {})
         for mechanism in MECHANISMS:

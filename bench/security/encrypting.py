@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ..testing.requests import create_topic, produce
-from .brokers import MIB, ONE_TURN_BYTES, broker, sets
-from .fetching import fetch_all, filled
-from .figure import Figure, rate_beside, times_in_turns
-from .producing import Filling
-from .raw_client import RawClient, check_end, encoded
+from ...testing.requests import create_topic, produce
+from ..brokers import MIB, ONE_TURN_BYTES, broker, sets
+from ..fetching import fetch_all, filled
+from ..figure import Figure, rate_beside, times_in_turns
+from ..producing import Filling
+from ..raw_client import RawClient, check_end, encoded
 
 _SET_BYTES: Final = 64 << 10
 _FETCH_BYTES: Final = MIB

@@ -8,20 +8,20 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ..protocol.api.log.produce import PRODUCE
-from ..protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
-from ..server.network.endpoint import Caller
-from ..server.rights.guard import Guard
-from ..server.security.acl_store import ACLS_FILE_MODE, Acls
-from ..server.security.acls import Acl
-from ..storage.files import SystemFiles
-from ..testing.broker import running_broker
-from ..testing.requests import create_topic, produce
-from ..testing.wire import wire
-from .brokers import ONE_TURN_BYTES, broker, data_folder, sets
-from .figure import Figure, rate_beside, times_in_turns
-from .producing import Filling
-from .raw_client import RawClient, check_end, encoded
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
+from ...server.network.endpoint import Caller
+from ...server.rights.guard import Guard
+from ...server.security.acl_store import ACLS_FILE_MODE, Acls
+from ...server.security.acls import Acl
+from ...storage.files import SystemFiles
+from ...testing.broker import running_broker
+from ...testing.requests import create_topic, produce
+from ...testing.wire import wire
+from ..brokers import ONE_TURN_BYTES, broker, data_folder, sets
+from ..figure import Figure, rate_beside, times_in_turns
+from ..producing import Filling
+from ..raw_client import RawClient, check_end, encoded
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""What guarding a broker costs."""
