@@ -23,7 +23,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark bench-handshakes soak docs pictures lock clean
+.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark bench-handshakes soak secure-clients docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -59,10 +59,15 @@ bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parqu
 	@$(BIN)/python -m horolog.bench.spark
 
 bench-handshakes: $(DEV_READY) $(KERNEL_READY) ## 10,000 TLS handshakes that stop half-way, at a broker; prints a table
-	@$(BIN)/python -m horolog.bench.guarding.half_open
+	@$(BIN)/python -m horolog.bench.guard.half_open
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Spark on workers of its own
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200
+
+secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker, rules beside those of Apache Kafka (needs Java, Maven, Node.js, kcat)
+	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "secure_clients or not soak" --durations=10 \
+	    clients/guarded rights/test_apache_kafka.py rights/test_apache_kafka_broker.py \
+	    guard/test_apache_tools.py guard/test_real_clients.py
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
@@ -74,6 +79,8 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	done
 	@cd tests && ../$(BIN)/python -m clients.page > ../build/page.md
 	@mv build/page.md docs/clients.md
+	@cd tests && ../$(BIN)/python -m clients.guarded.page > ../build/page.md
+	@mv build/page.md docs/security/clients.md
 
 pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures in docs/ anew; those of the page need chromium
 	@$(BIN)/python docs/terminal.py

@@ -66,16 +66,23 @@ def why_unavailable() -> str | None:
 
 def class_path() -> str:
     """Kafka's jars and theirs, as Java takes them. Raises `Unavailable`."""
+    return jars(POM)
+
+
+def jars(pom: Path, properties: Mapping[str, str] | None = None) -> str:
+    """The jars that a POM names, with those that they need. Raises `Unavailable`."""
     reason = why_unavailable()
     if reason is not None:
         raise Unavailable(reason)
-    found = CACHE / f"class-path-{sha256(POM.read_bytes()).hexdigest()[:16]}"
+    more = [f"-D{name}={value}" for name, value in (properties or {}).items()]
+    what = pom.read_bytes() + "".join(more).encode()
+    found = CACHE / f"class-path-{sha256(what).hexdigest()[:16]}"
     if not found.exists():
-        _resolve(found)
+        _resolve(pom, more, found)
     return found.read_text().strip()
 
 
-def _resolve(target: Path) -> None:
+def _resolve(pom: Path, properties: Sequence[str], target: Path) -> None:
     """Have Maven fetch the jars and write their paths to `target`."""
     CACHE.mkdir(parents=True, exist_ok=True)
     written = target.with_suffix(".new")
@@ -83,9 +90,10 @@ def _resolve(target: Path) -> None:
         "mvn",
         "--batch-mode",
         "--quiet",
-        f"--file={POM}",
+        f"--file={pom}",
         f"-Dmaven.repo.local={CACHE / 'repository'}",
         f"-Dmdep.outputFile={written}",
+        *properties,
         "dependency:build-classpath",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVE_SECONDS)

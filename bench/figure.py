@@ -49,6 +49,26 @@ def rates(work: Callable[[], float], *, rounds: int, seconds: float) -> list[flo
     return found
 
 
+def rate_beside(
+    name: str,
+    unit: str,
+    beside: str,
+    works: Sequence[Callable[[], float]],
+    rounds: int,
+    seconds: float,
+) -> Figure:
+    """What the second of two works gets done, beside the first: in turns, so that what else the
+    machine does meets both alike."""
+    first: list[float] = []
+    second: list[float] = []
+    pairs = list(zip(works, (first, second), strict=True))
+    for _ in range(rounds):
+        for work, found in pairs:
+            found += rates(work, rounds=1, seconds=seconds)
+        pairs.reverse()
+    return Figure(name, median(second), unit, beside, median_ratio(second, first))
+
+
 def times_in_turns(works: Sequence[Callable[[], object]], *, rounds: int, each: int) -> list[float]:
     """Median seconds of one call of each of `works`, `each` calls of one at a time, in turns.
 

@@ -12,6 +12,7 @@ from .durable import durable_acks
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
+from .guard.deciding import acl_cost
 from .guard.encrypting import tls_cost
 from .guard.holding import quota_held
 from .producing import batch_rate, produce_rate
@@ -75,6 +76,7 @@ MEASUREMENTS: Final = (
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),
+    Measurement(("produce_acls", "produce_one_acls", "acl_check_cost"), acl_cost),
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),

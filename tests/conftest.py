@@ -74,11 +74,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the soak tests out unless they are asked for with `-m soak`."""
-    if "soak" not in config.option.markexpr:
-        long = [item for item in items if item.get_closest_marker("soak")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    """Leave long tests out unless `-m` names their mark."""
+    for mark in ("soak", "secure_clients"):
+        if mark not in config.option.markexpr:
+            long = [item for item in items if item.get_closest_marker(mark)]
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in long]
     items.sort(key=_turn)
 
 

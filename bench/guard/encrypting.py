@@ -2,18 +2,17 @@
 
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from ...testing.requests import create_topic, produce
 from ..brokers import MIB, ONE_TURN_BYTES, broker, sets
 from ..fetching import fetch_all, filled
-from ..figure import Figure, median_ratio, rates, times_in_turns
+from ..figure import Figure, rate_beside, times_in_turns
 from ..producing import Filling
 from ..raw_client import RawClient, check_end, encoded
 
@@ -39,15 +38,16 @@ def tls_cost(
         fillings = [Filling(client, "produced", data, count) for client in clients]
         for filling in fillings:
             filling.send(turn_bytes // len(data) + 1)
-        yield _rate("produce_tls", "msg/s", [each.send for each in fillings], rounds, seconds)
+        works = [each.send for each in fillings]
+        yield rate_beside("produce_tls", "msg/s", "plaintext", works, rounds, seconds)
         for filling in fillings:
             filling.check()
     with ExitStack() as brokers:
-        works = [
+        fetches = [
             partial(fetch_all, client, filled(client, _FETCH_BYTES, log_bytes), 4)
             for client in _clients(brokers)
         ]
-        yield _rate("fetch_1MiB_tls", "bytes/s", works, rounds, seconds)
+        yield rate_beside("fetch_1MiB_tls", "bytes/s", "plaintext", fetches, rounds, seconds)
     with ExitStack() as brokers:
         clients = [*_clients(brokers)]
         one = encoded(produce("bench", sets(100, 1)[0], acks=1))
@@ -59,18 +59,6 @@ def tls_cost(
         for client in clients:
             check_end(client, "bench", rounds * _EACH)
         yield Figure("produce_one_tls", encrypted, "s", "plaintext", encrypted / plain)
-
-
-def _rate(
-    name: str, unit: str, works: Sequence[Callable[[], int]], rounds: int, seconds: float
-) -> Figure:
-    """What the second of the two gets done, beside the first."""
-    plain: list[float] = []
-    encrypted: list[float] = []
-    for _ in range(rounds):
-        for work, found in zip(works, (plain, encrypted), strict=True):
-            found += rates(work, rounds=1, seconds=seconds)
-    return Figure(name, median(encrypted), unit, "plaintext", median_ratio(encrypted, plain))
 
 
 def _clients(brokers: ExitStack) -> Iterator[RawClient]:

@@ -44,10 +44,13 @@ class Guard:
     def allows(self, api_key: int, caller: Caller) -> Allows:
         """Whether a request may go the short way, on which nothing is looked at any more. Those
         that may not are taken up one by one, by `handlers`."""
-        short = _SHORT.get(api_key)
-        if short is None:
-            return _never
-        return short(self._authorizer.rights(caller.principal, caller.host), self._exists)
+        rights = self._authorizer.rights(caller.principal, caller.host)
+        found = rights.short.get(api_key)
+        if found is None:
+            make = _SHORT.get(api_key)
+            found = _never if make is None else make(rights, self._exists)
+            rights.short[api_key] = found
+        return found
 
 
 def _never(_: Any) -> bool:

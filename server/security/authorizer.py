@@ -1,7 +1,7 @@
 """Whether somebody may, for every request: rules, and what was decided by those that hold now."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.security.acl_terms import Operation, ResourceType
 from .acls import Resource, plain_host
@@ -19,7 +19,7 @@ MAX_REMEMBERED: Final = 1_000
 class Rights:
     """What one principal at one host may do, by one state of the rules."""
 
-    __slots__ = ("_decided", "_table", "host", "principal", "readable", "writable")
+    __slots__ = ("_decided", "_table", "host", "principal", "readable", "short", "writable")
 
     def __init__(self, table: "AclTable", principal: str, host: str) -> None:
         self._table = table
@@ -30,6 +30,8 @@ class Rights:
         """Topics of which it was decided that they may be read."""
         self.writable: set[str] = set()
         """Topics of which it was decided that they may be written to."""
+        self.short: dict[int, Callable[[Any], bool]] = {}
+        """By api key: what was made of these rights to look at requests that are often."""
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         key = operation, resource_type, name
@@ -70,11 +72,17 @@ class Authorizer:
         table = self._acls.table
         if table is not self._table:
             self._table = table
-            self._rights.clear()
+            self._forget()
         found = self._rights.get((principal, host))
         if found is None:
             if len(self._rights) >= MAX_REMEMBERED:
-                self._rights.clear()
+                self._forget()
             found = Rights(table, principal, plain_host(host))
             self._rights[principal, host] = found
         return found
+
+    def _forget(self) -> None:
+        """What is kept of rights refers to them, and would stay until garbage is looked for."""
+        for rights in self._rights.values():
+            rights.short.clear()
+        self._rights.clear()

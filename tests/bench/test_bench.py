@@ -15,6 +15,7 @@ from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.growing import growth
+from horolog.bench.guard.deciding import RULES, acl_cost, add_rules
 from horolog.bench.guard.encrypting import tls_cost
 from horolog.bench.guard.holding import quota_held
 from horolog.bench.producing import batch_rate, produce_rate
@@ -23,7 +24,11 @@ from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
 from horolog.bench.windows.shapes import SHAPES, measured
+from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
+from horolog.server.security.acl_store import Acls
+from horolog.server.security.acls import Resource
+from horolog.storage.files import SystemFiles
 from horolog.testing.requests import create_topic, fetch, produce
 
 FIXED_NAMES = set(
@@ -34,8 +39,8 @@ FIXED_NAMES = set(
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
     rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
-    produce_tls fetch_1MiB_tls produce_one_tls quota_held quota_beside client_send
-    client_send_batch client_columns
+    produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
+    quota_held quota_beside client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
 
@@ -82,6 +87,23 @@ def test_a_client_at_its_quota_is_measured() -> None:
     assert held.ratio == held.value / (8 * MIB)
     assert held.ratio > 0
     assert beside.value > 0
+
+
+def test_the_same_is_done_by_those_who_have_a_right_to() -> None:
+    found = taken(acl_cost(turn_bytes=1 << 20, rounds=2, seconds=0.02))
+    assert found.keys() == {"produce_acls", "produce_one_acls", "acl_check_cost"}
+    assert found["produce_acls"].beside == found["produce_one_acls"].beside == "acls_off"
+    assert (found["produce_acls"].ratio or 0) > 0
+
+
+def test_a_broker_with_rules_as_measured_lets_its_producer_in(tmp_path: Path) -> None:
+    add_rules(tmp_path / "data")
+    acls = Acls(SystemFiles(), tmp_path / "data")
+    assert len(acls.table.acls) == RULES
+    topic = Resource(ResourceType.TOPIC, "produced")
+    for operation, allowed in ((Operation.WRITE, True), (Operation.DELETE, False)):
+        decision = acls.table.decide("User:ANONYMOUS", "127.0.0.1", operation, topic)
+        assert decision.allowed is allowed
 
 
 def test_searches_in_sparse_segments_find_what_is_there() -> None:

@@ -1,7 +1,7 @@
 """Some hundred TLS handshakes that stop half-way, at a broker in a process of its own."""
 
 from horolog.bench.brokers import MIB
-from horolog.bench.guarding.half_open import half_open
+from horolog.bench.guard.half_open import half_open
 
 COUNT = 400
 

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
+from .access import Access, aio_kafka
 from .client import (
     PLAIN,
     POLL_SECONDS,
@@ -30,8 +31,9 @@ T = TypeVar("T")
 class AioKafka(Client):
     name = "aiokafka"
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        super().__init__(address, access)
+        self._settings = {"bootstrap_servers": address, **aio_kafka(access)}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -46,7 +48,7 @@ class AioKafka(Client):
 
     async def _produce(self, topic: str, messages: Sequence[Message], sending: Sending) -> None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.address,
+            **self._settings,
             compression_type=None if sending.codec == "none" else sending.codec,
             enable_idempotence=sending.idempotent,
             acks="all",
@@ -75,7 +77,7 @@ class AioKafka(Client):
         return self.run(self._consume(topic, count, offset))
 
     async def _consume(self, topic: str, count: int, offset: int) -> list[Stored]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.address)
+        consumer = AIOKafkaConsumer(**self._settings)
         await consumer.start()
         place = TopicPartition(topic, 0)
         consumer.assign([place])
@@ -101,7 +103,7 @@ class AioKafka(Client):
     async def _joined(self, group: str, topic: str) -> Any:
         consumer = AIOKafkaConsumer(
             topic,
-            bootstrap_servers=self.address,
+            **self._settings,
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -114,7 +116,7 @@ class AioKafka(Client):
     def writer(self, topic: str) -> Iterator[Writer]:
         async def started() -> Any:
             producer = AIOKafkaProducer(
-                bootstrap_servers=self.address, enable_idempotence=True, retry_backoff_ms=50
+                **self._settings, enable_idempotence=True, retry_backoff_ms=50
             )
             await producer.start()
             return producer
@@ -127,7 +129,7 @@ class AioKafka(Client):
 
     def offsets_for_times(self, topic: str, times: Sequence[int]) -> list[int | None]:
         async def search() -> list[int | None]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.address)
+            consumer = AIOKafkaConsumer(**self._settings)
             await consumer.start()
             place = TopicPartition(topic, 0)
             found = [(await consumer.offsets_for_times({place: time}))[place] for time in times]
@@ -164,7 +166,7 @@ class AioKafka(Client):
 
     def _administer(self, ask: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
         async def asked() -> Any:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self.address)
+            admin = AIOKafkaAdminClient(**self._settings)
             await admin.start()
             try:
                 return await ask(admin)

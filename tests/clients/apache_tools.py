@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import ClassVar
 
 from horolog.bench.apache_kafka import POM, SMALL_JVM, class_path
 
+from .access import Access, java
 from .client import (
     PLAIN,
     POLL_SECONDS,
@@ -37,6 +39,8 @@ _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 _PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_CONFIG_OPTIONS = {_PRODUCER: "--producer.config", _CONSUMER: "--consumer.config"}
+"""Which option takes the file of settings; that of the other tools has another name."""
 _NO_MESSAGE_TIME = "NO_TIMESTAMP"
 """What is shown of messages of format v0."""
 _SHOWN = ("timestamp", "partition", "offset", "headers", "key")
@@ -53,6 +57,16 @@ class ApacheTools(Client):
         Step.REBALANCE: "do not tell which partitions they have",
     }
     untried = frozenset(Step) - _TRIED
+
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        super().__init__(address, access)
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-tools-")
+        self._config = Path(self._folder.name) / "client.properties"
+        lines = [f"{name}={value}\n" for name, value in java(access).items()]
+        self._config.write_text("".join(lines))
+
+    def close(self) -> None:
+        self._folder.cleanup()
 
     def produce(self, topic: str, messages: Sequence[Message], sending: Sending = PLAIN) -> None:
         properties = {"parse.key": "true", "null.marker": "null"}
@@ -132,10 +146,16 @@ class ApacheTools(Client):
         return {(row[1], int(row[2])): (int(row[3]), int(row[4])) for row in rows}
 
     def _command(self, tool: str, *arguments: str) -> list[str]:
-        return _java(tool, "--bootstrap-server", self.address, *arguments)
+        return _java(tool, "--bootstrap-server", self.address, *self._let_in(tool), *arguments)
+
+    def _let_in(self, tool: str) -> list[str]:
+        if self.access is None:
+            return []
+        return [_CONFIG_OPTIONS.get(tool, "--command-config"), str(self._config)]
 
     def _run(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        return self._run_alone(tool, "--bootstrap-server", self.address, *arguments, stdin=stdin)
+        server = ("--bootstrap-server", self.address, *self._let_in(tool))
+        return self._run_alone(tool, *server, *arguments, stdin=stdin)
 
     def _run_alone(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """As `_run`, for a tool that has another option for the address."""

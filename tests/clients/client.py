@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from .access import Access
 from .steps import Step
 
 WAIT_SECONDS = 30
@@ -90,8 +91,10 @@ class Client(ABC):
     untried: ClassVar[Collection[Step]] = ()
     """What is not asked of it here, because that takes too long."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        """`access` is for a broker that lets not everybody in."""
         self.address = address
+        self.access = access
 
     @abstractmethod
     def produce(self, topic: str, messages: Sequence[Message], sending: Sending = PLAIN) -> None:

@@ -13,6 +13,7 @@ from itertools import count as numbers
 from pathlib import Path
 from typing import Any, ClassVar
 
+from .access import Access, kafka_js
 from .client import (
     PLAIN,
     POLL_SECONDS,
@@ -63,8 +64,8 @@ class KafkaJs(Client):
     name = "kafkajs"
     unable: ClassVar[Mapping[Step, str]] = {Step.ZSTD: "has no zstd"}
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        super().__init__(address, access)
         self._ids = numbers()
         self._process = subprocess.Popen(
             ["node", str(SOURCES / "commands.js"), address],
@@ -75,6 +76,7 @@ class KafkaJs(Client):
                 **os.environ,
                 "NODE_PATH": str(installed()),
                 "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+                "KAFKAJS_ACCESS": json.dumps(kafka_js(access)),
             },
         )
 

@@ -10,6 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError
 
+from .access import kafka_python
 from .client import (
     PLAIN,
     WAIT_SECONDS,
@@ -139,7 +140,7 @@ class KafkaPython(Client):
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.address, **self.options}
+        return {"bootstrap_servers": self.address, **kafka_python(self.access), **self.options}
 
 
 class KafkaPythonAs09(KafkaPython):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
+from .access import librdkafka
 from .client import (
     PLAIN,
     POLL_SECONDS,
@@ -105,7 +106,8 @@ class Kcat(Client):
 
     @property
     def _command(self) -> list[str]:
-        return ["kcat", "-b", self.address, "-Xbroker.address.family=v4"]
+        access = [f"-X{name}={value}" for name, value in librdkafka(self.access).items()]
+        return ["kcat", "-b", self.address, "-Xbroker.address.family=v4", *access]
 
 
 class _Writer(Writer):

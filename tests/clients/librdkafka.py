@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from .access import Access, librdkafka
 from .client import (
     PLAIN,
     POLL_SECONDS,
@@ -37,8 +38,8 @@ class ConfluentKafka(Client):
     options: ClassVar[Mapping[str, str | bool]] = {}
     """More settings of every consumer and producer."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        super().__init__(address, access)
         self._admin = AdminClient(self._settings({}))
 
     def produce(self, topic: str, messages: Sequence[Message], sending: Sending = PLAIN) -> None:
@@ -141,6 +142,7 @@ class ConfluentKafka(Client):
             "log_level": 0,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
+            **librdkafka(self.access),
             **self.options,
             **more,
         }

@@ -73,7 +73,7 @@ def lines() -> Iterator[str]:
     """The page, line by line."""
     yield from _HEAD.splitlines()
     yield ""
-    yield "| | " + " | ".join(f"{kind.name} {_version(kind)}".rstrip() for kind in SHOWN) + " |"
+    yield "| | " + " | ".join(f"{kind.name} {version_of(kind)}".rstrip() for kind in SHOWN) + " |"
     yield "|---" * (len(SHOWN) + 1) + "|"
     notes: list[str] = []
     for step in Step:
@@ -106,7 +106,7 @@ def _cell(kind: type[Client], step: Step, notes: list[str]) -> str:
     return f"no ({notes.index(note) + 1})"
 
 
-def _version(kind: type[Client]) -> str:
+def version_of(kind: type[Client]) -> str:
     """The version that tests run with; Debian's for what comes from there."""
     if kind is Kcat:
         return "(Debian)"

@@ -39,9 +39,13 @@ def read(found: list[Stored]) -> list[tuple[int, bytes, bytes | None]]:
 
 
 def round_trip(client: Client, server: ServerProcess, topic: str, codec: str) -> None:
+    sent_and_read(client, topic, codec)
+    assert first_batch(server, topic).codec == Codec[codec.upper()]
+
+
+def sent_and_read(client: Client, topic: str, codec: str) -> None:
     sent = messages()
     client.produce(topic, sent, Sending(codec))
-    assert first_batch(server, topic).codec == Codec[codec.upper()]
     found = client.consume(topic, COUNT)
     assert read(found) == [(n, one.value, one.key) for n, one in enumerate(sent)]
 

@@ -9,11 +9,12 @@ import pytest
 
 from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
+from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.server.broker import Broker
 from horolog.testing.logins import log_in
 from horolog.testing.wire import wire
 
-from .conftest import PASSWORD, Authority, Guarded
+from .conftest import PASSWORD, USERS, Authority, Guarded
 
 _ACLS = "kafka.admin.AclCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
@@ -34,14 +35,23 @@ class Tools:
         )
 
     async def run(self, tool: str, *arguments: str) -> str:
+        done = await self._done(tool, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    async def refused(self, tool: str, *arguments: str) -> str:
+        """What it says when it fails."""
+        done = await self._done(tool, *arguments)
+        assert done.returncode != 0
+        return done.stdout + done.stderr
+
+    async def _done(self, tool: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         command = ["java", *SMALL_JVM, "-cp", class_path(), tool]
         command += ["--bootstrap-server", self._address, "--command-config"]
         command += [str(self._properties), *arguments]
-        done = await asyncio.to_thread(
+        return await asyncio.to_thread(
             subprocess.run, command, capture_output=True, text=True, timeout=_SECONDS
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
 
 @pytest.fixture(autouse=True)
@@ -145,3 +155,58 @@ async def test_quotas(guarded: Guarded, authority: Authority, tmp_path: Path) ->
             "user dave": {"consumer_byte_rate": 2097152.0},
             "user the default, client-id the default": {"producer_byte_rate": 77.0},
         }
+
+
+@pytest.mark.secure_clients
+async def test_rules_of_each_kind(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """What else kafka-acls.sh adds, asks for and takes away: of consumers, of the cluster, by
+    principal, by one rule."""
+    async with guarded(authorization="on", super_users="User:alice") as broker:
+        tools = Tools(broker, authority, tmp_path, "PLAIN")
+        bob = ("--allow-principal", "User:bob")
+        await tools.run(_ACLS, "--add", *bob, "--consumer", "--topic", "clicks", "--group", "g")
+        await tools.run(_ACLS, "--add", *bob, "--operation", "IdempotentWrite", "--cluster")
+        await tools.run(
+            *(_ACLS, "--add", "--allow-principal", "User:carol", "--allow-host", "127.0.0.1"),
+            *("--operation", "DescribeConfigs", "--topic", "*"),
+        )
+        rights = broker.security.authorizer.rights("User:bob", "127.0.0.1")
+        assert rights.may(Operation.READ, ResourceType.TOPIC, "clicks")
+        assert rights.may(Operation.READ, ResourceType.GROUP, "g")
+        assert rights.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster")
+        listed = await tools.run(_ACLS, "--list", "--principal", "User:carol")
+        assert "operation=DESCRIBE_CONFIGS" in listed
+        assert "User:bob" not in listed
+        only_read = ("--operation", "Read", "--topic", "clicks")
+        await tools.run(_ACLS, "--remove", "--force", *bob, *only_read)
+        left = [str(acl) for acl in broker.security.acls.table.acls]
+        assert not [acl for acl in left if "Read topic" in acl]
+        assert [acl for acl in left if "Describe topic 'clicks'" in acl]
+
+
+@pytest.mark.secure_clients
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_password_is_changed(
+    guarded: Guarded, authority: Authority, tmp_path: Path, mechanism: str
+) -> None:
+    """Who is there and gets another password logs in with that, and with the old one no more."""
+    user = ("--entity-type", "users", "--entity-name", "bob")
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        password = f"{mechanism}=[password=new-secret-of-bob]"
+        await tools.run(_CONFIGS, "--alter", *user, "--add-config", password)
+        async with wire(broker.addresses.native, tls=authority.trusting()) as client:
+            await log_in(client, "bob", "new-secret-of-bob", mechanism)
+        async with wire(broker.addresses.native, tls=authority.trusting()) as client:
+            with pytest.raises(SaslAuthenticationFailed):
+                await log_in(client, "bob", USERS["bob"], mechanism)
+
+
+@pytest.mark.secure_clients
+async def test_who_has_no_right_to(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """Users and rules are changed by those who may alter the cluster."""
+    async with guarded(authorization="on", super_users="User:bob") as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        refused = await tools.refused(_ACLS, "--list")
+        assert "ClusterAuthorizationException" in refused
+        assert broker.security.acls.table.acls == ()

@@ -33,6 +33,7 @@ const RETRY = { initialRetryTime: 50, maxRetryTime: 500, retries: 100 };
 const kafka = new Kafka({
   clientId: "kafkajs",
   brokers: [process.argv[2]],
+  ...JSON.parse(process.env.KAFKAJS_ACCESS),
   logLevel: logLevel.NOTHING,
   retry: RETRY,
 });

@@ -1,4 +1,4 @@
-"""`python -m horolog.bench.guarding.half_open [COUNT]`: clients that begin a TLS handshake and say
+"""`python -m horolog.bench.guard.half_open [COUNT]`: clients that begin a TLS handshake and say
 no more, 10,000 of them unless told otherwise, and one that is inside and goes on meanwhile.
 
 Twice: with the settings as they are, where few have a place and the others are closed; and with so

@@ -1,1 +1,0 @@
-"""What strangers cost a guarded broker."""
