@@ -11,6 +11,7 @@ from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.server.broker import Broker
+from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.logins import log_in
 from horolog.testing.wire import wire
 
@@ -73,6 +74,27 @@ async def test_topics(
         await tools.run(_TOPICS, "--create", "--topic", "clicks", "--partitions", "2")
         assert "clicks" in await tools.run(_TOPICS, "--list")
         assert set(broker.figures.logins) == {(mechanism, "done")}
+
+
+async def test_a_token(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """The Java client reads the token from a file (KIP-768)."""
+    issuer = Issuer()
+    token = tmp_path / "token"
+    token.write_text(issuer.token("carol"))
+    async with guarded(**token_settings(issuer.write(tmp_path / "keys.json"))) as broker:
+        tools = Tools(broker, authority, tmp_path, "OAUTHBEARER")
+        package = "org.apache.kafka.common.security.oauthbearer"
+        tools._properties.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={authority.cert}\n"
+            f"sasl.jaas.config={package}.OAuthBearerLoginModule required;\n"
+            f"sasl.login.callback.handler.class={package}.secured."
+            "OAuthBearerLoginCallbackHandler\n"
+            f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+        )
+        await tools.run(_TOPICS, "--create", "--topic", "clicks", "--partitions", "2")
+        assert "clicks" in broker.directory.topics()
+        assert set(broker.figures.logins) == {("OAUTHBEARER", "done")}
 
 
 async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:

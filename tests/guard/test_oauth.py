@@ -27,8 +27,7 @@ from horolog.protocol.errors import (
 from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
 from horolog.server.broker import Broker
 from horolog.server.http.server import State
-from horolog.server.security import token_keys
-from horolog.server.security.logins import FAILED_SECONDS
+from horolog.server.security import logins, slowing, token_keys
 from horolog.testing.broker import running_broker
 from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, ISSUER, Issuer, token_settings
@@ -42,6 +41,17 @@ OAUTHBEARER = "OAUTHBEARER"
 CHALLENGE = b'{"status":"invalid_token"}'
 
 Open = Callable[..., Awaitable[Broker]]
+
+
+FAILED_SECONDS = 0.1
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many logins fail here; how long each waits is tested with others in `test_gate`."""
+    monkeypatch.setattr(logins, "FAILED_SECONDS", FAILED_SECONDS)
+    monkeypatch.setattr(slowing, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(slowing, "LONGEST_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +111,7 @@ async def test_a_token_that_is_refused_is_answered_as_kafka_does(
         first = SaslAuthenticateRequest(auth_bytes=OAuthBearerClient(bad).first())
         began = loop.time()
         answer = await client.call(first)
-        assert loop.time() - began >= FAILED_SECONDS
+        assert loop.time() - began >= 0.9 * FAILED_SECONDS
         assert (answer.error_code, answer.auth_bytes) == (0, CHALLENGE)
         assert answer.session_lifetime_ms == 0
         answer = await client.call(SaslAuthenticateRequest(auth_bytes=b"\x01"))
@@ -172,7 +182,7 @@ async def test_tokens_slow_an_address_as_passwords_do(broker: Broker, issuer: Is
     async with wire(broker.addresses.native) as client:
         began = loop.time()
         await log_in(client, "", issuer.token(), OAUTHBEARER)
-        assert loop.time() - began >= 0.9
+        assert loop.time() - began >= 0.2
 
 
 class TestSessions:
@@ -396,7 +406,6 @@ class TestUrl:
     async def test_answers_that_are_none(
         self, tmp_path: Path, key_server: KeyServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(token_keys, "FETCH_SECONDS", 0.3)
         monkeypatch.setattr(token_keys, "REST_SECONDS", 100.0)
         events = RecordedEvents()
         source = token_keys.KeySource(key_server.url, 3600.0, events)
@@ -421,9 +430,11 @@ class TestUrl:
             large: "it has more than 262144 bytes",
             no_keys: "it is not JSON of the form",
         }
-        key_server.answer = never
+        key_server.answer = no_keys
         source.start(asyncio.get_running_loop())
+        await until(lambda: bool(events.seen) and source._reading is None)
         for answer, cause in expected.items():
+            monkeypatch.setattr(token_keys, "FETCH_SECONDS", 0.3 if answer is never else 30.0)
             key_server.answer = answer
             events.seen.clear()
             source.read_again()

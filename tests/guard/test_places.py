@@ -21,6 +21,7 @@ from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
 from horolog.protocol.sasl.plain import PlainClient
 from horolog.server.http.server import State
 from horolog.server.network.places import Places, UserPlaces, address_counts
+from horolog.server.security import logins
 from horolog.testing.broker import running_broker
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.logins import log_in, log_in_to_kafka
@@ -28,6 +29,12 @@ from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
 from .conftest import PASSWORD, USERS, Authority, Guarded
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "FAILED_SECONDS", 0.1)
+
 
 OVERRIDES = "max.connections.per.ip.overrides"
 
