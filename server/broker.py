@@ -233,7 +233,7 @@ class Broker:
         return self.services.lags.left_out
 
     def positions_bytes(self) -> int:
-        return self.directory.positions.size_bytes
+        return self.directory.committed.size_bytes
 
     def producer_states_bytes(self) -> int:
         return self.directory.producer_states_bytes
@@ -325,11 +325,11 @@ class Broker:
             logs=logs,
             changes=changes,
             creations=Creations(self.directory, self.settings, changes),
-            lags=Lags(logs, self.directory.positions, work, self.clock),
+            lags=Lags(logs, self.directory.committed, work, self.clock),
             groups=set_up_groups(
                 loop,
                 self.settings,
-                positions=self.directory.positions,
+                positions=self.directory.committed,
                 work=work,
                 clock=self.clock,
                 trusted_time=self.trusted_time,

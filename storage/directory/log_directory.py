@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -19,6 +20,7 @@ from ..events import Observer
 from ..files import RETRIABLE_ERRORS, Files, make_directory_safely
 from ..index.index_cache import IndexCache
 from ..log.log import Log
+from ..names import METADATA_FOLDER
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_ids import ProducerIds
@@ -29,6 +31,7 @@ from .cluster_id import load_cluster_id
 from .deletion import DeletionQueue
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
+from .position_reading import PositionReading
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
@@ -36,6 +39,9 @@ from .startup import Startup
 from .topic_changes import TopicChanges
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
+
+if TYPE_CHECKING:
+    from ..metadata.metadata_log import MetadataLog
 
 
 class LogDirectory:
@@ -55,6 +61,11 @@ class LogDirectory:
         self._replicated = False
         self.deletions = deletions
         self.positions: Positions
+        """The positions of a broker that is one by itself; closed once `open_metadata` is called."""
+        self.committed: PositionReading
+        """Where consumers go on, to be read: these positions, or those of the metadata log."""
+        self.metadata: MetadataLog | None = None
+        """The metadata log, once `open_metadata` was called."""
         self.producer_ids: ProducerIds
         """Ids for idempotent producers, each given out once."""
         self.reserve = Reserve(
@@ -127,7 +138,14 @@ class LogDirectory:
         self._checkpoints = Checkpoints(
             self._files, self._path, self._observe, replicated=self._replicated
         )
-        self.positions = Positions(
+        told = self._files.exists(self._path / METADATA_FOLDER)
+        if told and not self._replicated:
+            raise StorageError(
+                f"the data directory {self._path} is of a broker that is one of several: its "
+                f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
+                "others if it went on alone; start it as one of several again"
+            )
+        self.committed = self.positions = Positions(
             self._files,
             self._path,
             self._observe,
@@ -135,9 +153,12 @@ class LogDirectory:
         )
         opened.callback(self.positions.close)
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
-        startup = Startup(self._seams, self._settings, self.positions, self.reserve)
+        startup = self._startup = Startup(
+            self._seams, self._settings, self.positions, self.reserve, told=told
+        )
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
+        self._registry.metadata_offset = startup.metadata_offset
         self._logs = LogTable(
             self._seams,
             self._path,
@@ -178,6 +199,22 @@ class LogDirectory:
                 self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
+
+    def open_metadata(self) -> "MetadataLog":
+        """Open the log of topics and positions of a broker that is one of several, making it of
+        what there is where there is none.
+
+        Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
+        """
+        from ..metadata.opening import open_metadata
+
+        assert self._replicated
+        assert self.metadata is None
+        self.metadata = open_metadata(
+            self._path, self._seams, self._changes, self.positions, self._startup
+        )
+        self.committed = self.metadata.positions
+        return self.metadata
 
     def _known_watermarks(self) -> Offsets | None:
         """The high watermarks of the partitions that are there, of a broker that is one of many."""
@@ -310,6 +347,8 @@ class LogDirectory:
         May run in a thread of its own. Raises `StorageError`.
         """
         self._logs.secure_append_times()
+        if self.metadata is not None:
+            self.metadata.write_checkpoints()
         try:
             self._write_checkpoints()
         except OSError as error:
@@ -347,6 +386,11 @@ class LogDirectory:
             return
         self._changes.settle_all()
         failed = self.reserve.stopping(self._logs.close)
+        if self.metadata is not None:
+            try:
+                self.reserve.stopping(self.metadata.close)
+            except (OSError, StorageError) as error:
+                failed.append(f"{self.metadata.log.path}: {error}")
         self.positions.close()
         self._seams.open_files.close()
         unclean = self._logs.unclean()
