@@ -8,14 +8,17 @@ from ..config.broker import BrokerSettings
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
-from .changes import Changes, TopicChange
+from .changes import TopicChange
+from .metadata_store import MetadataStore
 
 
 class Creations:
     """Makes topics that do not exist, in their turn among the changes of topics, each once however
     many requests wait for it."""
 
-    def __init__(self, directory: LogDirectory, settings: BrokerSettings, changes: Changes) -> None:
+    def __init__(
+        self, directory: LogDirectory, settings: BrokerSettings, changes: MetadataStore
+    ) -> None:
         self._directory = directory
         self.exists: Callable[[str], bool] = directory.topics().__contains__
         """Whether there is nothing to be made."""
@@ -47,7 +50,7 @@ class Creations:
         there = self._directory.topics().get(topic)
         if there is not None:
             return there  # a change before this one has made it
-        changes = self._directory.changes
+        changes = self._changes.topics
         return (yield from changes.create(topic, self._settings.num_partitions, {}))
 
     def _made(self, topics: Iterable[str], _: object) -> None:

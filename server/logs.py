@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, LeaderNotAvailable, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
@@ -85,6 +85,8 @@ class Logs:
         self._directory.changes.settle(topic)
         if topic in self._directory.topics():
             return
+        if self._directory.metadata is not None:
+            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
         if not self._settings.auto_create_topics_enable:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"

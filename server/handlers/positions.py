@@ -59,8 +59,7 @@ def commit(
     if not positions:
         return response
     # A commit waits for the disk, so it is not made here on the loop.
-    store = services.directory.committed
-    ready = services.work.in_positions_thread(partial(store.commit, request.group_id, positions))
+    ready = services.metadata.commit(request.group_id, positions)
 
     def make() -> OffsetCommitResponse:
         error = ready.exception()
@@ -117,6 +116,7 @@ def fetch(
             f"listing is {request.listing!r}; it must be {LIST_NAMES!r} or {LIST_POSITIONS!r}, or "
             "not be given"
         )
+    services.metadata.check_coordinates()
     if request.topics is None and call.version < FIRST_VERSION_WITH_ALL:
         raise InvalidRequest(
             f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"

@@ -4,7 +4,7 @@ Owned by one thread, the event loop's, as its logs are. Opening recovers what an
 after a clean one a log is opened when it is first used.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -61,7 +61,7 @@ class LogDirectory:
         self._replicated = False
         self.deletions = deletions
         self.positions: Positions
-        """The positions of a broker that is one by itself; closed once `open_metadata` is called."""
+        """The positions of a broker that is one by itself; closed by `open_metadata`."""
         self.committed: PositionReading
         """Where consumers go on, to be read: these positions, or those of the metadata log."""
         self.metadata: MetadataLog | None = None
@@ -215,6 +215,12 @@ class LogDirectory:
         )
         self.committed = self.metadata.positions
         return self.metadata
+
+    def when_opened(self, call: Callable[[Log], None]) -> None:
+        """Have `call` called with every log that is open, and with each that will be."""
+        self._logs.on_opened = call
+        for log in self._logs.opened():
+            call(log)
 
     def _known_watermarks(self) -> Offsets | None:
         """The high watermarks of the partitions that are there, of a broker that is one of many."""

@@ -206,7 +206,24 @@ class TopicChanges:
         self._seams.observe("topic_deleted", topic=name, partitions=entry.partitions)
         return entry
 
-    # What the metadata log says.
+    # What the metadata log says, and what may be said there.
+
+    def new_entry(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+        """A topic that may be made. Raises as `create`; changes nothing, as those below."""
+        entry = self._registry.check_new(name, partitions, overrides)
+        self._check_folders(name, range(partitions))
+        return replace(entry, topic_id=random_id(self._seams.random))
+
+    def raised_entry(self, name: str, partitions: int) -> TopicEntry:
+        """A topic as it would be with more partitions. Raises as `raise_partitions`."""
+        entry = self._registry.check_raise(name, partitions)
+        self._check_folders(name, range(self._registry.get(name).partitions, partitions))
+        return entry
+
+    def altered_entry(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
+        """A topic as it would be with other settings. Raises as `alter`."""
+        checked = self._registry.check_settings(overrides)
+        return replace(self._registry.get(name), overrides=checked)
 
     def names(self) -> frozenset[str]:
         """All topics of the topics file."""

@@ -6,6 +6,7 @@
     "settings"     name, id, {setting: text}                     its settings, all of them
     "deleted"      name, id                                      it is gone, with its positions
     "positions"    group, [position, ...]                        positions were committed
+    "used"         group, time in ms                             the group has members still
     "forgotten"    group                                         all positions of a group are gone
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
@@ -45,6 +46,7 @@ PARTITIONS: Final = "partitions"
 SETTINGS: Final = "settings"
 DELETED: Final = "deleted"
 POSITIONS: Final = "positions"
+USED: Final = "used"
 FORGOTTEN: Final = "forgotten"
 
 _INT64_MIN: Final = -(2**63)
@@ -94,6 +96,13 @@ class PositionsCommitted(NamedTuple):
     """Each with the id of its topic: another topic of that name has no position."""
 
 
+class PositionsUsed(NamedTuple):
+    """A group was seen in use: it has members, or had until now."""
+
+    group: str
+    used_ms: int
+
+
 class PositionsForgotten(NamedTuple):
     """All positions of a group are gone."""
 
@@ -106,6 +115,7 @@ MetadataRecord = (
     | SettingsAltered
     | TopicDeleted
     | PositionsCommitted
+    | PositionsUsed
     | PositionsForgotten
 )
 
@@ -129,6 +139,8 @@ def _fields(record: MetadataRecord) -> list[Any]:
             return [DELETED, name, topic_id]
         case PositionsCommitted(group, positions):
             return [POSITIONS, group, [_position_fields(*each) for each in positions]]
+        case PositionsUsed(group, used_ms):
+            return [USED, group, used_ms]
         case PositionsForgotten(group):
             return [FORGOTTEN, group]
 
@@ -198,6 +210,12 @@ def _committed(group: Any, positions: Any) -> PositionsCommitted:
     return PositionsCommitted(_group(group), tuple(_position(each) for each in positions))
 
 
+def _used(group: Any, used_ms: Any) -> PositionsUsed:
+    if type(used_ms) is not int or not _INT64_MIN <= used_ms <= _INT64_MAX:
+        raise MalformedRecord("the time of the last use is no number of 64 bits")
+    return PositionsUsed(_group(group), used_ms)
+
+
 def _forgotten(group: Any) -> PositionsForgotten:
     return PositionsForgotten(_group(group))
 
@@ -208,6 +226,7 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     SETTINGS: _altered,
     DELETED: _deleted,
     POSITIONS: _committed,
+    USED: _used,
     FORGOTTEN: _forgotten,
 }
 

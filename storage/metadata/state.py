@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..directory.position_records import COMMIT, FORGET, FORGET_TOPIC, Position, PositionChange
+from ..directory.position_records import (
+    COMMIT,
+    FORGET,
+    FORGET_TOPIC,
+    KEPT,
+    Position,
+    PositionChange,
+)
 from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
 from .records import (
@@ -11,6 +18,7 @@ from .records import (
     PartitionsAdded,
     PositionsCommitted,
     PositionsForgotten,
+    PositionsUsed,
     SettingsAltered,
     TopicCreated,
     TopicDeleted,
@@ -33,37 +41,55 @@ class MetadataState:
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Take in a record; the topic that is not what it was, if one is."""
+        if isinstance(record, PositionsCommitted | PositionsUsed | PositionsForgotten):
+            self._move(record)
+            return None
+        if isinstance(record, TopicCreated):
+            if record.entry.name in self.topics:
+                return None
+            self.topics[record.entry.name] = record.entry
+            return record.entry.name
+        entry = self.topics.get(record.name, _NO_TOPIC)
+        fits = entry.topic_id == record.topic_id
+        return record.name if fits and self._change(entry, record) else None
+
+    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
         match record:
             case PositionsCommitted(group, positions):
                 kept = [each for topic_id, each in positions if self._has(topic_id, each)]
-                self.positions.apply(PositionChange(COMMIT, group, kept))
-                return None
+                change = PositionChange(COMMIT, group, kept)
+            case PositionsUsed(group, used_ms):
+                # One is enough: they expire together. The same one on every broker.
+                held = sorted(each for each in self.positions.of(group) if not _kept(each))
+                used = [each._replace(used_ms=used_ms) for each in held[:1]]
+                change = PositionChange(COMMIT, group, used)
             case PositionsForgotten(group):
-                self.positions.apply(PositionChange(FORGET, group, ()))
-                return None
-            case TopicCreated(entry):
-                if entry.name in self.topics:
-                    return None
-                self.topics[entry.name] = entry
-                return entry.name
-        entry = self.topics.get(record.name, _NO_TOPIC)
-        if entry.topic_id != record.topic_id:
-            return None
+                change = PositionChange(FORGET, group, ())
+        self.positions.apply(change)
+
+    def _change(
+        self, entry: TopicEntry, record: PartitionsAdded | SettingsAltered | TopicDeleted
+    ) -> bool:
+        """Change a topic that is there; whether that is a change."""
         match record:
             case PartitionsAdded(name, _, partitions):
                 if partitions <= entry.partitions:
-                    return None
+                    return False
                 self.topics[name] = replace(entry, partitions=partitions)
             case SettingsAltered(name, _, overrides):
                 self.topics[name] = replace(entry, overrides=overrides)
             case TopicDeleted(name):
                 del self.topics[name]
                 self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
-        return record.name
+        return True
 
     def _has(self, topic_id: str, position: Position) -> bool:
         entry = self.topics.get(position.topic, _NO_TOPIC)
         return entry.topic_id == topic_id and position.partition < entry.partitions
+
+
+def _kept(position: Position) -> bool:
+    return position.retention_ms == KEPT
 
 
 _NO_TOPIC = TopicEntry(name="", partitions=0)
