@@ -85,12 +85,12 @@ class Logs:
         self._directory.changes.settle(topic)
         if topic in self._directory.topics():
             return
-        if self._directory.metadata is not None:
-            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
         if not self._settings.auto_create_topics_enable:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"
             )
+        if self._directory.metadata is not None:
+            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
         self._directory.create_topic(topic, self._settings.num_partitions, {})
 
     def is_current(self, log: Log) -> bool:

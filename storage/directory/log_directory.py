@@ -133,11 +133,6 @@ class LogDirectory:
 
     def _start(self, opened: ExitStack) -> None:
         """Do all that an open directory needs; `opened` gets what a failure has to close."""
-        # The marker goes first: from here on a crash at any point is an unclean stop.
-        unclean = take_marker(self._files, self._path)
-        self._checkpoints = Checkpoints(
-            self._files, self._path, self._observe, replicated=self._replicated
-        )
         told = self._files.exists(self._path / METADATA_FOLDER)
         if told and not self._replicated:
             raise StorageError(
@@ -145,6 +140,11 @@ class LogDirectory:
                 f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
                 "others if it went on alone; start it as one of several again"
             )
+        # The marker goes first: from here on a crash at any point is an unclean stop.
+        unclean = take_marker(self._files, self._path)
+        self._checkpoints = Checkpoints(
+            self._files, self._path, self._observe, replicated=self._replicated
+        )
         self.committed = self.positions = Positions(
             self._files,
             self._path,
