@@ -1,6 +1,6 @@
 """The topics of a running broker: the topics file, what may join it, and settings in force."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -153,7 +153,11 @@ class TopicRegistry:
 
     def with_entry(self, entry: TopicEntry) -> dict[str, TopicEntry]:
         """All entries with one that is new or has changed, for `write` and `adopt`."""
-        return self._entries | {entry.name: entry}
+        return self.with_entries((entry,))
+
+    def with_entries(self, entries: Iterable[TopicEntry]) -> dict[str, TopicEntry]:
+        """As `with_entry`, of any number."""
+        return self._entries | {entry.name: entry for entry in entries}
 
     def without(self, name: str) -> dict[str, TopicEntry]:
         """All entries but one, for `write` and `adopt`."""

@@ -116,6 +116,11 @@ class MetadataLog:
         """All records below it are what topics and positions are now."""
         return self._folded if not self._stale else self._folded - 1
 
+    @property
+    def to_match(self) -> bool:
+        """Whether topics are not yet what the state says."""
+        return bool(self._stale)
+
     # Opening
 
     def _open(self, noted: int) -> None:
