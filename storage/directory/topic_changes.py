@@ -238,10 +238,16 @@ class TopicChanges:
         next change of a topic writes that down with it."""
         self._registry.metadata_offset = max(self._registry.metadata_offset or 0, offset)
 
-    def keep(self, offset: int) -> None:
-        """`note_metadata`, and write it down now. Raises `OSError`."""
-        self.note_metadata(offset)
-        self._registry.write(self._registry.with_entries(()))
+    def keep_metadata(self, offset: int) -> None:
+        """`note_metadata`, also where it is less now, and write it down. Raises `OSError`."""
+        if self._registry.metadata_offset != offset:
+            self._registry.metadata_offset = offset
+            self._registry.write(self._registry.with_entries(()))
+
+    @property
+    def metadata_offset(self) -> int:
+        """What was noted last."""
+        return self._registry.metadata_offset or 0
 
     def matches(self, name: str, target: TopicEntry | None) -> bool:
         """Whether a topic is as it should be; `None` is for none at all.

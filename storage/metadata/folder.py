@@ -35,7 +35,7 @@ METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
 
 STATE_FILE: Final = "state"
 
-SEGMENT_BYTES: Final = 4 << 20
+SEGMENT_BYTES: Final = 1 << 20
 """Small, so that what is below the log start leaves the disk soon."""
 
 _SETTINGS: Final = {

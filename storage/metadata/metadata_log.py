@@ -355,7 +355,7 @@ class MetadataLog:
         log = self.log
         offset = min(self.state_offset, log.high_watermark, log.recovery_point)
         if self._leads and log.log_start_offset < offset:
-            log.expiry.roll_before(offset)
+            # The segment that is written stays: an empty log would not know its last epoch.
             log.expiry.trim(offset)
             self._drop()
 
@@ -402,7 +402,16 @@ class MetadataLog:
             self._reading = None
             if self.failure is not None:
                 self._rebuild(self._stored(), min(self._limit, end))
+        self._note_no_more()
         return self.log.log_end_offset
+
+    def _note_no_more(self) -> None:
+        """Of what was committed and is lost nothing is to be missed at the next start."""
+        if self._changes.metadata_offset > self._folded:
+            try:
+                self._changes.keep_metadata(self._folded)
+            except OSError as error:
+                raise StorageError(f"the topics file cannot be written: {error}") from error
 
     def _forget_all(self) -> None:
         self._replace(encode_state(0, ()))
@@ -426,6 +435,7 @@ class MetadataLog:
         self._waits = False
         self._rebuild(snapshot, snapshot.offset)
         self._state_bytes = len(state)
+        self._note_no_more()
 
     def _replace(self, pieces: Iterator[bytes] | list[bytes]) -> None:
         try:

@@ -71,5 +71,5 @@ def _migrate(
     held = ((name, stored.of(name)) for name in stored.names())
     entries = [changes.entry(name) for name in names]
     offset = 1 + random.getrandbits(_FIRST_OFFSETS_BITS) if entries else 0
-    changes.keep(offset)  # So that there is a topics file: one that is missing is lost.
+    changes.keep_metadata(offset)  # So that there is a topics file: one that is missing is lost.
     folder.make(offset, encode_state(offset, records_of(entries, held)))

@@ -1,5 +1,5 @@
-"""Brokers with a metadata log each, whose watermarks and elections a test moves, and what topics and
-positions have to be then: plain dictionaries."""
+"""Brokers with a metadata log each, whose watermarks and elections a test moves, and what topics
+and positions have to be then: plain dictionaries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,6 +49,8 @@ class Plain:
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
+            case PositionsCommitted() | PositionsUsed() | PositionsForgotten():
+                self._move(record)
             case TopicCreated(entry):
                 own = (entry.topic_id, entry.partitions, tuple(sorted(entry.overrides.items())))
                 self.topics.setdefault(entry.name, own)
@@ -60,6 +62,9 @@ class Plain:
             case TopicDeleted(name, known) if self._is(name, known):
                 del self.topics[name]
                 self.held = {key: own for key, own in self.held.items() if key[1] != name}
+
+    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
+        match record:
             case PositionsCommitted(group, positions):
                 for known, each in positions:
                     if self._is(each.topic, known) and each.partition < self.topics[each.topic][1]:
@@ -70,7 +75,8 @@ class Plain:
                     key for key, own in self.held.items() if key[0] == group and own[2] >= 0
                 ]
                 for key in sorted(expiring)[:1]:
-                    self.held[key] = (*self.held[key][:3], used_ms)
+                    offset, text, retention_ms, _ = self.held[key]
+                    self.held[key] = (offset, text, retention_ms, used_ms)
             case PositionsForgotten(group):
                 self.held = {key: own for key, own in self.held.items() if key[0] != group}
 
@@ -82,7 +88,7 @@ class Copy:
     """One broker's data directory, opened as one of several."""
 
     def __init__(self, path: Path, *, files: Any = None) -> None:
-        self.data = DataDirectory(path, **{"file_delete_delay_ms": 0})
+        self.data = DataDirectory(path, file_delete_delay_ms=0)
         self.data.replicated = True
         self.data.files = files or QuickFiles()
         self.metadata: MetadataLog
@@ -215,12 +221,9 @@ def some_record(random: Random, state: dict[str, TopicEntry]) -> MetadataRecord:
         case 5:
             return TopicDeleted(name, random.choice([known, known, stale]))
         case 6:
-            return random.choice(
-                [
-                    PositionsForgotten(random.choice(GROUPS)),
-                    PositionsUsed("g", random.randint(0, 9)),
-                ]
-            )
+            if random.random() < 0.5:
+                return PositionsForgotten(random.choice(GROUPS))
+            return PositionsUsed("g", random.randint(0, 9))
         case _:
             some = [
                 (state[each].topic_id if each in state else stale, position(random, each))

@@ -76,6 +76,8 @@ class Cluster:
             self.in_sync.append(follower)
 
     def commit(self, _: int) -> None:
+        if any(one is not self.leader and id(one) not in self.agreed for one in self.in_sync):
+            return  # What it has may be of an older leader alone.
         commit(self.leader, self.in_sync)
         log = self.leader.log
         for offset in range(len(self.committed), log.high_watermark):
@@ -148,17 +150,19 @@ class Cluster:
                 assert one.plain() == expected[applied]
 
     def end(self) -> None:
-        for number, one in enumerate(self.copies):
+        for one in self.copies:
             if one is not self.leader:
                 if id(one) not in self.agreed:
                     self.agree(self.leader, one)
+                    self.agreed.add(id(one))
                 copy_all(self.leader, one)
         self.in_sync = list(self.copies)
         self.commit(0)
         for one in self.copies:
-            tell(self.leader, one) if one is not self.leader else None
+            if one is not self.leader:
+                tell(self.leader, one)
             one.apply()
-            assert one.metadata.applied == len(self.committed), number
+            assert one.metadata.applied == len(self.committed)
         self.check()
         for one in self.copies:
             one.restart()
