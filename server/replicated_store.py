@@ -95,7 +95,7 @@ class ReplicatedStore:
         self._serves_from = self.metadata.log.log_end_offset
         self.topics = ProposedChanges(self.metadata, self._changes, self._check_topics)
         self.metadata.gone = gone
-        self.metadata.log.on_advance = lambda _: self.moved()
+        self.metadata.log.on_advance = self.metadata.log.on_synced = lambda _: self.moved()
 
     # Leading, and not
 

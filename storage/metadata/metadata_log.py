@@ -95,8 +95,9 @@ class MetadataLog:
         """Whether folders with files are taken for those of topics that are made: the topics file
         was lost."""
         self._leads = False
-        self._waits = False
-        """Whether nothing is known until the leader says it."""
+        self._match_from = 0
+        """Topics are left as they are while less is known: what they were was committed, and comes
+        again from the leader."""
         self.state_wanted = False
         """Whether a new state is to be written whatever the log's size."""
         self.state = MetadataState()
@@ -114,7 +115,7 @@ class MetadataLog:
     @property
     def applied(self) -> int:
         """All records below it are what topics and positions are now."""
-        return self._folded if not self._stale else self._folded - 1
+        return self._folded - 1 if self._stale else self._folded
 
     @property
     def to_match(self) -> bool:
@@ -191,9 +192,8 @@ class MetadataLog:
         Once it is done this is to be called again: with the next one, or the same if it failed.
         `None` says that all is applied that is committed and synced here, or cannot be read.
         """
-        while self.failure is None and not (self._waits and not self._limit):
-            self._waits = False
-            while self._stale:
+        while self.failure is None:
+            while self._stale and self._folded >= self._match_from:
                 name = self._stale[0]
                 target = self.state.topics.get(name)
                 if not self._changes.matches(name, target):
@@ -215,12 +215,12 @@ class MetadataLog:
 
     @property
     def _limit(self) -> int:
-        return min(self.log.high_watermark, self.log.recovery_point)
+        return min(self.log.high_watermark, self.log.flusher.synced_offset)
 
     @property
     def unsynced(self) -> bool:
         """Whether a sync of the log would let more be applied."""
-        return self.log.recovery_point < self.log.high_watermark
+        return self.log.flusher.synced_offset < self.log.high_watermark
 
     def _fold(self) -> bool:
         """Take one more record into the state, if there is one that may be applied."""
@@ -240,7 +240,7 @@ class MetadataLog:
         self._folded, size, record = found
         self._log_bytes += size
         name = self.state.apply(record)
-        if name is not None:
+        if name is not None and name not in self._stale:
             self._stale.append(name)
         return True
 
@@ -294,6 +294,7 @@ class MetadataLog:
             written = None
         self.log.replica.lead(epoch, written)
         self._leads = True
+        self._match_from = 0
         self._shorten()
 
     def follow(self) -> None:
@@ -321,7 +322,7 @@ class MetadataLog:
     @property
     def state_due(self) -> bool:
         """Whether a new state should be written, so that the log need not be kept."""
-        if self._stale or self._folded <= self.state_offset:
+        if self.to_match or self._folded <= self.state_offset:
             return False
         grown = self._log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
         return grown or self.state_wanted
@@ -393,6 +394,7 @@ class MetadataLog:
         """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
         taken back by `next_change`."""
         end = self.log.replica.truncate(offset)
+        self._match_from = min(self._match_from, end)
         if end < self.state_offset:
             # Nothing here says what there was at `end`; at 0 there was nothing.
             self._forget_all()
@@ -417,7 +419,7 @@ class MetadataLog:
         self._replace(encode_state(0, ()))
         self.log.replica.begin_anew(0)
         self._rebuild(Snapshot(0, MetadataState()), 0)
-        self._waits = True
+        self._match_from = 1
 
     def begin_anew(self, offset: int, state: bytes) -> None:
         """As `Replica.begin_anew`, with what the leader's `state_at_start` gave.
@@ -432,10 +434,9 @@ class MetadataLog:
             raise StorageError(f"the leader's metadata cannot be read: {error}") from error
         self._replace([state])
         self.log.replica.begin_anew(offset)
-        self._waits = False
         self._rebuild(snapshot, snapshot.offset)
         self._state_bytes = len(state)
-        self._note_no_more()
+        self._match_from = self._changes.metadata_offset
 
     def _replace(self, pieces: Iterator[bytes] | list[bytes]) -> None:
         try:

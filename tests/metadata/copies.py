@@ -92,6 +92,8 @@ class Copy:
         self.data.replicated = True
         self.data.files = files or QuickFiles()
         self.metadata: MetadataLog
+        self.began_anew = 0
+        """How often."""
         self.open()
 
     @property
@@ -160,6 +162,7 @@ def agree(leader: Copy, follower: Copy) -> None:
 
 def begin_anew(leader: Copy, follower: Copy) -> None:
     metadata = leader.metadata
+    follower.began_anew += 1
     follower.metadata.begin_anew(leader.log.log_start_offset, metadata.state_at_start())
 
 

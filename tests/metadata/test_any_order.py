@@ -59,6 +59,8 @@ class Cluster:
 
     def append(self, _: int, random: Random) -> None:
         record = some_record(random, self.leader.metadata.state.topics)
+        if random.random() < 0.2:
+            self.leader.log.roll()  # So that what is below the log start can go.
         self.appended[self.epoch, self.leader.metadata.append(record)] = record
 
     def follower(self, number: int) -> Copy:
@@ -67,12 +69,22 @@ class Cluster:
 
     def copy(self, number: int) -> None:
         follower = self.follower(number)
+        before = follower.began_anew
         if id(follower) not in self.agreed:
             self.agree(self.leader, follower)
             self.agreed.add(id(follower))
         copy_some(self.leader, follower)
-        end = follower.log.log_end_offset
-        if follower not in self.in_sync and end == self.leader.log.log_end_offset:
+        if follower.began_anew > before:
+            # It does not have what it said to have.
+            self.in_sync = [one for one in self.in_sync if one is not follower]
+        elif follower.log.log_end_offset == self.leader.log.log_end_offset:
+            self._joins(follower)
+
+    def _joins(self, follower: Copy) -> None:
+        known = max(len(self.committed), follower.metadata.state_offset)
+        follower.apply()
+        if follower not in self.in_sync and follower.metadata.applied >= known:
+            follower.metadata.in_doubt = ""
             self.in_sync.append(follower)
 
     def commit(self, _: int) -> None:
@@ -138,7 +150,9 @@ class Cluster:
         for one in self.copies:
             applied = one.metadata.applied
             assert one.metadata.failure is None
-            assert not one.metadata.in_doubt
+            if one.metadata.in_doubt:
+                assert one not in self.in_sync
+                continue
             assert applied <= len(self.committed), "applied what may be taken back"
             assert one.log.log_start_offset <= one.metadata.state_offset
             if not one.metadata.to_match:
@@ -162,6 +176,7 @@ class Cluster:
             if one is not self.leader:
                 tell(self.leader, one)
             one.apply()
+            one.metadata.in_doubt = ""
             assert one.metadata.applied == len(self.committed)
         self.check()
         for one in self.copies:
