@@ -277,7 +277,8 @@ class MetadataLog:
                     offset = each.offset
                     value = None if each.value is None else bytes(each.value)
                     record = decode_record(value)
-                    yield offset + 1, len(value or b"") + _MESSAGE_BYTES, record
+                    offset += 1
+                    yield offset, len(value or b"") + _MESSAGE_BYTES, record
             except (MalformedRecord, CodedError, OSError) as error:
                 raise StorageError(
                     f"{log.path}: the record at offset {offset} cannot be applied: {error}; "

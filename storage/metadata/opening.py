@@ -36,6 +36,7 @@ def open_metadata(
         _migrate(folder, changes, stored, seams.random)
         seams.observe("metadata_log_made", topics=len(changes.names()), positions=len(stored))
     stored.close()
+    stored.go_by(PositionTable())
     path = directory / POSITIONS_FILE
     if seams.files.exists(path):
         seams.files.unlink(path)

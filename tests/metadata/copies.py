@@ -166,7 +166,9 @@ def begin_anew(leader: Copy, follower: Copy) -> None:
     follower.metadata.begin_anew(leader.log.log_start_offset, metadata.state_at_start())
 
 
-def copy_some(leader: Copy, follower: Copy, max_bytes: int = MAX_BYTES) -> None:
+def copy_some(
+    leader: Copy, follower: Copy, max_bytes: int = MAX_BYTES, *, sync: bool = True
+) -> None:
     """One request of a follower that agrees: records, where the log begins, and the watermark."""
     log = follower.log
     try:
@@ -176,7 +178,8 @@ def copy_some(leader: Copy, follower: Copy, max_bytes: int = MAX_BYTES) -> None:
         return
     facts = CopyFacts.decode(stretch.facts.encode())
     log.replica.append(stretch.found.read(), facts)
-    log.flush()
+    if sync:
+        log.flush()
     follower.metadata.begin_at(leader.log.log_start_offset)
     tell(leader, follower)
 

@@ -194,7 +194,7 @@ KINDS = (
     *("snapshot", "leave", "restart", "new_disk", "elect"),
 )
 STEPS = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 2**32 - 1)), min_size=10, max_size=80
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 2**32 - 1)), min_size=30, max_size=100
 )
 
 

@@ -211,6 +211,60 @@ async def test_who_leads_no_more_answers_all_who_wait(broker: Broker, client: Wi
     assert await held(client, "g") == {"a": 8}
 
 
+async def test_positions_of_groups_expire_on_all_brokers_alike(
+    broker: Broker, client: Wire
+) -> None:
+    """A record says it: followers expire nothing by their own clock."""
+    await client.call(create_topic("a"))
+    async with wire(str(broker.addresses.kafka), encoding=kafka_frames) as own:
+        assert result(await own.call(commit("g", "a", 5))).error_code == 0
+    assert result(await client.call(commit("kept", "a", 5))).error_code == 0
+    store, now_ms = broker.services.metadata, broker.clock.now_ms()
+    committed = broker.directory.committed
+    await store.used("g", now_ms + 5000)
+    await store.used("kept", now_ms + 5000)
+    assert committed.last_used_ms("g") == now_ms + 5000
+    assert committed.last_used_ms("kept") < now_ms + 5000
+    assert await store.expire("g", 1000, now_ms + 5999) == 0
+    assert await store.expire("g", 1000, now_ms + 6000) == 1
+    assert await store.expire("kept", 1000, now_ms + 10**9) == 0
+    assert (await held(client, "g"), await held(client, "kept")) == ({}, {"a": 5})
+
+
+async def test_a_group_that_commits_does_not_expire(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a"))
+    async with wire(str(broker.addresses.kafka), encoding=kafka_frames) as own:
+        await own.call(commit("g", "a", 5))
+        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log.hold_high_watermark(log.log_end_offset)
+        committing = asyncio.ensure_future(own.call(commit("g", "a", 6)))
+        await until(lambda: log.log_end_offset == 3)
+        expiring = broker.services.metadata.expire("g", 1000, broker.clock.now_ms() + 10**9)
+        assert await expiring == 0
+        log.hold_high_watermark(None)
+        assert result(await committing).error_code == 0
+    assert await held(client, "g") == {"a": 6}
+
+
+async def test_commits_on_their_way_count_for_the_limit(tmp_path: Path) -> None:
+    async with (
+        replicated_broker(tmp_path / "data", max_positions_bytes=1500) as broker,
+        wire(broker.addresses.native) as client,
+    ):
+        await client.call(create_topic("a"))
+        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log.hold_high_watermark(log.log_end_offset)
+        async with wire(broker.addresses.native) as other:
+            first = asyncio.ensure_future(client.call(commit("g1", "a", 5)))
+            second = asyncio.ensure_future(other.call(commit("g2", "a", 5)))
+            await until(lambda: log.log_end_offset == 3)
+            async with wire(broker.addresses.native) as third:
+                refused = result(await third.call(commit("g3", "a", 5)))
+            assert refused.error_code == 28
+            log.hold_high_watermark(None)
+            assert result(await first).error_code == result(await second).error_code == 0
+
+
 async def test_many_commits_do_not_make_the_log_grow(tmp_path: Path) -> None:
     path, files, text = tmp_path / "data", QuickFiles(), "x" * 4000
     async with replicated_broker(path, files=files) as broker, wire(broker.addresses.native) as own:

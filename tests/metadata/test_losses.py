@@ -30,7 +30,7 @@ from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles, ending_process
 
-from .copies import Copy, agree, begin_anew, commit, copy_all, tell, topic_id
+from .copies import Copy, agree, begin_anew, commit, copy_all, copy_some, tell, topic_id
 
 A, B = topic_id(1), topic_id(2)
 
@@ -138,13 +138,42 @@ def test_a_follower_stops_at_what_it_cannot_read(folder: Path, name: str) -> Non
     assert offsets(second) == {"a": 8}
 
 
+def test_what_is_not_synced_here_is_not_applied(folder: Path) -> None:
+    """A follower that is not in sync may hear of a watermark above what is safe here."""
+    first, second = pair(folder)
+    first.metadata.append(created("a", A))
+    first.metadata.append(committed(A, "a", 3))
+    commit(first, [first])
+    copy_some(first, second, 1 << 20, sync=False)
+    assert second.log.high_watermark == 2
+    assert second.metadata.unsynced
+    second.metadata.apply()
+    assert (second.metadata.applied, second.data.directory.topics()) == (0, {})
+    second.log.flush()
+    second.metadata.apply()
+    assert (second.metadata.applied, offsets(second)) == (2, {"a": 3})
+
+
+def test_a_watermark_that_was_not_written_down_costs_no_topic(folder: Path) -> None:
+    copy = alone(folder / "data")
+    copy.metadata.append(created("a", A))
+    copy.log.flush()
+    copy.apply()
+    copy.data.append("a", 1, 2, 3)
+    copy.kill(folder / "killed")
+    assert copy.log.high_watermark == 0
+    copy.apply()
+    assert copy.metadata.applied == 1
+    assert copy.data.directory.log("a", 0).log_end_offset == 3
+
+
 def test_a_leader_appends_nothing_that_cannot_be_read(folder: Path) -> None:
     copy = alone(folder / "data")
     with pytest.raises(InvalidRequest, match="partitions is 0"):
         copy.metadata.append(created("a", A, 0))
+    position = Position("a", 0, 1, -1, 5, "x" * MAX_RECORD_BYTES)
     with pytest.raises(InvalidRequest, match=f"{MAX_RECORD_BYTES} is the most"):
-        text = "x" * MAX_RECORD_BYTES
-        copy.metadata.append(PositionsCommitted("g", ((A, Position("a", 0, 1, -1, 5, text)),)))
+        copy.metadata.append(PositionsCommitted("g", ((A, position),)))
     assert copy.log.log_end_offset == 0
 
 

@@ -230,6 +230,12 @@ def migrated(life: Life, state: State, path: Path) -> None:
     assert copy.data.directory.log("a", 0).log_end_offset == 3
     copy.restart()
     assert copy.plain() == life.base
+    copy.metadata.lead(1)
+    copy.metadata.append(TopicDeleted("a", life.base.topics["a"][0]))
+    copy.log.flush()
+    copy.log.hold_high_watermark(None)
+    copy.apply()
+    assert copy.plain() == Plain({"b": life.base.topics["b"]})
     copy.data.close()
 
 
