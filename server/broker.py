@@ -26,7 +26,6 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
-from .changes import Changes
 from .conversions import Conversions
 from .creations import Creations
 from .dispatch import Dispatcher
@@ -41,6 +40,7 @@ from .late_appends import LateAppends
 from .logs import Logs
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
+from .metadata_store import DirectStore, MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .metrics.loop_lag import LoopLag
@@ -90,10 +90,12 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         log_stream: TextIO | None = None,
+        replicated: bool = False,
         settled: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is opened yet. Without a `log_stream` events are only counted.
 
+        `replicated` keeps topics and positions in the metadata log, as brokers that are several do.
         `settled` is called once, when every log has been opened: what is in memory then stays.
         """
         self.settings = settings
@@ -108,6 +110,7 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
+        self._replicated = replicated
         self._given_files = files
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
@@ -237,7 +240,7 @@ class Broker:
         return self.services.lags.left_out
 
     def positions_bytes(self) -> int:
-        return self.directory.positions.size_bytes
+        return self.directory.committed.size_bytes
 
     def producer_states_bytes(self) -> int:
         return self.directory.producer_states_bytes
@@ -266,8 +269,13 @@ class Broker:
             files=self._files,
             observe=self.observe,
             random=Random(),
+            replicated=self._replicated,
         )
         cleanups.callback(self.directory.close)
+        if self._replicated:
+            from .alone import lead_alone
+
+            lead_alone(self.directory)
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,
@@ -322,18 +330,19 @@ class Broker:
             trusted_time=self.trusted_time,
             observe=self.observe,
         )
-        changes = Changes(self.directory, work)
+        metadata = self._metadata_store(work, commits, logs)
         self.services = Services(
             settings=self.settings,
             directory=self.directory,
             logs=logs,
-            changes=changes,
-            creations=Creations(self.directory, self.settings, changes, self.security.audit),
-            lags=Lags(logs, self.directory.positions, work, self.clock),
+            metadata=metadata,
+            creations=Creations(self.directory, self.settings, metadata, self.security.audit),
+            lags=Lags(logs, self.directory.committed, work, self.clock),
             groups=set_up_groups(
                 loop,
                 self.settings,
-                positions=self.directory.positions,
+                positions=self.directory.committed,
+                metadata=metadata,
                 work=work,
                 clock=self.clock,
                 trusted_time=self.trusted_time,
@@ -371,6 +380,18 @@ class Broker:
             self._meter.use(quotas)
         for dispatcher in (self.dispatcher, self.kafka_dispatcher):
             dispatcher.meter = self._meter if quotas else None
+
+    def _metadata_store(self, work: Work, commits: GroupCommit, logs: Logs) -> MetadataStore:
+        if not self._replicated:
+            return DirectStore(self.directory, work)
+        from .alone import Alone
+        from .replicated_store import ReplicatedStore
+
+        def gone(topic: str, partitions: int) -> None:
+            self.figures.forget(topic)
+            logs.went_away(topic, partitions)
+
+        return ReplicatedStore(self.directory, work, commits, self.observe, Alone(), gone)
 
     def _make_dispatchers(self) -> None:
         handlers, guard = audited(HANDLERS), None

@@ -10,7 +10,8 @@ from ..protocol.errors import CodedError, UnknownServerError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
-from .changes import Changes, TopicChange
+from .changes import TopicChange
+from .metadata_store import MetadataStore
 from .security.audit import Audit
 
 
@@ -29,7 +30,11 @@ class Creations:
     many requests wait for it."""
 
     def __init__(
-        self, directory: LogDirectory, settings: BrokerSettings, changes: Changes, audit: Audit
+        self,
+        directory: LogDirectory,
+        settings: BrokerSettings,
+        changes: MetadataStore,
+        audit: Audit,
     ) -> None:
         self._directory = directory
         self.exists: Callable[[str], bool] = directory.topics().__contains__
@@ -67,7 +72,7 @@ class Creations:
         there = self._directory.topics().get(topic)
         if there is not None:
             return there  # a change before this one has made it
-        changes = self._directory.changes
+        changes = self._changes.topics
         return (yield from changes.create(topic, self._settings.num_partitions, {}))
 
     def _made(self, topics: Iterable[str], by: str, peer: str, _: object) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, LeaderNotAvailable, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
@@ -89,6 +89,8 @@ class Logs:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"
             )
+        if self._directory.metadata is not None:
+            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
         self._directory.create_topic(topic, self._settings.num_partitions, {})
 
     def is_current(self, log: Log) -> bool:

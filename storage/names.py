@@ -34,6 +34,13 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 UNFINISHED_EPOCHS = LEADER_EPOCHS + ".tmp"
 """One that was being written when the broker died."""
 
+METADATA_TOPIC = "__metadata"
+"""The log of topics and positions of brokers that are several, as its messages' topic; no client
+sees it, and no topic has the name."""
+
+METADATA_FOLDER = "metadata-log"
+"""The folder of that log in a data directory."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
 _DELETED_FOLDER = re.compile(r".*-[0-9]+\.[0-9a-f]{16}\.deleted", re.DOTALL)

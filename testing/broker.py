@@ -1,13 +1,13 @@
 """A broker inside the running event loop, on free ports, for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TextIO
 
 from ..clock import Clock
-from ..config.broker import broker_settings
+from ..config.broker import BrokerSettings, broker_settings
 from ..server.broker import Broker
 from ..storage.files import Files
 from ..storage.log.log import Log
@@ -26,23 +26,39 @@ async def running_broker(
     `settings` are settings of the broker, and defaults for its topics, with underscores for dots:
     `running_broker(path, retention_ms=1000, http_listen="off")`.
     """
-    broker = Broker(
-        broker_settings(
-            {
-                "listen": "127.0.0.1:0",
-                "http.listen": "127.0.0.1:0",
-                "kafka.listen": "off",
-                **{name.replace("_", "."): _text(value) for name, value in settings.items()},
-                "data.dir": str(data_dir),
-            }
-        ),
-        clock=clock,
-        files=files,
-        log_stream=log_stream,
+    chosen = _settings(data_dir, settings)
+    broker = Broker(chosen, clock=clock, files=files, log_stream=log_stream)
+    async with _running(broker):
+        yield broker
+
+
+@asynccontextmanager
+async def replicated_broker(
+    data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
+) -> AsyncIterator[Broker]:
+    """As `running_broker`, of a broker that is one of several, and alone."""
+    broker = Broker(_settings(data_dir, settings), clock=clock, files=files, replicated=True)
+    async with _running(broker):
+        yield broker
+
+
+def _settings(data_dir: Path, settings: Mapping[str, object]) -> BrokerSettings:
+    return broker_settings(
+        {
+            "listen": "127.0.0.1:0",
+            "http.listen": "127.0.0.1:0",
+            "kafka.listen": "off",
+            **{name.replace("_", "."): _text(value) for name, value in settings.items()},
+            "data.dir": str(data_dir),
+        }
     )
+
+
+@asynccontextmanager
+async def _running(broker: Broker) -> AsyncIterator[None]:
     await broker.start()
     try:
-        yield broker
+        yield
     finally:
         await broker.stop()
 

@@ -1,12 +1,12 @@
 """Forgets the positions of groups that are not used any more."""
 
-from functools import partial
 from typing import Final
 
 from ...clock import Clock
-from ...protocol.errors import StorageError
-from ...storage.directory.positions import Positions
+from ...protocol.errors import CodedError
+from ...storage.directory.position_reading import PositionReading
 from ...storage.events import Observer
+from ..metadata_store import MetadataStore
 from ..work import Work
 from .coordinator import Coordinator
 
@@ -26,7 +26,8 @@ class OffsetRetention:
 
     def __init__(
         self,
-        positions: Positions,
+        positions: PositionReading,
+        metadata: MetadataStore,
         coordinator: Coordinator,
         work: Work,
         clock: Clock,
@@ -36,6 +37,7 @@ class OffsetRetention:
         settle_ms: int,
     ) -> None:
         self._positions = positions
+        self._metadata = metadata
         self._coordinator = coordinator
         self._work = work
         self._clock = clock
@@ -68,7 +70,7 @@ class OffsetRetention:
     async def _try_to_note(self, name: str, now_ms: int) -> None:
         try:
             await self._used(name, now_ms)
-        except StorageError as error:
+        except CodedError as error:
             self._observe("group_use_failed", group=name, error=error)
 
     def _has_members(self, name: str) -> bool:
@@ -76,10 +78,9 @@ class OffsetRetention:
         return group is not None and len(group.members) > 0
 
     async def _used(self, name: str, now_ms: int) -> None:
-        await self._work.in_positions_thread(partial(self._positions.used, name, now_ms))
+        await self._metadata.used(name, now_ms)
 
     async def _forget(self, name: str, now_ms: int) -> None:
-        expire = partial(self._positions.expire, name, self._retention_ms, now_ms)
-        count = await self._work.in_positions_thread(expire)
+        count = await self._metadata.expire(name, self._retention_ms, now_ms)
         if count:
             self._observe("group_positions_expired", group=name, positions=count)

@@ -4,9 +4,10 @@ import asyncio
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...storage.directory.positions import Positions
+from ...storage.directory.position_reading import PositionReading
 from ...storage.events import Observer
 from ..maintenance import Maintenance
+from ..metadata_store import MetadataStore
 from ..trusted_time import TrustedTime
 from ..work import Work
 from .offset_retention import OffsetRetention
@@ -17,7 +18,8 @@ def set_up_groups(
     loop: asyncio.AbstractEventLoop,
     settings: BrokerSettings,
     *,
-    positions: Positions,
+    positions: PositionReading,
+    metadata: MetadataStore,
     work: Work,
     clock: Clock,
     trusted_time: TrustedTime,
@@ -37,6 +39,7 @@ def set_up_groups(
     )
     retention = OffsetRetention(
         positions,
+        metadata,
         service.coordinator,
         work,
         clock,

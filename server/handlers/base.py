@@ -9,12 +9,12 @@ from ...config.broker import BrokerSettings
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
-from ..changes import Changes
 from ..conversions import Conversions
 from ..creations import Creations
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
 from ..logs import Logs
+from ..metadata_store import MetadataStore
 from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
@@ -36,7 +36,7 @@ class Services:
     settings: BrokerSettings
     directory: LogDirectory
     logs: Logs
-    changes: Changes
+    metadata: MetadataStore
     creations: Creations
     lags: Lags
     groups: GroupService

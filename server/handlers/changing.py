@@ -26,7 +26,7 @@ def answer_later(
     services: Services, api: str, asked: Sequence[Asked[R]], make: Callable[[list[R]], Any]
 ) -> Later:
     """The answer of a request of `api`: what `make` gives for the results of all it asks for."""
-    changes, done = services.changes.make((topic, steps) for topic, _, steps in asked)
+    changes, done = services.metadata.make((topic, steps) for topic, _, steps in asked)
 
     def answer() -> Any:
         done.result()

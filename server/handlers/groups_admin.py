@@ -39,7 +39,7 @@ async def _describe(services: Services, request: DescribeGroupsRequest) -> Descr
         if group is not None:
             described.append(_described(group))
         else:
-            known = services.directory.positions.has(name)
+            known = services.directory.committed.has(name)
             state = State.EMPTY if known else State.DEAD
             described.append(DescribedGroup(group_id=name, group_state=state))
         await turns.give_way()
@@ -73,7 +73,7 @@ def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Late
 
 
 async def _list(services: Services) -> ListGroupsResponse:
-    store = services.directory.positions
+    store = services.directory.committed
     names = await services.work.in_storage_thread(partial(store.names, "", MAX_LISTED))
     groups = services.groups.coordinator.groups
     with_members = {name for name, group in groups.items() if group.state is not State.EMPTY}
@@ -110,9 +110,9 @@ async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGro
 async def _delete_one(services: Services, name: str) -> None:
     check_name(name)
     coordinator = services.groups.coordinator
-    store = services.directory.positions
+    store = services.directory.committed
     if name in coordinator.groups:
         coordinator.delete(name)
     elif not store.has(name):
         raise GroupIdNotFound(f"there is no group {name!r}")
-    await services.work.in_positions_thread(partial(store.forget, name))
+    await services.metadata.forget(name)

@@ -59,8 +59,7 @@ def commit(
     if not positions:
         return response
     # A commit waits for the disk, so it is not made here on the loop.
-    store = services.directory.positions
-    ready = services.work.in_positions_thread(partial(store.commit, request.group_id, positions))
+    ready = services.metadata.commit(request.group_id, positions)
 
     def make() -> OffsetCommitResponse:
         error = ready.exception()
@@ -117,6 +116,7 @@ def fetch(
             f"listing is {request.listing!r}; it must be {LIST_NAMES!r} or {LIST_POSITIONS!r}, or "
             "not be given"
         )
+    services.metadata.check_coordinates()
     if request.topics is None and call.version < FIRST_VERSION_WITH_ALL:
         raise InvalidRequest(
             f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"
@@ -129,7 +129,7 @@ def fetch(
 
 async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Answer what takes longer, in turns with the other requests."""
-    store = services.directory.positions
+    store = services.directory.committed
     if request.listing == LIST_NAMES:
         names = await services.work.in_storage_thread(
             partial(store.names, request.after, MAX_LISTED + 1)
@@ -176,7 +176,7 @@ def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
 
 
 def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchTopicResult]:
-    store = services.directory.positions
+    store = services.directory.committed
     topics: list[OffsetFetchTopicResult] = []
     for topic in request.topics or ():
         results: list[OffsetFetchPartitionResult] = []
@@ -227,7 +227,7 @@ def _add_group(services: Services, name: str, response: OffsetFetchResponse) -> 
     if group is not None:
         response.group_state = group.state
         response.group_members = len(group.members)
-    elif services.directory.positions.is_of_group(name):
+    elif services.directory.committed.is_of_group(name):
         response.group_state = State.EMPTY
 
 

@@ -215,7 +215,7 @@ def _altering(
     check_overrides(overrides)
     if request.validate_only:
         return entry
-    return (yield from services.directory.changes.alter(entry.name, overrides))
+    return (yield from services.metadata.topics.alter(entry.name, overrides))
 
 
 def _named_once(resource: AlterConfigsResource) -> dict[str, str | None]:

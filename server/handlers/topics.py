@@ -81,7 +81,7 @@ def _creating(
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions
     return (
-        yield from services.directory.changes.create(
+        yield from services.metadata.topics.create(
             topic.name, partitions, _overrides(topic), validate_only=validate_only
         )
     )
@@ -150,7 +150,7 @@ def _raising(
             )
         for partition, assignment in enumerate(topic.assignments, start=present):
             _check_assignment(partition, assignment.broker_ids)
-    changes = services.directory.changes
+    changes = services.metadata.topics
     return (
         yield from changes.raise_partitions(topic.name, topic.count, validate_only=validate_only)
     )
@@ -177,4 +177,4 @@ def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
         if entry is not None:
             services.logs.went_away(name, entry.partitions)
 
-    return (yield from services.directory.changes.delete(name, gone))
+    return (yield from services.metadata.topics.delete(name, gone))

@@ -41,6 +41,7 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
     logs = [log for log, _ in trimmed]
     try:
         await services.work.in_storage_thread(lambda: services.directory.secure_log_starts(logs))
+        await services.metadata.trimmed(logs)
     except Exception as error:
         _fail(services, [result for _, result in trimmed], error)
     else:

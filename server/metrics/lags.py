@@ -16,7 +16,8 @@ from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.message import records
-from ...storage.directory.positions import Position, Positions
+from ...storage.directory.position_reading import PositionReading
+from ...storage.directory.positions import Position
 from ...storage.log.log import Log
 from ...values import value_class
 from ..logs import Logs
@@ -45,7 +46,7 @@ class _FirstTime:
 class Lags:
     """Answers for any position; follows the ones committed last."""
 
-    def __init__(self, logs: Logs, positions: Positions, work: Work, clock: Clock) -> None:
+    def __init__(self, logs: Logs, positions: PositionReading, work: Work, clock: Clock) -> None:
         self._logs = logs
         self._positions = positions
         self._work = work

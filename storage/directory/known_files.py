@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ..names import METADATA_FOLDER
 from ..producers.producer_ids import PRODUCER_IDS_FILE
 from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from .cluster_id import CLUSTER_ID_FILE
@@ -25,7 +26,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {QUOTAS_FILE, USERS_FILE}
+    | {METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )

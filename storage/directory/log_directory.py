@@ -4,12 +4,13 @@ Owned by one thread, the event loop's, as its logs are. Opening recovers what an
 after a clean one a log is opened when it is first used.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -19,6 +20,7 @@ from ..events import Observer
 from ..files import RETRIABLE_ERRORS, Files, make_directory_safely
 from ..index.index_cache import IndexCache
 from ..log.log import Log
+from ..names import METADATA_FOLDER
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_ids import ProducerIds
@@ -29,6 +31,7 @@ from .cluster_id import load_cluster_id
 from .deletion import DeletionQueue
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
+from .position_reading import PositionReading
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
@@ -36,6 +39,9 @@ from .startup import Startup
 from .topic_changes import TopicChanges
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
+
+if TYPE_CHECKING:
+    from ..metadata.metadata_log import MetadataLog
 
 
 class LogDirectory:
@@ -55,6 +61,11 @@ class LogDirectory:
         self._replicated = False
         self.deletions = deletions
         self.positions: Positions
+        """The positions of a broker that is one by itself; closed by `open_metadata`."""
+        self.committed: PositionReading
+        """Where consumers go on, to be read: these positions, or those of the metadata log."""
+        self.metadata: MetadataLog | None = None
+        """The metadata log, once `open_metadata` was called."""
         self.producer_ids: ProducerIds
         """Ids for idempotent producers, each given out once."""
         self.reserve = Reserve(
@@ -122,12 +133,19 @@ class LogDirectory:
 
     def _start(self, opened: ExitStack) -> None:
         """Do all that an open directory needs; `opened` gets what a failure has to close."""
+        told = self._files.exists(self._path / METADATA_FOLDER)
+        if told and not self._replicated:
+            raise StorageError(
+                f"the data directory {self._path} is of a broker that is one of several: its "
+                f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
+                "others if it went on alone; start it as one of several again"
+            )
         # The marker goes first: from here on a crash at any point is an unclean stop.
         unclean = take_marker(self._files, self._path)
         self._checkpoints = Checkpoints(
             self._files, self._path, self._observe, replicated=self._replicated
         )
-        self.positions = Positions(
+        self.committed = self.positions = Positions(
             self._files,
             self._path,
             self._observe,
@@ -135,9 +153,12 @@ class LogDirectory:
         )
         opened.callback(self.positions.close)
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
-        startup = Startup(self._seams, self._settings, self.positions, self.reserve)
+        startup = self._startup = Startup(
+            self._seams, self._settings, self.positions, self.reserve, told=told
+        )
         entries = startup.run()
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
+        self._registry.metadata_offset = startup.metadata_offset
         self._logs = LogTable(
             self._seams,
             self._path,
@@ -178,6 +199,28 @@ class LogDirectory:
                 self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
+
+    def open_metadata(self) -> "MetadataLog":
+        """Open the log of topics and positions of a broker that is one of several, making it of
+        what there is where there is none.
+
+        Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
+        """
+        from ..metadata.opening import open_metadata
+
+        assert self._replicated
+        assert self.metadata is None
+        self.metadata = open_metadata(
+            self._path, self._seams, self._changes, self.positions, self._startup
+        )
+        self.committed = self.metadata.positions
+        return self.metadata
+
+    def when_opened(self, call: Callable[[Log], None]) -> None:
+        """Have `call` called with every log that is open, and with each that will be."""
+        self._logs.on_opened = call
+        for log in self._logs.opened():
+            call(log)
 
     def _known_watermarks(self) -> Offsets | None:
         """The high watermarks of the partitions that are there, of a broker that is one of many."""
@@ -310,6 +353,8 @@ class LogDirectory:
         May run in a thread of its own. Raises `StorageError`.
         """
         self._logs.secure_append_times()
+        if self.metadata is not None:
+            self.metadata.write_checkpoints()
         try:
             self._write_checkpoints()
         except OSError as error:
@@ -347,6 +392,11 @@ class LogDirectory:
             return
         self._changes.settle_all()
         failed = self.reserve.stopping(self._logs.close)
+        if self.metadata is not None:
+            try:
+                self.reserve.stopping(self.metadata.close)
+            except (OSError, StorageError) as error:
+                failed.append(f"{self.metadata.log.path}: {error}")
         self.positions.close()
         self._seams.open_files.close()
         unclean = self._logs.unclean()

@@ -68,6 +68,8 @@ class LogTable:
         self._on_gaps = on_gaps
         self._on_cut = on_cut
         self._high_watermarks = high_watermarks
+        self.on_opened: Callable[[Log], None] | None = None
+        """Called with each log that is opened."""
         self._logs: dict[Partition, Log] = {}
         self.find: Callable[[Partition], Log | None] = self._logs.get
         """The log of a partition, if it is open."""
@@ -307,6 +309,8 @@ class LogTable:
         self._unclean.discard(key)
         log.on_gaps = self._on_gaps
         log.on_cut = self._on_cut
+        if self.on_opened is not None:
+            self.on_opened(log)
         if not clean:
             self._seams.observe(
                 "log_recovered",

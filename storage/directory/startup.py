@@ -28,7 +28,15 @@ from .known_files import KNOWN_FILES
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
-from .topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics, write_topics
+from .topics import (
+    TOPICS_FILE,
+    MalformedTopics,
+    NewerTopics,
+    TopicEntry,
+    read_metadata_offset,
+    read_topics,
+    write_topics,
+)
 from .unfinished_creations import unfinished_creations, unnamed_folders
 
 _MAX_NAMES: Final = 10
@@ -44,8 +52,16 @@ class Startup:
     """One look at a data directory whose lock is held."""
 
     def __init__(
-        self, seams: Seams, settings: BrokerSettings, positions: Positions, reserve: Reserve
+        self,
+        seams: Seams,
+        settings: BrokerSettings,
+        positions: Positions,
+        reserve: Reserve,
+        *,
+        told: bool = False,
     ) -> None:
+        """`told` is for a directory with a metadata log, which says what topics there are: none is
+        adopted, and none gets another id."""
         self._files = seams.files
         self._observe = seams.observe
         self._random = seams.random
@@ -55,13 +71,22 @@ class Startup:
         self._reserve = reserve
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was gone and has been made anew."""
+        self._told = told
+        self.metadata_offset: int | None = None
+        """What the topics file says of the metadata log, if there is one."""
+        self.lost = False
+        """Whether there was no topics file that could be read."""
         self._open_to_others: list[tuple[Path, OSError]] = []
 
     def run(self) -> dict[str, TopicEntry]:
         """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
         path = self._directory / TOPICS_FILE
+        if self._told:
+            self.metadata_offset = read_metadata_offset(self._files, path)
+            self.lost = not self._files.exists(path)
         written, adopted_overrides = self._read_topics(path)
         damaged, written = written is None, written or {}
+        self.lost = self.lost or damaged
         topics = dict(written)
         for entry in written.values():
             if entry.deleting:
@@ -71,12 +96,16 @@ class Startup:
         folders = self._folders()
         if not damaged:
             folders -= self._remove_unfinished(unnamed_folders(folders, topics))
-        self._adopt(topics, folders, adopted_overrides)
+        if not self._told:
+            self._adopt(topics, folders, adopted_overrides)
         self.missing = self._without_folder(topics, folders)
-        self._give_ids(topics)
+        if not self._told:
+            self._give_ids(topics)
         # Before folders are made: they would hide from the next start that messages are gone.
         if topics != written:
-            self._reserve.retrying(partial(write_topics, self._files, path, topics))
+            self._reserve.retrying(
+                partial(write_topics, self._files, path, topics, self.metadata_offset)
+            )
         self._make_missing()
         self._remove_deleted()
         return topics
@@ -209,8 +238,9 @@ class Startup:
                 topic=name,
                 partition=partition,
                 path=str(path),
-                consequence="an empty folder was made and the topic got another id; messages that "
-                "the partition had are gone",
+                consequence="an empty folder was made"
+                + ("" if self._told else " and the topic got another id")
+                + "; messages that the partition had are gone",
             )
         if self.missing:
             self._files.sync_directory(self._directory)

@@ -41,6 +41,11 @@ class SteppedChange(Generic[T]):
     def done(self) -> bool:
         return self.begun and self._work is None
 
+    @property
+    def work(self) -> Work | None:
+        """What is to be run next; `None` before `begin` and once it is done."""
+        return self._work
+
     def begin(self) -> None:
         """Do what comes before the first work, if that has not been done."""
         if not self.begun:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ...protocol.errors import StorageError, TopicAlreadyExists
-from ..names import folder_name
+from ..names import BROKEN_SUFFIX, folder_name
 from ..seams import Seams
 from .checkpoints import Checkpoints
 from .log_table import LogTable
@@ -117,16 +117,24 @@ class TopicChanges:
         self._seams.observe("partitions_created", topic=name, partitions=partitions)
         return entry
 
-    def _add(self, entry: TopicEntry, new: Sequence[int], what: str) -> Steps[None]:
-        """Make the partitions `new` of `entry`, then let it be seen."""
+    def _add(
+        self, entry: TopicEntry, new: Sequence[int], what: str, *, taken: bool | None = None
+    ) -> Steps[None]:
+        """Make the partitions `new` of `entry`, then let it be seen.
+
+        `taken` is for folders that have files already, as `_clear`; without it they are refused.
+        """
         made: list[Path] = []
+        found: list[int] = []
         entries = self._registry.with_entry(entry)
 
         def work() -> None:
             if any((entry.name, number) in self._checkpoints.partitions() for number in new):
                 # Offsets of a deleted topic of this name must not become the new one's.
                 self._checkpoints.write(*self._logs.offsets())
-            self._make_folders(entry.name, new, made)
+            if taken is not None:
+                found[:] = self._clear(entry.name, new, taken=taken)
+            self._make_folders(entry.name, [each for each in new if each not in found], made)
             self._registry.write(entries)
 
         try:
@@ -136,7 +144,7 @@ class TopicChanges:
             raise StorageError(f"{what}: {error}") from error
         self._registry.adopt(entries)
         for partition in new:
-            self._logs.add((entry.name, partition), clean=True)
+            self._logs.add((entry.name, partition), clean=partition not in found)
 
     def _check_folders(self, name: str, partitions: Sequence[int]) -> list[Path]:
         """The paths of new folders. Raises `TopicAlreadyExists` when there is something in one."""
@@ -159,10 +167,13 @@ class TopicChanges:
             with suppress(OSError):
                 self._files.remove_directory(path)
 
-    def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
-        """As `LogDirectory.alter_topic`."""
-        checked = self._registry.check_settings(overrides)
-        altered = replace(self._registry.get(name), overrides=checked)
+    def alter(
+        self, name: str, overrides: Mapping[str, str], *, checked: bool = False
+    ) -> Steps[TopicEntry]:
+        """As `LogDirectory.alter_topic`; `checked` says that a leader has looked at them."""
+        if not checked:
+            overrides = self._registry.check_settings(overrides)
+        altered = replace(self._registry.get(name), overrides=overrides)
         entries = self._registry.with_entry(altered)
         try:
             yield self._with_reserve(partial(self._registry.write, entries))
@@ -195,6 +206,104 @@ class TopicChanges:
         self._seams.observe("topic_deleted", topic=name, partitions=entry.partitions)
         return entry
 
+    # What the metadata log says, and what may be said there.
+
+    def new_entry(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+        """A topic that may be made. Raises as `create`; changes nothing, as those below."""
+        entry = self._registry.check_new(name, partitions, overrides)
+        self._check_folders(name, range(partitions))
+        return replace(entry, topic_id=random_id(self._seams.random))
+
+    def raised_entry(self, name: str, partitions: int) -> TopicEntry:
+        """A topic as it would be with more partitions. Raises as `raise_partitions`."""
+        entry = self._registry.check_raise(name, partitions)
+        self._check_folders(name, range(self._registry.get(name).partitions, partitions))
+        return entry
+
+    def altered_entry(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
+        """A topic as it would be with other settings. Raises as `alter`."""
+        checked = self._registry.check_settings(overrides)
+        return replace(self._registry.get(name), overrides=checked)
+
+    def names(self) -> frozenset[str]:
+        """All topics of the topics file."""
+        return self._registry.names()
+
+    def entry(self, name: str) -> TopicEntry:
+        """A topic of the topics file, as it is while nobody deletes it."""
+        return replace(self._registry.find_any(name), deleting=False)
+
+    def note_metadata(self, offset: int) -> None:
+        """All records of the metadata log below `offset` are committed, and on stable storage: the
+        next change of a topic writes that down with it."""
+        self._registry.metadata_offset = max(self._registry.metadata_offset or 0, offset)
+
+    def keep_metadata(self, offset: int) -> None:
+        """`note_metadata`, also where it is less now, and write it down. Raises `OSError`."""
+        if self._registry.metadata_offset != offset:
+            self._registry.metadata_offset = offset
+            self._registry.write(self._registry.with_entries(()))
+
+    @property
+    def metadata_offset(self) -> int:
+        """What was noted last."""
+        return self._registry.metadata_offset or 0
+
+    def matches(self, name: str, target: TopicEntry | None) -> bool:
+        """Whether a topic is as it should be; `None` is for none at all.
+
+        Whether its offsets may have gaps is each copy's own.
+        """
+        if not self._registry.has_any(name):
+            return target is None
+        present = self._registry.find_any(name)
+        return target is not None and replace(present, gaps=target.gaps) == target
+
+    def match(
+        self,
+        name: str,
+        target: TopicEntry | None,
+        gone: Callable[[str, int], None],
+        *,
+        adopt: bool = False,
+    ) -> Steps[TopicEntry]:
+        """Make a topic what it should be, whatever there is now; a second time that does nothing.
+
+        `gone` is called with a topic and its partitions that are found no more. Folders with files
+        in the place of new ones are taken over with `adopt`, else set aside. Raises `StorageError`.
+        """
+        present = self._registry.find_any(name) if self._registry.has_any(name) else None
+        if present is not None and not _continues(present, target):
+            was = present
+            yield from self.delete(name, lambda: gone(name, was.partitions))
+            present = None
+        if target is None:
+            return replace(present or TopicEntry(name=name, partitions=1), deleting=True)
+        had = 0 if present is None else present.partitions
+        gaps = target.gaps or (present is not None and present.gaps)
+        if had < target.partitions:
+            new = range(had, target.partitions)
+            grown = replace(present or target, partitions=target.partitions, gaps=gaps or adopt)
+            yield from self._add(grown, new, f"topic {name!r} cannot be made", taken=adopt)
+            self._seams.observe("topic_created", topic=name, partitions=target.partitions)
+        if dict(self._registry.get(name).overrides) != dict(target.overrides):
+            yield from self.alter(name, target.overrides, checked=True)
+        return self._registry.get(name)
+
+    def _clear(self, name: str, partitions: Sequence[int], *, taken: bool) -> list[int]:
+        """Have no files where folders are to be made; those that are `taken` over as they are."""
+        found = []
+        for partition in partitions:
+            path = self._path / folder_name(name, partition)
+            if self._files.exists(path) and self._files.names(path):
+                found.append(partition)
+                if not taken:
+                    unique = self._seams.random.getrandbits(64)
+                    aside = path.with_name(f"{path.name}.{unique:016x}{BROKEN_SUFFIX}")
+                    self._files.rename(path, aside)
+                    self._seams.observe("folder_set_aside", path=str(path), kept=str(aside))
+        return found if taken else []
+
     def _with_reserve(self, work: Work) -> Work:
         """`work` that a full disk must not keep from being done: it is a way to make room."""
         return partial(self._reserve.retrying, work)
@@ -207,3 +316,10 @@ class TopicChanges:
             self._seams.deletions.add(renamed, delay_ms)
         self._checkpoints.write(*self._logs.offsets())
         self._positions.forget_topic(entry.name)
+
+
+def _continues(present: TopicEntry, target: TopicEntry | None) -> bool:
+    """Whether a topic can become `target` by growing: it has that id, and no more partitions."""
+    if target is None or present.deleting:
+        return False
+    return present.topic_id == target.topic_id and present.partitions <= target.partitions

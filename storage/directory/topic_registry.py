@@ -1,6 +1,6 @@
 """The topics of a running broker: the topics file, what may join it, and settings in force."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +11,13 @@ from ...config.topic import TopicSettings, check_overrides, topic_settings
 from ...protocol.errors import (
     InvalidConfig,
     InvalidPartitions,
+    InvalidTopic,
     PolicyViolation,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from ..files import Files
-from ..names import MAX_FILE_NAME, check_topic_name, folder_name
+from ..names import MAX_FILE_NAME, METADATA_TOPIC, check_topic_name, folder_name
 from .topics import TOPICS_FILE, TopicEntry, write_topics
 
 
@@ -35,6 +36,9 @@ class TopicRegistry:
         self._path = directory / TOPICS_FILE
         self._settings = settings
         self._entries = dict(entries)
+        self.metadata_offset: int | None = None
+        """Of a broker that is one of several: an offset of its metadata log below which all was
+        committed; written with the topics."""
         self._visible: dict[str, TopicEntry] = {}
         self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
         self.visible = MappingProxyType(self._visible)
@@ -48,6 +52,14 @@ class TopicRegistry:
         if entry is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return entry
+
+    def names(self) -> frozenset[str]:
+        """All topics, also those that are being deleted."""
+        return frozenset(self._entries)
+
+    def has_any(self, name: str) -> bool:
+        """Whether there is a topic, also one that is being deleted."""
+        return name in self._entries
 
     def find_any(self, name: str) -> TopicEntry:
         """A topic, also one that is being deleted. Raises `UnknownTopicOrPartition`."""
@@ -91,6 +103,11 @@ class TopicRegistry:
         `PolicyViolation`.
         """
         check_topic_name(name)
+        if name == METADATA_TOPIC:
+            raise InvalidTopic(
+                f"the topic name {name!r} is kept for the log in which brokers that are several "
+                "keep their topics and positions; choose another one"
+            )
         if name in self._entries:
             being_deleted = " and is being deleted" if self._entries[name].deleting else ""
             raise TopicAlreadyExists(f"topic {name!r} exists{being_deleted}")
@@ -136,7 +153,11 @@ class TopicRegistry:
 
     def with_entry(self, entry: TopicEntry) -> dict[str, TopicEntry]:
         """All entries with one that is new or has changed, for `write` and `adopt`."""
-        return self._entries | {entry.name: entry}
+        return self.with_entries((entry,))
+
+    def with_entries(self, entries: Iterable[TopicEntry]) -> dict[str, TopicEntry]:
+        """As `with_entry`, of any number."""
+        return self._entries | {entry.name: entry for entry in entries}
 
     def without(self, name: str) -> dict[str, TopicEntry]:
         """All entries but one, for `write` and `adopt`."""
@@ -149,12 +170,12 @@ class TopicRegistry:
         everything as it was.
         """
         try:
-            write_topics(self._files, self._path, entries)
+            write_topics(self._files, self._path, entries, self.metadata_offset)
         except OSError:
             # It may be in place, and only not known to be safe. What was refused must not come
             # true at the next start.
             with suppress(OSError):
-                write_topics(self._files, self._path, self._entries)
+                write_topics(self._files, self._path, self._entries, self.metadata_offset)
             raise
 
     def adopt(self, entries: Mapping[str, TopicEntry]) -> None:

@@ -7,11 +7,16 @@
                            "partitions": 3,
                            "overrides": {"retention.ms": "-1"},
                            "gaps": true,          only when its offsets may have gaps
-                           "deleting": true}}}    only while it is being deleted
+                           "deleting": true}},    only while it is being deleted
+     "metadata_offset": 17}                       only of a broker that is one of several
 
 Folders are made before a topic is written here, and renamed before it is removed, so a start can
 tell an unfinished creation from an unfinished deletion. Topics of older files have no
 id until a start gives them one.
+
+What the topics of a broker that is one of several are is in its metadata log (`storage/metadata`);
+the file is what was made true of that here, and `metadata_offset` an offset of the log below which
+all records were committed when it was written.
 """
 
 import json
@@ -21,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..files import Files, replace_file
-from ..names import is_topic_name
+from ..names import MAX_OFFSET, is_topic_name
 from .random_ids import is_id
 
 TOPICS_FILE: Final = "topics.json"
@@ -52,7 +57,7 @@ class NewerTopics(ValueError):
     """The topics file was written by a later version of Horolog."""
 
 
-def encode_topics(entries: Mapping[str, TopicEntry]) -> bytes:
+def encode_topics(entries: Mapping[str, TopicEntry], metadata_offset: int | None = None) -> bytes:
     """The content of a topics file, topics in order of their names."""
     topics: dict[str, dict[str, object]] = {}
     for name, entry in sorted(entries.items()):
@@ -64,7 +69,10 @@ def encode_topics(entries: Mapping[str, TopicEntry]) -> bytes:
         if entry.deleting:
             topic["deleting"] = True
         topics[name] = topic
-    return (json.dumps({"version": VERSION, "topics": topics}, indent=1) + "\n").encode()
+    document: dict[str, object] = {"version": VERSION, "topics": topics}
+    if metadata_offset is not None:
+        document["metadata_offset"] = metadata_offset
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def decode_topics(content: bytes) -> dict[str, TopicEntry]:
@@ -124,6 +132,26 @@ def read_topics(files: Files, path: Path) -> dict[str, TopicEntry]:
     return decode_topics(files.read_bytes(path))
 
 
-def write_topics(files: Files, path: Path, entries: Mapping[str, TopicEntry]) -> None:
+def read_metadata_offset(files: Files, path: Path) -> int:
+    """The `metadata_offset` of the file at `path`, 0 where it has none or cannot be believed.
+
+    Raises `OSError`.
+    """
+    if not files.exists(path):
+        return 0
+    try:
+        document = json.loads(files.read_bytes(path))
+    except (ValueError, RecursionError):
+        return 0
+    offset = document.get("metadata_offset") if isinstance(document, dict) else None
+    return offset if type(offset) is int and 0 <= offset <= MAX_OFFSET else 0
+
+
+def write_topics(
+    files: Files,
+    path: Path,
+    entries: Mapping[str, TopicEntry],
+    metadata_offset: int | None = None,
+) -> None:
     """Replace the file at `path`, durably and at once. Raises `OSError`."""
-    replace_file(files, path, encode_topics(entries))
+    replace_file(files, path, encode_topics(entries, metadata_offset))

@@ -1,0 +1,38 @@
+"""A broker that is one of several, and the only one: what it has is what all in sync have."""
+
+from collections.abc import Sequence
+
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.log.log import Log
+
+
+class Alone:
+    """The leadership of who is alone."""
+
+    def check_topics(self) -> None:
+        pass
+
+    def check_positions(self) -> None:
+        pass
+
+    async def trimmed(self, logs: Sequence[Log]) -> None:
+        pass
+
+
+def lead_alone(directory: LogDirectory) -> None:
+    """Open the metadata log and lead it and all others, in an epoch above all that this directory
+    knows; everything in it is applied. Raises `OSError`, `StorageError`.
+    """
+    metadata = directory.open_metadata()
+    log = metadata.log
+    metadata.lead(1 + max(log.replica.last_epoch, log.epochs.highest_seen))
+    epoch = log.epochs.highest_seen
+    log.flush()
+    log.hold_high_watermark(None)
+    metadata.apply()
+
+    def lead(opened: Log) -> None:
+        opened.replica.lead(max(epoch, 1 + opened.epochs.highest_seen))
+        opened.hold_high_watermark(None)
+
+    directory.when_opened(lead)

@@ -1,0 +1,101 @@
+"""Where topics and positions are changed: here at once, or by all brokers that are in sync."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.positions import Position
+from ..storage.directory.stepped_change import Steps
+from ..storage.directory.topics import TopicEntry
+from ..storage.log.log import Log
+from .changes import Changes, TopicChange
+from .work import Work
+
+
+class TopicSteps(Protocol):
+    """Changes of topics in steps, for `MetadataStore.make`; they raise as `TopicChanges` does."""
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> Steps[TopicEntry]: ...
+
+    def raise_partitions(
+        self, name: str, partitions: int, *, validate_only: bool = False
+    ) -> Steps[TopicEntry]: ...
+
+    def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]: ...
+
+    def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]: ...
+
+
+class MetadataStore(Protocol):
+    """What handlers change topics and positions with. What is answered is on stable storage, here
+    and wherever else it has to be."""
+
+    @property
+    def topics(self) -> TopicSteps: ...
+
+    def make(
+        self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
+    ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
+        """As `Changes.make`."""
+        ...
+
+    def check_coordinates(self) -> None:
+        """Raise `NotCoordinator` where positions cannot be told now."""
+        ...
+
+    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+        """As `Positions.commit`."""
+        ...
+
+    def forget(self, group: str) -> asyncio.Future[None]:
+        """As `Positions.forget`."""
+        ...
+
+    def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
+        """As `Positions.used`."""
+        ...
+
+    def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
+        """As `Positions.expire`."""
+        ...
+
+    async def trimmed(self, logs: Sequence[Log]) -> None:
+        """Wait until others know too where `logs` begin now, which is on stable storage here."""
+        ...
+
+
+class DirectStore(Changes):
+    """The store of a broker by itself."""
+
+    def __init__(self, directory: LogDirectory, work: Work) -> None:
+        super().__init__(directory, work)
+        self._positions = directory.positions
+        self.topics: TopicSteps = directory.changes
+
+    def check_coordinates(self) -> None:
+        pass
+
+    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+        return self._work.in_positions_thread(partial(self._positions.commit, group, positions))
+
+    def forget(self, group: str) -> asyncio.Future[None]:
+        return self._work.in_positions_thread(partial(self._positions.forget, group))
+
+    def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
+        return self._work.in_positions_thread(partial(self._positions.used, group, at_ms))
+
+    def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
+        expire = partial(self._positions.expire, group, retention_ms, now_ms)
+        return self._work.in_positions_thread(expire)
+
+    async def trimmed(self, logs: Sequence[Log]) -> None:
+        pass

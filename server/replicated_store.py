@@ -1,0 +1,312 @@
+"""Topics and positions of a broker that is one of several: records of the metadata log.
+
+A change is appended, and answered once it is applied, which is after all brokers in sync have it.
+Who moves the watermark is no matter of this: what is applied follows it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from ..protocol.errors import (
+    CodedError,
+    LeaderNotAvailable,
+    NotCoordinator,
+    RequestTimedOut,
+    StorageError,
+)
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.position_rules import check_entry, check_name
+from ..storage.directory.positions import Position
+from ..storage.directory.stepped_change import SteppedChange, Steps
+from ..storage.directory.topics import TopicEntry
+from ..storage.events import Observer
+from ..storage.log.flush import GroupCommit
+from ..storage.log.log import Log
+from ..storage.metadata.metadata_log import MetadataLog, StateWrite
+from ..storage.metadata.proposals import Proposal, ProposedChanges
+from ..storage.metadata.records import (
+    MetadataRecord,
+    PositionsCommitted,
+    PositionsForgotten,
+    PositionsUsed,
+)
+from .changes import TopicChange
+from .work import Work
+
+TOPIC_SECONDS: Final = 30.0
+"""How long a change of a topic is waited for; Kafka's default for a request."""
+
+POSITION_SECONDS: Final = 5.0
+"""How long a commit is waited for, as Kafka's `offsets.commit.timeout.ms`."""
+
+RETRY_SECONDS: Final = 1.0
+"""After this a change that the disk did not let be made is made again."""
+
+
+class Leadership(Protocol):
+    """What is known of who leads."""
+
+    def check_topics(self) -> None:
+        """Raise a `CodedError` where this broker may not change topics now."""
+        ...
+
+    def check_positions(self) -> None:
+        """Raise a `CodedError` where this broker may not take commits now."""
+        ...
+
+    async def trimmed(self, logs: Sequence[Log]) -> None:
+        """Wait until all brokers in sync begin `logs` where this one does. Raises `CodedError`."""
+        ...
+
+
+class ReplicatedStore:
+    """The store of a broker that is one of several; see `MetadataStore`."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        work: Work,
+        commits: GroupCommit,
+        observe: Observer,
+        leadership: Leadership,
+        gone: Callable[[str, int], None],
+    ) -> None:
+        """`gone` is called with each topic, and its partitions, that is deleted here."""
+        assert directory.metadata is not None
+        self.metadata: MetadataLog = directory.metadata
+        self._changes = directory.changes
+        self._work = work
+        self._commits = commits
+        self._observe = observe
+        self.leadership = leadership
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._pending: tuple[int, int] = (0, 0)
+        """Positions, and their bytes, in commits on their way."""
+        self._committing: dict[str, int] = {}
+        """How many commits of each group are on their way."""
+        self._applying: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self._topics_to = 0
+        """The last record of a topic that was appended here, and one."""
+        self._serves_from = self.metadata.log.log_end_offset
+        self.topics = ProposedChanges(self.metadata, self._changes, self._check_topics)
+        self.metadata.gone = gone
+        self.metadata.log.on_advance = self.metadata.log.on_synced = lambda _: self.moved()
+
+    # Leading, and not
+
+    def leads(self) -> None:
+        """This broker begins to lead: it answers once it has applied all that there is."""
+        self._serves_from = self.metadata.log.log_end_offset
+        self._topics_to = 0
+
+    def leads_no_more(self, error: CodedError) -> None:
+        """Answer all who wait: what becomes of their changes, the next leader knows."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(type(error)(error.message))
+
+    def _check_topics(self) -> None:
+        self.leadership.check_topics()
+        self._check_known(LeaderNotAvailable)
+
+    def check_coordinates(self) -> None:
+        self.leadership.check_positions()
+        self._check_known(NotCoordinator)
+
+    def _check_known(self, unknown: type[CodedError]) -> None:
+        if self.metadata.failure is not None:
+            raise StorageError(self.metadata.failure.message)
+        if self.metadata.applied < self._serves_from:
+            raise unknown("this broker has just begun to lead, and reads what there is; try again")
+
+    # Applying
+
+    def moved(self) -> None:
+        """Apply what may be applied; called whenever the watermark, or the synced end, moves."""
+        if self._applying is None:
+            change = self.metadata.next_change()
+            self._tell()
+            if change is None:
+                self._settle()
+            else:
+                self._applying = self._work.start(self._apply(change))
+                self._applying.add_done_callback(self._applied)
+
+    async def _apply(self, change: SteppedChange[TopicEntry] | None) -> None:
+        while change is not None:
+            change.begin()
+            while not change.done:
+                step = change.step
+                await self._work.in_topics_thread(partial(change.run, step))
+                change.advance(step)
+            try:
+                change.result()
+            except StorageError as error:
+                self._observe("metadata_not_applied", error=error.message)
+                self._fail_next(error)
+                await asyncio.sleep(RETRY_SECONDS)
+            change = self.metadata.next_change()
+            self._tell()
+
+    def _applied(self, task: asyncio.Task[None]) -> None:
+        self._applying = None
+        if not task.cancelled():
+            task.result()
+            self.moved()
+
+    def _settle(self) -> None:
+        """All is applied that may be: see that more may, and that the log stays short."""
+        if self.metadata.unsynced:
+            self._commits.request(self.metadata.log.flusher)
+        if self._writing is None and self.metadata.state_due:
+            write = self.metadata.writing_state()
+            self._writing = self._work.start(self._write_state(write))
+
+    async def _write_state(self, write: StateWrite) -> None:
+        try:
+            await self._work.in_storage_thread(write.run)
+            self.metadata.state_written(write)
+        except (OSError, StorageError) as error:
+            self._observe("metadata_state_not_written", error=str(error))
+        finally:
+            self._writing = None
+
+    # Waiting
+
+    def _tell(self) -> None:
+        """Answer those whose records are applied, or never will be."""
+        applied = self.metadata.applied
+        while self._waiting and self._waiting[0][0] < applied:
+            done = self._waiting.popleft()[1]
+            if not done.done():
+                done.set_result(None)
+        if self.metadata.failure is not None:
+            self.leads_no_more(self.metadata.failure)
+
+    def _fail_next(self, error: StorageError) -> None:
+        if self._waiting and self._waiting[0][0] <= self.metadata.applied:
+            done = self._waiting.popleft()[1]
+            if not done.done():
+                done.set_exception(StorageError(error.message))
+
+    def _wait(self, offset: int) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, done))
+        self._commits.request(self.metadata.log.flusher)
+        return done
+
+    async def _within(self, seconds: float, done: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.wait_for(asyncio.shield(done), seconds)
+        except TimeoutError as late:
+            raise RequestTimedOut(
+                f"the brokers in sync did not all have it within {seconds:g} s; it may still come "
+                "true"
+            ) from late
+
+    # Topics
+
+    def make(
+        self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
+    ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
+        changes = [SteppedChange(steps) for _, steps in asked]
+        return changes, self._work.start(self._carry_out(changes))
+
+    async def _carry_out(self, changes: Sequence[TopicChange]) -> None:
+        for change in changes:
+            async with self._turn:
+                # Of one that was not waited for to its end it must be known what became of it.
+                await self._topics_applied()
+                change.begin()
+                while not change.done:
+                    step = change.step
+                    await self._proposed(change)
+                    change.run(step)
+                    change.advance(step)
+
+    async def _topics_applied(self) -> None:
+        if self.metadata.applied < self._topics_to:
+            try:
+                await self._within(TOPIC_SECONDS, self._wait(self._topics_to - 1))
+            except CodedError:
+                self._topics_to = min(self._topics_to, self.metadata.log.log_end_offset)
+
+    async def _proposed(self, change: TopicChange) -> None:
+        proposal = change.work
+        if not isinstance(proposal, Proposal):
+            return
+        self._topics_to = proposal.offset + 1
+        try:
+            await self._within(TOPIC_SECONDS, self._wait(proposal.offset))
+            proposal.applied = True
+        except CodedError as error:
+            proposal.failure = error
+
+    # Positions
+
+    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+        return self._work.start(self._commit(group, positions))
+
+    async def _commit(self, group: str, positions: Sequence[Position]) -> None:
+        self.check_coordinates()
+        check_name(group)
+        for position in positions:
+            check_entry(position)
+        table = self.metadata.positions
+        count, size_bytes = self._pending
+        table.check_room(group, positions, pending=count, pending_bytes=size_bytes)
+        more, more_bytes = self.metadata.state.positions.growth(group, positions)
+        self._pending = (count + more, size_bytes + more_bytes)
+        self._committing[group] = self._committing.get(group, 0) + 1
+        try:
+            await self._append(PositionsCommitted(group, self._with_ids(positions)))
+        finally:
+            count, size_bytes = self._pending
+            self._pending = (count - more, size_bytes - more_bytes)
+            self._committing[group] -= 1
+            if not self._committing[group]:
+                del self._committing[group]
+
+    def _with_ids(self, positions: Sequence[Position]) -> list[tuple[str, Position]]:
+        topics = self.metadata.state.topics
+        return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
+
+    async def _append(self, record: MetadataRecord) -> None:
+        await self._within(POSITION_SECONDS, self._wait(self.metadata.append(record)))
+
+    def forget(self, group: str) -> asyncio.Future[None]:
+        return self._work.start(self._forget(group))
+
+    async def _forget(self, group: str) -> None:
+        self.check_coordinates()
+        if self.metadata.positions.has(group):
+            await self._append(PositionsForgotten(group))
+
+    def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
+        return self._work.start(self._used(group, at_ms))
+
+    async def _used(self, group: str, at_ms: int) -> None:
+        if self.metadata.positions.is_of_group(group):
+            self.check_coordinates()
+            await self._append(PositionsUsed(group, at_ms))
+
+    def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
+        return self._work.start(self._expire(group, retention_ms, now_ms))
+
+    async def _expire(self, group: str, retention_ms: int, now_ms: int) -> int:
+        self.check_coordinates()
+        expires_ms = self.metadata.positions.expires_ms(group, retention_ms)
+        if expires_ms is None or expires_ms > now_ms or group in self._committing:
+            return 0
+        count = len(self.metadata.positions.of(group))
+        await self._append(PositionsForgotten(group))
+        return count
+
+    async def trimmed(self, logs: Sequence[Log]) -> None:
+        await self.leadership.trimmed(logs)

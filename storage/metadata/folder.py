@@ -1,0 +1,197 @@
+"""The folder of the metadata log in a data directory, `metadata-log`:
+
+    state            what the records below some offset came to (`snapshot`)
+    __metadata-0/    the log: a partition's folder as any other
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint,
+    replication-offset-checkpoint, .kafka_cleanshutdown
+                     as beside the partitions of topics
+
+The log is in none of the lists of partitions, so no request finds it. The folder comes into being
+whole, under another name, and is renamed then: a directory has one, with its topics and positions
+in it, or none.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from ...config.topic import TopicSettings, topic_settings
+from ...protocol.errors import StorageError
+from ..directory.checkpoints import Checkpoints
+from ..directory.clean_shutdown import leave_marker, take_marker
+from ..directory.deletion import remove
+from ..files import Files, replacing
+from ..log.log import Log
+from ..log.opening import open_log
+from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
+from ..seams import Seams
+from .records import MAX_RECORD_BYTES
+from .snapshot import MalformedState, Snapshot, decode_state
+
+METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
+"""The metadata log among partitions."""
+
+STATE_FILE: Final = "state"
+
+SEGMENT_BYTES: Final = 1 << 20
+"""Small, so that what is below the log start leaves the disk soon."""
+
+_SETTINGS: Final = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "max.message.bytes": str(2 * MAX_RECORD_BYTES),
+}
+
+
+def metadata_settings() -> TopicSettings:
+    """The log's settings: nothing goes by age or size, and no setting of a broker counts."""
+    return topic_settings({}, _SETTINGS)
+
+
+class MetadataFolder:
+    """The files of the metadata log of one data directory."""
+
+    def __init__(self, directory: Path, seams: Seams) -> None:
+        self._files = seams.files
+        self._seams = seams
+        self.path = directory / METADATA_FOLDER
+        self._checkpoints: Checkpoints
+        self._writing = Lock()
+        self._turn = 0
+
+    @property
+    def exists(self) -> bool:
+        return self._files.exists(self.path)
+
+    def make(self, offset: int, state: Iterable[bytes]) -> None:
+        """Make it, durably and at once, with a log that begins at `offset` with `state`.
+
+        Raises `OSError`; then it is not there.
+        """
+        files, path = self._files, self.path.with_name(METADATA_FOLDER + ".tmp")
+        remove(files, path)
+        files.make_directory(path)
+        files.make_directory(path / folder_name(*METADATA_PARTITION))
+        checkpoints = Checkpoints(files, path, self._seams.observe, replicated=True)
+        starts = {METADATA_PARTITION: offset}
+        checkpoints.write(dict(starts), dict(starts), dict(starts))
+        self._write(path / STATE_FILE, state)
+        files.sync_directory(path)
+        files.rename(path, self.path)
+        files.sync_directory(self.path.parent)
+
+    def open(self) -> Log:
+        """Open the log, with its high watermark where it was last or at its start.
+
+        Raises `OSError`, `StorageError`.
+        """
+        path = self.path / folder_name(*METADATA_PARTITION)
+        unclean = take_marker(self._files, self.path)
+        if not self._files.exists(path):
+            self._seams.observe("metadata_log_missing", path=str(path))
+            self._files.make_directory(path)
+            self._files.sync_directory(self.path)
+            unclean = None
+        checkpoints = Checkpoints(self._files, self.path, self._seams.observe, replicated=True)
+        self._checkpoints = checkpoints
+        recovery_point = checkpoints.recovery_points.get(METADATA_PARTITION)
+        log_start = checkpoints.log_starts.get(METADATA_PARTITION, 0)
+        opened = partial(
+            open_log,
+            path,
+            *METADATA_PARTITION,
+            metadata_settings(),
+            self._seams,
+            high_watermark=(checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start),
+            follows=True,
+        )
+        log = opened(
+            clean=unclean is not None and recovery_point is not None,
+            end_offset=recovery_point,
+            recovery_point=recovery_point or 0,
+            log_start_offset=log_start,
+        )
+        if max(log_start, recovery_point or 0) > log.log_end_offset:
+            log.close()
+            start = log_start if log_start <= log.log_end_offset else 0
+            log = opened(clean=False, recovery_point=0, log_start_offset=start)
+        log.on_cut = lambda log: self.write_checkpoints(log)
+        return log
+
+    def write_checkpoints(self, log: Log) -> None:
+        """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""
+        try:
+            log.flusher.secure_append_times()
+            self._checkpoints.write(
+                {METADATA_PARTITION: log.flusher.safe_point},
+                {METADATA_PARTITION: log.log_start_offset},
+                {METADATA_PARTITION: log.high_watermark},
+            )
+        except OSError as error:
+            raise StorageError(
+                f"the checkpoints in {self.path} cannot be written: {error}"
+            ) from error
+
+    def leave_marker(self) -> None:
+        """Say that the log was closed cleanly. Raises `OSError`."""
+        leave_marker(self._files, self.path, ())
+
+    def read_state(self) -> Snapshot:
+        """The state in the file. Raises `OSError`, `MalformedState`."""
+        path = self.path / STATE_FILE
+        if not self._files.exists(path):
+            raise MalformedState("the file is missing")
+        return decode_state(self._files.read_bytes(path))
+
+    def state_bytes(self) -> bytes:
+        """The content of the file. Raises `OSError`."""
+        return self._files.read_bytes(self.path / STATE_FILE)
+
+    @property
+    def turn(self) -> int:
+        """Changes with `replace_state`."""
+        return self._turn
+
+    def replace_state(self, pieces: Iterable[bytes]) -> int:
+        """Replace the state, durably and at once; its size. Raises `OSError`.
+
+        One that is being written meanwhile does not come after it.
+        """
+        self._turn += 1
+        with self._writing:
+            return self._write(self.path / STATE_FILE, pieces)
+
+    def write_state(self, pieces: Iterable[bytes], turn: int) -> int:
+        """As `replace_state`, in any thread, unless `turn` is over: then nothing, and 0."""
+        with self._writing:
+            return self._write(self.path / STATE_FILE, pieces) if turn == self._turn else 0
+
+    def _write(self, path: Path, pieces: Iterable[bytes]) -> int:
+        position = 0
+        with replacing(self._files, path) as file:
+            for piece in _joined(pieces):
+                file.pwrite(piece, position)
+                position += len(piece)
+        return position
+
+
+_WRITE_BYTES: Final = 1 << 20
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterable[bytes]:
+    """The same bytes in larger pieces."""
+    part = bytearray()
+    for piece in pieces:
+        part += piece
+        if len(part) >= _WRITE_BYTES:
+            yield bytes(part)
+            part = bytearray()
+    yield bytes(part)
+
+
+def has_metadata(files: Files, directory: Path) -> bool:
+    """Whether a data directory is, or was, of a broker that is one of several."""
+    return files.exists(directory / METADATA_FOLDER)

@@ -1,0 +1,458 @@
+"""The metadata log of one broker: read, applied up to the watermark, shortened.
+
+What is applied is committed and on this broker's stable storage, so no restart, and no leader after
+a fair election, takes it back. The state in memory comes from the file `state` and the records
+behind it; topics and their folders are made to match it, one after another. Both can be repeated
+from any point at which a power cut may stop them: the state is always computed from the beginning,
+and a topic is compared with it by its id.
+
+For the loop's thread, but for what is said to be for any.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ...protocol.errors import CodedError, InvalidRequest, StorageError
+from ...protocol.records.batches.batch import finish_batch
+from ...protocol.records.kernel import RecordEncoder, walk
+from ...protocol.records.messages.message import records
+from ..directory.position_reading import PositionReading
+from ..directory.stepped_change import SteppedChange
+from ..directory.topic_changes import TopicChanges
+from ..directory.topics import TopicEntry
+from ..log.log import Log
+from ..read.reading import read_slice
+from ..replica.leader_epochs import EpochWrite
+from ..seams import Seams
+from .folder import MetadataFolder
+from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record, encode_record
+from .snapshot import MalformedState, Snapshot, decode_state, encode_state
+from .state import MetadataState, records_of
+
+MIN_LOG_BYTES: Final = 1 << 20
+"""Below this a new state saves nothing worth its two syncs."""
+
+_READ_BYTES: Final = 1 << 20
+_MESSAGE_BYTES: Final = 90
+"""What a message takes beside its value."""
+
+
+class StateWrite:
+    """A state that is to be written; any thread may `run` it."""
+
+    def __init__(self, folder: MetadataFolder, offset: int, state: MetadataState) -> None:
+        self.offset = offset
+        self.size_bytes = 0
+        """Of what was written; 0 before, and if there is another state meanwhile."""
+        self._folder = folder
+        self._turn = folder.turn
+        self._topics = list(state.topics.values())
+        self._positions = state.positions.copy()
+
+    def pieces(self) -> Iterator[bytes]:
+        table = self._positions
+        held = ((name, table.of(name)) for name in table.names())
+        return encode_state(self.offset, records_of(self._topics, held))
+
+    def run(self) -> None:
+        """Write the file. Raises `OSError`."""
+        self.size_bytes = self._folder.write_state(self.pieces(), self._turn)
+
+
+class MetadataLog:
+    """What a broker that is one of several knows of topics and positions."""
+
+    def __init__(
+        self,
+        folder: MetadataFolder,
+        seams: Seams,
+        log: Log,
+        changes: TopicChanges,
+        positions: PositionReading,
+        noted: int,
+        *,
+        adopts: bool = False,
+    ) -> None:
+        """`noted` is what the topics file says of how far the log was committed, 0 for nothing.
+
+        Raises `StorageError` where the stored state cannot be read at all.
+        """
+        self._folder = folder
+        self._seams = seams
+        self.log = log
+        self._changes = changes
+        self.positions = positions
+        """The positions as they were applied."""
+        self.gone: Callable[[str, int], None] = lambda name, partitions: None
+        """Called with a topic and its partitions that are found no more."""
+        self.in_doubt = ""
+        """Why something that was confirmed may be missing; empty where nothing speaks for it."""
+        self.failure: StorageError | None = None
+        """Why no more is applied, if a record cannot be read."""
+        self.min_log_bytes = MIN_LOG_BYTES
+        self.adopts = adopts
+        """Whether folders with files are taken for those of topics that are made: the topics file
+        was lost."""
+        self._leads = False
+        self._match_from = 0
+        """Topics are left as they are while less is known: what they were was committed, and comes
+        again from the leader."""
+        self.state_wanted = False
+        """Whether a new state is to be written whatever the log's size."""
+        self.state = MetadataState()
+        self.state_offset = 0
+        """Where the stored state ends."""
+        self._state_bytes = 0
+        self._log_bytes = 0
+        """Of records behind the stored state."""
+        self._folded = 0
+        self._stale: deque[str] = deque()
+        """Topics that may not be what the state says; all else is."""
+        self._reading: Iterator[tuple[int, int, MetadataRecord]] | None = None
+        self._open(noted)
+
+    @property
+    def applied(self) -> int:
+        """All records below it are what topics and positions are now."""
+        return self._folded - 1 if self._stale else self._folded
+
+    @property
+    def to_match(self) -> bool:
+        """Whether topics are not yet what the state says."""
+        return bool(self._stale)
+
+    # Opening
+
+    def _open(self, noted: int) -> None:
+        log = self.log
+        if log.recovery_point < log.log_end_offset:
+            log.flush()
+        committed = max(log.high_watermark, noted)
+        self._rebuild(self._stored(), min(committed, log.log_end_offset))
+        if noted > max(log.log_end_offset, self.state_offset):
+            # The topics file knows more than the log has. Nothing is deleted for that.
+            self.doubt(f"the log ends at {log.log_end_offset}, below {noted}")
+            entries = {name: self._changes.entry(name) for name in self._changes.names()}
+            self.state.topics = entries
+            self._stale.clear()
+            self.write_state()
+
+    def doubt(self, reason: str) -> None:
+        """Note why something may be missing."""
+        self.in_doubt = reason
+        self._seams.observe("metadata_in_doubt", path=str(self._folder.path), reason=reason)
+
+    def _stored(self) -> Snapshot:
+        """The stored state; where it is lost, the topics that there are, as far as is known."""
+        try:
+            snapshot = self._folder.read_state()
+            if self.log.log_start_offset <= snapshot.offset:
+                return snapshot
+            reason = f"it ends at {snapshot.offset}, the log begins at {self.log.log_start_offset}"
+        except MalformedState as error:
+            reason = str(error)
+        except OSError as error:
+            raise StorageError(
+                f"the state in {self._folder.path} cannot be read: {error}"
+            ) from error
+        self.doubt(f"the stored state: {reason}")
+        state = MetadataState()
+        state.topics = {name: self._changes.entry(name) for name in self._changes.names()}
+        self.state_wanted = True
+        return Snapshot(self.log.log_start_offset, state)
+
+    def _rebuild(self, snapshot: Snapshot, limit: int) -> None:
+        """Go by a stored state, and the records between it and `limit`."""
+        self._reading = None
+        self.failure = None
+        state, folded, log_bytes = snapshot.state, snapshot.offset, 0
+        try:
+            for next_offset, size, record in self._read(folded, limit):
+                state.apply(record)
+                folded, log_bytes = next_offset, log_bytes + size
+            folded = max(folded, limit)
+        except StorageError as failure:
+            self._fail(failure)
+        self.state, self._folded = state, folded
+        self.positions.go_by(state.positions)
+        self.state_offset, self._log_bytes = snapshot.offset, log_bytes
+        names = state.topics.keys() | self._changes.names()
+        self._stale = deque(
+            name
+            for name in sorted(names)
+            if not self._changes.matches(name, state.topics.get(name))
+        )
+
+    # Applying
+
+    def next_change(self) -> SteppedChange[TopicEntry] | None:
+        """Apply what may be applied, up to the next change of a topic: that is returned, not begun.
+
+        Once it is done this is to be called again: with the next one, or the same if it failed.
+        `None` says that all is applied that is committed and synced here, or cannot be read.
+        """
+        while self.failure is None:
+            while self._stale and self._folded >= self._match_from:
+                name = self._stale[0]
+                target = self.state.topics.get(name)
+                if not self._changes.matches(name, target):
+                    self._changes.note_metadata(self._folded)
+                    steps = self._changes.match(name, target, self.gone, adopt=self.adopts)
+                    return self._changes.ask(name, steps)
+                self._stale.popleft()
+            if not self._fold():
+                break
+        return None
+
+    def apply(self) -> None:
+        """Apply all that may be applied, here and now. Raises `StorageError`."""
+        while (change := self.next_change()) is not None:
+            change.finish()
+            change.result()
+        if self.failure is not None:
+            raise StorageError(self.failure.message)
+
+    @property
+    def _limit(self) -> int:
+        return min(self.log.high_watermark, self.log.flusher.synced_offset)
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a sync of the log would let more be applied."""
+        return self.log.flusher.synced_offset < self.log.high_watermark
+
+    def _fold(self) -> bool:
+        """Take one more record into the state, if there is one that may be applied."""
+        limit = self._limit
+        if self._reading is None:
+            if limit <= self._folded:
+                return False
+            self._reading = self._read(self._folded, limit)
+        try:
+            found = next(self._reading, None)
+        except StorageError as failure:
+            self._fail(failure)
+            return False
+        if found is None:
+            self._reading = None
+            return self._limit > self._folded
+        self._folded, size, record = found
+        self._log_bytes += size
+        name = self.state.apply(record)
+        if name is not None and name not in self._stale:
+            self._stale.append(name)
+        return True
+
+    def _fail(self, failure: StorageError) -> None:
+        self.failure = failure
+        self._seams.observe("metadata_unreadable", error=failure.message)
+
+    def _read(self, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
+        """The records from `start` up to `limit`: the offset behind each, its size, and itself.
+
+        Raises `StorageError`, also for what is no record.
+        """
+        log, offset = self.log, start
+        log.prepare()
+        while offset < limit:
+            found = read_slice(
+                log.segment_list,
+                offset,
+                _READ_BYTES,
+                end_offset=limit,
+                high_watermark=log.high_watermark,
+                whole_first=True,
+                far=True,
+            )
+            try:
+                data = found.read()
+                if not data:
+                    raise MalformedRecord("it is missing")
+                for each in records(
+                    data, max_decompressed_bytes=2 * MAX_RECORD_BYTES, from_offset=offset
+                ):
+                    if each.offset >= limit:
+                        return
+                    offset = each.offset
+                    value = None if each.value is None else bytes(each.value)
+                    record = decode_record(value)
+                    offset += 1
+                    yield offset, len(value or b"") + _MESSAGE_BYTES, record
+            except (MalformedRecord, CodedError, OSError) as error:
+                raise StorageError(
+                    f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
+                    "nothing from there on is"
+                ) from error
+            offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
+
+    # Leading
+
+    def lead(self, epoch: int, written: EpochWrite | None = None) -> None:
+        """As `Replica.lead`."""
+        if self.log.log_end_offset < self.state_offset:
+            self.log.replica.begin_anew(self.state_offset)
+            written = None
+        self.log.replica.lead(epoch, written)
+        self._leads = True
+        self._match_from = 0
+        self._shorten()
+
+    def follow(self) -> None:
+        """As `Replica.follow`."""
+        self._leads = False
+        self.log.replica.follow()
+
+    def append(self, record: MetadataRecord) -> int:
+        """Append a record as the leader; its offset. It counts once it is applied.
+
+        Raises `InvalidRequest` for one that nobody could read, `StorageError`.
+        """
+        data = encode_record(record)
+        try:
+            decode_record(data)
+        except MalformedRecord as error:
+            raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
+        encoder = RecordEncoder()
+        encoder.add(data, None, self._seams.clock.now_ms(), ())
+        self.log.append(finish_batch(encoder), wait_for_sync=True)
+        return self.log.log_end_offset - 1
+
+    # Shortening
+
+    @property
+    def state_due(self) -> bool:
+        """Whether a new state should be written, so that the log need not be kept."""
+        if self.to_match or self._folded <= self.state_offset:
+            return False
+        grown = self._log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
+        return grown or self.state_wanted
+
+    def writing_state(self) -> StateWrite:
+        """The present state, to be `run` in any thread; then `state_written`.
+
+        Only where topics are what the state says (`state_due`).
+        """
+        self._log_bytes = 0
+        return StateWrite(self._folder, self._folded, self.state)
+
+    def state_written(self, write: StateWrite) -> None:
+        """Go by a state that was written: the log may begin there. Raises `StorageError`."""
+        if write.size_bytes:
+            self.state_offset, self._state_bytes = write.offset, write.size_bytes
+            self.state_wanted = False
+            self._shorten()
+
+    def write_state(self) -> None:
+        """`writing_state`, and all that follows, here and now. Raises `StorageError`."""
+        write = self.writing_state()
+        try:
+            write.run()
+        except OSError as error:
+            raise StorageError(f"the state cannot be written: {error}") from error
+        self.state_written(write)
+
+    def _shorten(self) -> None:
+        """At the leader: begin the log where the stored state ends."""
+        log = self.log
+        offset = min(self.state_offset, log.high_watermark, log.recovery_point)
+        if self._leads and log.log_start_offset < offset:
+            # The segment that is written stays: an empty log would not know its last epoch.
+            log.expiry.trim(offset)
+            self._drop()
+
+    def _drop(self) -> None:
+        self._folder.write_checkpoints(self.log)
+        try:
+            self.log.expiry.drop_expired()
+        except OSError as error:
+            self._seams.observe("segment_deletion_failed", path=str(self.log.path), error=error)
+
+    # As one of several copies
+
+    def state_at_start(self) -> bytes:
+        """What a copy of the log needs that begins where the log begins, for `begin_anew`.
+
+        Raises `StorageError`.
+        """
+        try:
+            return self._folder.state_bytes()
+        except OSError as error:
+            raise StorageError(f"the stored state cannot be read: {error}") from error
+
+    def begin_at(self, log_start_offset: int) -> int:
+        """As `Replica.begin_at`, but not beyond the stored state, and with all that follows there;
+        a new state is wanted then (`state_due`), and it is to be asked again."""
+        if log_start_offset > self.state_offset:
+            self.state_wanted = True
+        before = self.log.log_start_offset
+        start = self.log.replica.begin_at(min(log_start_offset, self.state_offset))
+        if start > before:
+            self._drop()
+        return start
+
+    def truncate(self, offset: int) -> int:
+        """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
+        taken back by `next_change`."""
+        end = self.log.replica.truncate(offset)
+        self._match_from = min(self._match_from, end)
+        if end < self.state_offset:
+            # Nothing here says what there was at `end`; at 0 there was nothing.
+            self._forget_all()
+        elif end < self._folded:
+            self._rebuild(self._stored(), min(self._limit, end))
+        else:
+            self._reading = None
+            if self.failure is not None:
+                self._rebuild(self._stored(), min(self._limit, end))
+        self._note_no_more()
+        return self.log.log_end_offset
+
+    def _note_no_more(self) -> None:
+        """Of what was committed and is lost nothing is to be missed at the next start."""
+        if self._changes.metadata_offset > self._folded:
+            try:
+                self._changes.keep_metadata(self._folded)
+            except OSError as error:
+                raise StorageError(f"the topics file cannot be written: {error}") from error
+
+    def _forget_all(self) -> None:
+        self._replace(encode_state(0, ()))
+        self.log.replica.begin_anew(0)
+        self._rebuild(Snapshot(0, MetadataState()), 0)
+        self._match_from = 1
+
+    def begin_anew(self, offset: int, state: bytes) -> None:
+        """As `Replica.begin_anew`, with what the leader's `state_at_start` gave.
+
+        Raises `StorageError` for what is none, and then nothing has changed.
+        """
+        try:
+            snapshot = decode_state(state)
+            if snapshot.offset < offset:
+                raise MalformedState(f"it ends at {snapshot.offset}, the log begins at {offset}")
+        except MalformedState as error:
+            raise StorageError(f"the leader's metadata cannot be read: {error}") from error
+        self._replace([state])
+        self.log.replica.begin_anew(offset)
+        self._rebuild(snapshot, snapshot.offset)
+        self._state_bytes = len(state)
+        self._match_from = self._changes.metadata_offset
+
+    def _replace(self, pieces: Iterator[bytes] | list[bytes]) -> None:
+        try:
+            self._folder.replace_state(pieces)
+        except OSError as error:
+            raise StorageError(f"the state cannot be written: {error}") from error
+
+    # Stopping
+
+    def write_checkpoints(self) -> None:
+        """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""
+        self._folder.write_checkpoints(self.log)
+
+    def close(self) -> None:
+        """Close the log. Raises `OSError`, `StorageError`; the next start recovers it then."""
+        self.log.close()
+        self._folder.write_checkpoints(self.log)
+        self._folder.leave_marker()

@@ -1,0 +1,286 @@
+"""Records of the metadata log: each is the value of one message, msgpack, `[version, kind, ...]`.
+
+    kind           what follows                                  says
+    "topic"        name, id, partitions, {setting: text}, gaps   a topic was made
+    "partitions"   name, id, partitions                          it has so many now
+    "settings"     name, id, {setting: text}                     its settings, all of them
+    "deleted"      name, id                                      it is gone, with its positions
+    "positions"    group, [position, ...]                        positions were committed
+    "used"         group, time in ms                             the group has members still
+    "forgotten"    group                                         all positions of a group are gone
+
+A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
+that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
+-1: no client says it yet. What a record says is all or nothing.
+
+A later version may add kinds and put more behind a position. It gives its records another version
+then, and a broker that does not know that stops at them: it cannot know what it would leave out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from ...protocol.errors import HorologError
+from ..directory.position_records import Position
+from ..directory.position_rules import check_entry, check_name
+from ..directory.random_ids import is_id
+from ..directory.topics import TopicEntry
+from ..names import is_topic_name
+
+VERSION: Final = 1
+
+MAX_RECORD_BYTES: Final = 16 << 20
+"""A commit of 100,000 positions without texts takes 9 MiB; a request is smaller than this."""
+
+MAX_PARTITIONS: Final = 1_000_000
+"""Above `max.partitions` at its greatest; a follower makes a folder for each."""
+
+MAX_SETTINGS: Final = 1000
+MAX_SETTING_CHARACTERS: Final = 1 << 16
+
+TOPIC: Final = "topic"
+PARTITIONS: Final = "partitions"
+SETTINGS: Final = "settings"
+DELETED: Final = "deleted"
+POSITIONS: Final = "positions"
+USED: Final = "used"
+FORGOTTEN: Final = "forgotten"
+
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_NO_EPOCH: Final = -1
+_POSITION_FIELDS: Final = 10
+
+
+class MalformedRecord(ValueError):
+    """A record breaks the format, or is of a later version; the text says how."""
+
+
+class TopicCreated(NamedTuple):
+    """A topic was made."""
+
+    entry: TopicEntry
+
+
+class PartitionsAdded(NamedTuple):
+    """A topic has so many partitions now."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+
+class SettingsAltered(NamedTuple):
+    """A topic has these settings of its own, and no others."""
+
+    name: str
+    topic_id: str
+    overrides: Mapping[str, str]
+
+
+class TopicDeleted(NamedTuple):
+    """A topic is gone, and all positions in it."""
+
+    name: str
+    topic_id: str
+
+
+class PositionsCommitted(NamedTuple):
+    """Positions of one group were committed."""
+
+    group: str
+    positions: Sequence[tuple[str, Position]]
+    """Each with the id of its topic: another topic of that name has no position."""
+
+
+class PositionsUsed(NamedTuple):
+    """A group was seen in use: it has members, or had until now."""
+
+    group: str
+    used_ms: int
+
+
+class PositionsForgotten(NamedTuple):
+    """All positions of a group are gone."""
+
+    group: str
+
+
+MetadataRecord = (
+    TopicCreated
+    | PartitionsAdded
+    | SettingsAltered
+    | TopicDeleted
+    | PositionsCommitted
+    | PositionsUsed
+    | PositionsForgotten
+)
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The bytes of a record."""
+    packed: bytes = msgpack.packb([VERSION, *_fields(record)])
+    return packed
+
+
+def _fields(record: MetadataRecord) -> list[Any]:
+    match record:
+        case TopicCreated(entry):
+            settings = dict(sorted(entry.overrides.items()))
+            return [TOPIC, entry.name, entry.topic_id, entry.partitions, settings, entry.gaps]
+        case PartitionsAdded(name, topic_id, partitions):
+            return [PARTITIONS, name, topic_id, partitions]
+        case SettingsAltered(name, topic_id, overrides):
+            return [SETTINGS, name, topic_id, dict(sorted(overrides.items()))]
+        case TopicDeleted(name, topic_id):
+            return [DELETED, name, topic_id]
+        case PositionsCommitted(group, positions):
+            return [POSITIONS, group, [_position_fields(*each) for each in positions]]
+        case PositionsUsed(group, used_ms):
+            return [USED, group, used_ms]
+        case PositionsForgotten(group):
+            return [FORGOTTEN, group]
+
+
+def _position_fields(topic_id: str, position: Position) -> list[Any]:
+    topic, partition, offset, timestamp_ms, *rest = position
+    return [topic, topic_id, partition, offset, timestamp_ms, _NO_EPOCH, *rest]
+
+
+def decode_record(data: bytes | None) -> MetadataRecord:
+    """The record of a message's value. Raises `MalformedRecord`; nothing large is made before its
+    bytes were found to be there."""
+    if data is None:
+        raise MalformedRecord("it has no value")
+    if len(data) > MAX_RECORD_BYTES:
+        raise MalformedRecord(f"it takes {len(data)} bytes; {MAX_RECORD_BYTES} is the most")
+    try:
+        fields = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MalformedRecord(f"it is not msgpack: {error!r}") from error
+    if not isinstance(fields, list) or len(fields) < 2 or type(fields[0]) is not int:
+        raise MalformedRecord("it is not a list that begins with version and kind")
+    version, kind, *rest = fields
+    if version != VERSION:
+        raise MalformedRecord(
+            f"it has version {version}, this Horolog knows {VERSION}; start the version that "
+            "wrote it, or a later one"
+        )
+    decode = _DECODERS.get(kind) if isinstance(kind, str) else None
+    if decode is None:
+        raise MalformedRecord(f"its kind is {str(kind)[:40]!r}, which is none")
+    try:
+        return decode(*rest)
+    except HorologError as error:
+        raise MalformedRecord(f"{kind}: {error.message}") from error
+    except TypeError as error:
+        raise MalformedRecord(f"{kind}: {len(rest)} fields, or one of another type") from error
+
+
+def _topic(name: Any, topic_id: Any, partitions: Any, settings: Any, gaps: Any) -> TopicCreated:
+    if type(gaps) is not bool:
+        raise MalformedRecord("gaps is neither true nor false")
+    entry = TopicEntry(
+        name=_name(name),
+        partitions=_count(partitions),
+        topic_id=_id(topic_id),
+        overrides=_settings(settings),
+    )
+    return TopicCreated(replace(entry, gaps=gaps))
+
+
+def _partitions(name: Any, topic_id: Any, partitions: Any) -> PartitionsAdded:
+    return PartitionsAdded(_name(name), _id(topic_id), _count(partitions))
+
+
+def _altered(name: Any, topic_id: Any, settings: Any) -> SettingsAltered:
+    return SettingsAltered(_name(name), _id(topic_id), _settings(settings))
+
+
+def _deleted(name: Any, topic_id: Any) -> TopicDeleted:
+    return TopicDeleted(_name(name), _id(topic_id))
+
+
+def _committed(group: Any, positions: Any) -> PositionsCommitted:
+    if not isinstance(positions, list):
+        raise MalformedRecord("positions are not a list")
+    return PositionsCommitted(_group(group), tuple(_position(each) for each in positions))
+
+
+def _used(group: Any, used_ms: Any) -> PositionsUsed:
+    if type(used_ms) is not int or not _INT64_MIN <= used_ms <= _INT64_MAX:
+        raise MalformedRecord("the time of the last use is no number of 64 bits")
+    return PositionsUsed(_group(group), used_ms)
+
+
+def _forgotten(group: Any) -> PositionsForgotten:
+    return PositionsForgotten(_group(group))
+
+
+_DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
+    TOPIC: _topic,
+    PARTITIONS: _partitions,
+    SETTINGS: _altered,
+    DELETED: _deleted,
+    POSITIONS: _committed,
+    USED: _used,
+    FORGOTTEN: _forgotten,
+}
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not is_topic_name(name):
+        raise MalformedRecord(f"{str(name)[:80]!r} is not a topic name")
+    return name
+
+
+def _id(topic_id: Any) -> str:
+    if not isinstance(topic_id, str) or not is_id(topic_id):
+        raise MalformedRecord(f"{str(topic_id)[:40]!r} is not a topic id")
+    return topic_id
+
+
+def _count(partitions: Any) -> int:
+    if type(partitions) is not int or not 1 <= partitions <= MAX_PARTITIONS:
+        raise MalformedRecord(
+            f"partitions is {str(partitions)[:40]}; it must be 1 to {MAX_PARTITIONS}"
+        )
+    return partitions
+
+
+def _settings(settings: Any) -> dict[str, str]:
+    if not isinstance(settings, dict) or len(settings) > MAX_SETTINGS:
+        raise MalformedRecord(f"settings are not up to {MAX_SETTINGS} texts by name")
+    for name, value in settings.items():
+        texts = isinstance(name, str) and isinstance(value, str)
+        if not texts or max(len(name), len(value)) > MAX_SETTING_CHARACTERS:
+            raise MalformedRecord(f"setting {str(name)[:80]!r} is not a text by name")
+    return settings
+
+
+def _group(group: Any) -> str:
+    if not isinstance(group, str):
+        raise MalformedRecord(f"{str(group)[:40]!r} is not a group's name")
+    check_name(group)
+    return group
+
+
+def _position(fields: Any) -> tuple[str, Position]:
+    if not isinstance(fields, list) or len(fields) != _POSITION_FIELDS:
+        raise MalformedRecord(f"a position is not a list of {_POSITION_FIELDS}")
+    topic, topic_id, partition, offset, timestamp_ms, epoch, commit_time_ms, metadata, *rest = (
+        fields
+    )
+    numbers = (partition, offset, timestamp_ms, epoch, commit_time_ms, *rest)
+    if any(type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX for number in numbers):
+        raise MalformedRecord("a number of a position is none from -2**63 to 2**63-1")
+    if not isinstance(metadata, str):
+        raise MalformedRecord("the text beside a position is none")
+    position = Position(
+        _name(topic), partition, offset, timestamp_ms, commit_time_ms, metadata, *rest
+    )
+    check_entry(position)
+    return _id(topic_id), position

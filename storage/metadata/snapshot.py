@@ -1,0 +1,99 @@
+"""A state as bytes: what the records below an offset came to.
+
+A line of text, then records in frames: length and CRC-32 of the body, each a big-endian uint32,
+and the body. The first body is msgpack `["state", offset]`, the last `["end", number of records]`,
+those between are records as in the log (`records`). A file or an answer that is not whole is none.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgpack
+
+from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record, encode_record
+from .state import MetadataState
+
+HEADER: Final = b"horolog metadata 1\n"
+_FRAME = Struct(">II")
+_FIRST: Final = "state"
+_LAST: Final = "end"
+_INT64_MAX: Final = 2**63 - 1
+
+
+class MalformedState(ValueError):
+    """Bytes that are not a whole state; the text says why."""
+
+
+class Snapshot(NamedTuple):
+    """A state, and the offset of the first record that it does not have."""
+
+    offset: int
+    state: MetadataState
+
+
+def encode_state(offset: int, records: Iterable[MetadataRecord]) -> Iterator[bytes]:
+    """The pieces of the bytes of a state that `records` make of nothing."""
+    yield HEADER + _frame(msgpack.packb([_FIRST, offset]))
+    count = 0
+    for record in records:
+        yield _frame(encode_record(record))
+        count += 1
+    yield _frame(msgpack.packb([_LAST, count]))
+
+
+def decode_state(data: bytes) -> Snapshot:
+    """The state that the bytes are of. Raises `MalformedState` for what `encode_state` cannot have
+    made, and has changed nothing then."""
+    if not data.startswith(HEADER):
+        raise MalformedState(f"it does not begin with {HEADER.decode().strip()!r}")
+    bodies = _bodies(data)
+    word, offset = _mark(next(bodies, b""), _FIRST)
+    state = MetadataState()
+    count = 0
+    last = b""
+    for body in bodies:
+        if last:
+            try:
+                state.apply(decode_record(last))
+            except MalformedRecord as error:
+                raise MalformedState(f"record {count}: {error}") from error
+            count += 1
+        last = body
+    word, told = _mark(last, _LAST)
+    if told != count:
+        raise MalformedState(f"it has {count} records, and says {word} at {told}")
+    return Snapshot(offset, state)
+
+
+def _frame(body: bytes) -> bytes:
+    return _FRAME.pack(len(body), crc32(body)) + body
+
+
+def _bodies(data: bytes) -> Iterator[bytes]:
+    at = len(HEADER)
+    while at < len(data):
+        if len(data) - at < _FRAME.size:
+            raise MalformedState(f"it ends within a frame, at byte {at}")
+        length, crc = _FRAME.unpack_from(data, at)
+        at += _FRAME.size
+        if length > min(MAX_RECORD_BYTES, len(data) - at):
+            raise MalformedState(f"byte {at}: a frame of {length} bytes, {len(data) - at} are left")
+        body = data[at : at + length]
+        if crc32(body) != crc:
+            raise MalformedState(f"byte {at}: the checksum of a frame is wrong")
+        yield body
+        at += length
+
+
+def _mark(body: bytes, word: str) -> tuple[str, int]:
+    try:
+        fields: Any = msgpack.unpackb(body)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        fields = None
+    if not isinstance(fields, list) or len(fields) != 2 or fields[0] != word:
+        raise MalformedState(f"its {word!r} is missing")
+    if type(fields[1]) is not int or not 0 <= fields[1] <= _INT64_MAX:
+        raise MalformedState(f"its {word!r} has no number")
+    return word, fields[1]

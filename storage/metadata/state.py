@@ -1,0 +1,109 @@
+"""What the records say so far: the topics, and the positions in them. No I/O."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ..directory.position_records import (
+    COMMIT,
+    FORGET,
+    FORGET_TOPIC,
+    KEPT,
+    Position,
+    PositionChange,
+)
+from ..directory.position_table import PositionTable
+from ..directory.topics import TopicEntry
+from .records import (
+    MetadataRecord,
+    PartitionsAdded,
+    PositionsCommitted,
+    PositionsForgotten,
+    PositionsUsed,
+    SettingsAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+
+POSITIONS_IN_RECORD = 200
+"""Of one record of a state's records."""
+
+
+class MetadataState:
+    """Topics and positions. Equal records in equal order make equal states, on every broker.
+
+    A record that does not fit the state says nothing: a topic's name that is taken, a topic's id
+    that is another one's.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicEntry] = {}
+        self.positions = PositionTable()
+
+    def apply(self, record: MetadataRecord) -> str | None:
+        """Take in a record; the topic that is not what it was, if one is."""
+        if isinstance(record, PositionsCommitted | PositionsUsed | PositionsForgotten):
+            self._move(record)
+            return None
+        if isinstance(record, TopicCreated):
+            if record.entry.name in self.topics:
+                return None
+            self.topics[record.entry.name] = record.entry
+            return record.entry.name
+        entry = self.topics.get(record.name, _NO_TOPIC)
+        fits = entry.topic_id == record.topic_id
+        return record.name if fits and self._change(entry, record) else None
+
+    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
+        match record:
+            case PositionsCommitted(group, positions):
+                kept = [each for topic_id, each in positions if self._has(topic_id, each)]
+                change = PositionChange(COMMIT, group, kept)
+            case PositionsUsed(group, used_ms):
+                # One is enough: they expire together. The same one on every broker.
+                held = sorted(each for each in self.positions.of(group) if not _kept(each))
+                used = [each._replace(used_ms=used_ms) for each in held[:1]]
+                change = PositionChange(COMMIT, group, used)
+            case PositionsForgotten(group):
+                change = PositionChange(FORGET, group, ())
+        self.positions.apply(change)
+
+    def _change(
+        self, entry: TopicEntry, record: PartitionsAdded | SettingsAltered | TopicDeleted
+    ) -> bool:
+        """Change a topic that is there; whether that is a change."""
+        match record:
+            case PartitionsAdded(name, _, partitions):
+                if partitions <= entry.partitions:
+                    return False
+                self.topics[name] = replace(entry, partitions=partitions)
+            case SettingsAltered(name, _, overrides):
+                self.topics[name] = replace(entry, overrides=overrides)
+            case TopicDeleted(name):
+                del self.topics[name]
+                self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
+        return True
+
+    def _has(self, topic_id: str, position: Position) -> bool:
+        entry = self.topics.get(position.topic, _NO_TOPIC)
+        return entry.topic_id == topic_id and position.partition < entry.partitions
+
+
+def _kept(position: Position) -> bool:
+    return position.retention_ms == KEPT
+
+
+_NO_TOPIC = TopicEntry(name="", partitions=0)
+
+
+def records_of(
+    topics: Iterable[TopicEntry], positions: Iterable[tuple[str, list[Position]]]
+) -> Iterator[MetadataRecord]:
+    """Records that make a state of nothing: its topics, and its positions by their names."""
+    ids: dict[str, str] = {}
+    for entry in topics:
+        ids[entry.name] = entry.topic_id
+        yield TopicCreated(entry)
+    for name, held in positions:
+        own = [(ids[each.topic], each) for each in held if each.topic in ids]
+        for start in range(0, len(own), POSITIONS_IN_RECORD):
+            yield PositionsCommitted(name, tuple(own[start : start + POSITIONS_IN_RECORD]))

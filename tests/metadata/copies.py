@@ -1,0 +1,250 @@
+"""Brokers with a metadata log each, whose watermarks and elections a test moves, and what topics
+and positions have to be then: plain dictionaries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from horolog.protocol.errors import OffsetOutOfRange
+from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.topics import TopicEntry
+from horolog.storage.log.log import Log
+from horolog.storage.metadata.metadata_log import MetadataLog
+from horolog.storage.metadata.records import (
+    MetadataRecord,
+    PartitionsAdded,
+    PositionsCommitted,
+    PositionsForgotten,
+    PositionsUsed,
+    SettingsAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+from horolog.storage.names import folder_name
+from horolog.storage.replica.copy_facts import CopyFacts
+from horolog.testing.directories import DataDirectory
+from horolog.testing.quick_files import QuickFiles
+
+NAMES = ("a", "b", "c-1")
+GROUPS = ("g", "h")
+MAX_BYTES = 400
+
+
+def topic_id(number: int) -> str:
+    return f"{number:022d}"
+
+
+Topics = dict[str, tuple[str, int, tuple[tuple[str, str], ...]]]
+Held = dict[tuple[str, str, int], tuple[int, str, int, int]]
+
+
+@dataclass
+class Plain:
+    """Topics and positions as the records below some offset say, without any of our code."""
+
+    topics: Topics = field(default_factory=dict)
+    held: Held = field(default_factory=dict)
+
+    def apply(self, record: MetadataRecord) -> None:
+        match record:
+            case PositionsCommitted() | PositionsUsed() | PositionsForgotten():
+                self._move(record)
+            case TopicCreated(entry):
+                own = (entry.topic_id, entry.partitions, tuple(sorted(entry.overrides.items())))
+                self.topics.setdefault(entry.name, own)
+            case PartitionsAdded(name, known, partitions) if self._is(name, known):
+                _, before, settings = self.topics[name]
+                self.topics[name] = (known, max(before, partitions), settings)
+            case SettingsAltered(name, known, overrides) if self._is(name, known):
+                self.topics[name] = (known, self.topics[name][1], tuple(sorted(overrides.items())))
+            case TopicDeleted(name, known) if self._is(name, known):
+                del self.topics[name]
+                self.held = {key: own for key, own in self.held.items() if key[1] != name}
+
+    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
+        match record:
+            case PositionsCommitted(group, positions):
+                for known, each in positions:
+                    if self._is(each.topic, known) and each.partition < self.topics[each.topic][1]:
+                        own = (each.offset, each.metadata, each.retention_ms, each.used_ms)
+                        self.held[group, each.topic, each.partition] = own
+            case PositionsUsed(group, used_ms):
+                expiring = [
+                    key for key, own in self.held.items() if key[0] == group and own[2] >= 0
+                ]
+                for key in sorted(expiring)[:1]:
+                    offset, text, retention_ms, _ = self.held[key]
+                    self.held[key] = (offset, text, retention_ms, used_ms)
+            case PositionsForgotten(group):
+                self.held = {key: own for key, own in self.held.items() if key[0] != group}
+
+    def _is(self, name: str, known: str) -> bool:
+        return name in self.topics and self.topics[name][0] == known
+
+
+class Copy:
+    """One broker's data directory, opened as one of several."""
+
+    def __init__(self, path: Path, *, files: Any = None) -> None:
+        self.data = DataDirectory(path, file_delete_delay_ms=0)
+        self.data.replicated = True
+        self.data.files = files or QuickFiles()
+        self.metadata: MetadataLog
+        self.began_anew = 0
+        """How often."""
+        self.open()
+
+    @property
+    def log(self) -> Log:
+        return self.metadata.log
+
+    def open(self) -> None:
+        self.metadata = self.data.open().open_metadata()
+        self.metadata.min_log_bytes = 1 << 30
+        self.log.prepare()
+
+    def restart(self) -> None:
+        self.data.close()
+        self.open()
+
+    def kill(self, path: Path) -> None:
+        """Go on with what `kill -9` leaves now."""
+        self.data = self.data.copy(path)
+        self.data.files = QuickFiles()
+        self.open()
+
+    def apply(self) -> None:
+        if self.metadata.unsynced:
+            self.log.flush()
+        self.metadata.apply()
+
+    def plain(self) -> Plain:
+        """What it shows, of folders too."""
+        directory = self.data.directory
+        topics: Topics = {}
+        for name, entry in directory.topics().items():
+            settings = tuple(sorted(entry.overrides.items()))
+            topics[name] = (entry.topic_id, entry.partitions, settings)
+        folders = {
+            folder_name(name, number)
+            for name, (_, partitions, _) in topics.items()
+            for number in range(partitions)
+        }
+        assert {path.name for path in self.data.path.glob("*-[0-9]")} == folders
+        held: Held = {}
+        for group in directory.committed.names():
+            for each in directory.committed.of(group):
+                own = (each.offset, each.metadata, each.retention_ms, each.used_ms)
+                held[group, each.topic, each.partition] = own
+        assert len(directory.committed) == len(held)
+        return Plain(topics, held)
+
+
+def agree(leader: Copy, follower: Copy) -> None:
+    """Cut what the leader does not have; begin anew where nothing is common (KIP-279)."""
+    first, log = leader.log.replica, follower.log
+    while True:
+        start = leader.log.segments[0].base_offset
+        if not start <= log.log_end_offset:
+            break
+        epoch = log.replica.last_epoch
+        theirs = first.epoch_end(epoch)
+        if theirs.epoch == epoch and log.log_end_offset <= theirs.end_offset:
+            return
+        offset = min(theirs.end_offset, log.replica.epoch_end(theirs.epoch).end_offset)
+        if offset < max(log.log_start_offset, start) or offset >= log.log_end_offset:
+            break
+        follower.metadata.truncate(offset)
+    begin_anew(leader, follower)
+
+
+def begin_anew(leader: Copy, follower: Copy) -> None:
+    metadata = leader.metadata
+    follower.began_anew += 1
+    follower.metadata.begin_anew(leader.log.log_start_offset, metadata.state_at_start())
+
+
+def copy_some(
+    leader: Copy, follower: Copy, max_bytes: int = MAX_BYTES, *, sync: bool = True
+) -> None:
+    """One request of a follower that agrees: records, where the log begins, and the watermark."""
+    log = follower.log
+    try:
+        stretch = leader.log.replica.read(log.log_end_offset, max_bytes)
+    except OffsetOutOfRange:
+        begin_anew(leader, follower)
+        return
+    facts = CopyFacts.decode(stretch.facts.encode())
+    log.replica.append(stretch.found.read(), facts)
+    if sync:
+        log.flush()
+    follower.metadata.begin_at(leader.log.log_start_offset)
+    tell(leader, follower)
+
+
+def copy_all(leader: Copy, follower: Copy) -> None:
+    while follower.log.log_end_offset < leader.log.log_end_offset:
+        copy_some(leader, follower, 1 << 20)
+    copy_some(leader, follower)
+
+
+def tell(leader: Copy, follower: Copy) -> None:
+    """The watermark: never back, and never beyond what there is."""
+    known = min(leader.log.high_watermark, follower.log.log_end_offset)
+    if known > follower.log.high_watermark:
+        follower.log.hold_high_watermark(known)
+
+
+def commit(leader: Copy, in_sync: Sequence[Copy]) -> None:
+    """Move the leader's watermark to what all in sync have."""
+    leader.log.flush()
+    end = min(copy.log.recovery_point for copy in in_sync)
+    if end > leader.log.high_watermark:
+        leader.log.hold_high_watermark(end)
+
+
+def some_record(random: Random, state: dict[str, TopicEntry]) -> MetadataRecord:
+    """A record that may or may not fit."""
+    name = random.choice(NAMES)
+    known = state[name].topic_id if name in state else topic_id(random.randrange(5))
+    stale = topic_id(random.randrange(10**6))
+    match random.randrange(12):
+        case 0 | 1 | 2:
+            entry = TopicEntry(
+                name=name,
+                partitions=random.randint(1, 2),
+                topic_id=stale,
+                overrides={} if random.random() < 0.5 else {"retention.ms": "5000"},
+            )
+            return TopicCreated(entry)
+        case 3:
+            return PartitionsAdded(name, known, random.randint(1, 4))
+        case 4:
+            ms = str(random.randint(1000, 9000))
+            return SettingsAltered(name, known, {"retention.ms": ms})
+        case 5:
+            return TopicDeleted(name, random.choice([known, known, stale]))
+        case 6:
+            if random.random() < 0.5:
+                return PositionsForgotten(random.choice(GROUPS))
+            return PositionsUsed("g", random.randint(0, 9))
+        case _:
+            some = [
+                (state[each].topic_id if each in state else stale, position(random, each))
+                for each in random.sample(NAMES, random.randint(1, 3))
+            ]
+            return PositionsCommitted(random.choice(GROUPS), some)
+
+
+def position(random: Random, topic: str) -> Position:
+    return Position(
+        topic,
+        random.randrange(3),
+        random.randrange(10**9),
+        -1,
+        random.randrange(10**9),
+        random.choice(["", "text"]),
+        random.choice([-1, 0, 60_000]),
+    )
