@@ -53,6 +53,10 @@ class LogDirectory:
         self._observe = seams.observe
         self._cluster_id: str | None = None
         self._replicated = False
+        self.stopped_cleanly = False
+        """Whether the stop before this start was a clean one, or there was none."""
+        self.missing: frozenset[Partition] = frozenset()
+        """Partitions whose folders were not there at the start."""
         self.deletions = deletions
         self.positions: Positions
         self.producer_ids: ProducerIds
@@ -124,6 +128,7 @@ class LogDirectory:
         """Do all that an open directory needs; `opened` gets what a failure has to close."""
         # The marker goes first: from here on a crash at any point is an unclean stop.
         unclean = take_marker(self._files, self._path)
+        self.stopped_cleanly = unclean is not None
         self._checkpoints = Checkpoints(
             self._files, self._path, self._observe, replicated=self._replicated
         )
@@ -137,6 +142,7 @@ class LogDirectory:
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
         startup = Startup(self._seams, self._settings, self.positions, self.reserve)
         entries = startup.run()
+        self.missing = frozenset(startup.missing)
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
         self._logs = LogTable(
             self._seams,
@@ -189,6 +195,11 @@ class LogDirectory:
     def topics(self) -> Mapping[str, TopicEntry]:
         """The topics by name, as they are now and will be."""
         return self._registry.visible
+
+    @property
+    def topic_changes(self) -> int:
+        """How often the topics changed since the start."""
+        return self._registry.changes
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition of every topic."""

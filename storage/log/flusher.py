@@ -33,6 +33,12 @@ class Flusher:
         messages_end = self._cuts.get(log.recovery_point, log.recovery_point)
         return min(self._append_times_safe, messages_end)
 
+    @property
+    def synced_offset(self) -> int:
+        """The messages below it are on stable storage."""
+        log = self._log
+        return min(max(self._messages_safe, log.recovery_point), log.log_end_offset)
+
     def lower_recovery_point(self, offset: int, messages_end: int) -> None:
         """What comes in place of the messages from `offset` on is not synced; those that are left
         end at `messages_end`."""
@@ -105,6 +111,8 @@ class Flusher:
         log.segment_list.release_synced(log.recovery_point)
         log.watermark.synced(log.recovery_point)
         log.advance()
+        if log.on_synced is not None:
+            log.on_synced(log)
 
     def messages_synced(self, work: FlushWork) -> None:
         """Let the messages that `work` is for be seen, before `end_flush`.
@@ -116,6 +124,8 @@ class Flusher:
         if log.seams.files.exists(log.segment_list.active.log_path):
             log.watermark.synced(work.target_offset)
             log.advance()
+            if log.on_synced is not None:
+                log.on_synced(log)
 
     def secure_append_times(self) -> None:
         """Bring the append times below the recovery point to stable storage as well.

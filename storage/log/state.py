@@ -125,6 +125,8 @@ class LogState:
         """When the oldest message that is not synced was appended, on the monotonic clock."""
         self.on_advance: Callable[[Any], None] | None = None
         """Called with the log when the high watermark moves, and when `failure` is set."""
+        self.on_synced: Callable[[Any], None] | None = None
+        """Called with the log when a sync of its messages is done."""
         self.on_gaps: Callable[[Any], None] | None = None
         """Called with the log when offsets jump for the first time; to be remembered with the
         topic."""
