@@ -21,10 +21,14 @@ class Creations:
         """Whether there is nothing to be made."""
         self._settings = settings
         self._changes = changes
+        self.allowed: Callable[[], bool] | None = None
+        """Whether topics may be made now; `None` for always."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
         """Those of `topics` that do not exist and that the settings allow to be made, each once."""
+        if self.allowed is not None and not self.allowed():
+            return ()
         there = self._directory.topics()
         missing = dict.fromkeys(topic for topic in topics if topic not in there)
         return missing if self._settings.auto_create_topics_enable else ()

@@ -46,6 +46,11 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
     else:
         for log, result in trimmed:
             _drop(services, log, result)
+            if services.cluster is not None:
+                try:
+                    await services.cluster.serving.trimmed(log)
+                except Exception as error:
+                    _fail(services, [result], error)
             await turns.give_way()
     return DeleteRecordsResponse(topics=topics)
 

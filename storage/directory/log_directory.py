@@ -25,7 +25,7 @@ from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
 from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker, take_marker
-from .cluster_id import load_cluster_id
+from .cluster_id import load_cluster_id, store_cluster_id
 from .deletion import DeletionQueue
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
@@ -347,6 +347,12 @@ class LogDirectory:
                 self._observe("cluster_id_not_stored", error=str(error))
                 self._cluster_id = random_id(self._seams.random)
         return self._cluster_id
+
+    def keep_cluster_id(self, cluster_id: str) -> None:
+        """Be known by the id of the cluster that the leader is of. Raises `OSError`."""
+        if cluster_id != self.cluster_id():
+            store_cluster_id(self._files, self._path, cluster_id)
+            self._cluster_id = cluster_id
 
     def close(self) -> None:
         """Close every log, then leave the marker of a clean stop; does nothing the second time.
