@@ -150,8 +150,8 @@ class HandNode(Node):
             return "this broker has not caught up since it may have lost something"
         if self.settings.min_insync < self.brokers:
             return (
-                f"min.insync.replicas is {self.settings.min_insync}, below the number of brokers, "
-                f"{self.brokers}: messages may have been answered that this broker does not have"
+                f"cluster.min.insync.replicas is {self.settings.min_insync}, and there are "
+                f"{self.brokers} brokers: messages may have been answered that this one does not have"
             )
         return None
 
