@@ -65,8 +65,8 @@ MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""
 
 MAX_LEADER_EPOCHS: Final = 16_400
-"""Leader epochs that a stretch of a log spans: `storage.replica.copy_facts` tells as many, and there
-is one for each time that a broker began to lead."""
+"""Leader epochs that a stretch of a log spans, as `copy_facts` tells them. There is one for each time
+that a broker began to lead."""
 
 MAX_COPY_FACTS_BYTES: Final = 1024 * 1024
 """What goes with a stretch of a log to a follower: as many epochs and append times as are told take

@@ -151,7 +151,7 @@ class HandNode(Node):
         if self.settings.min_insync < self.brokers:
             return (
                 f"cluster.min.insync.replicas is {self.settings.min_insync}, and there are "
-                f"{self.brokers} brokers: messages may have been answered that this one does not have"
+                f"{self.brokers} brokers: messages may have been answered that this one lacks"
             )
         return None
 

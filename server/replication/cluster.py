@@ -20,7 +20,6 @@ from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation, ReplicationSettings
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
-from ...storage.files import Files
 from ...storage.log.flush import GroupCommit
 from ...storage.log.log import Log
 from ..parking import ParkingLot
@@ -53,7 +52,7 @@ class Cluster:
         settings: BrokerSettings,
         *,
         directory: LogDirectory,
-        files: Files,
+        identity: IdentityFile,
         clock: Clock,
         random: Random,
         observe: Observer,
@@ -64,7 +63,7 @@ class Cluster:
         native_address: str,
         kafka_address: str | None,
     ) -> None:
-        """Raises `StorageError` where the directory cannot be that of this broker."""
+        """Opens the logs of the directory."""
         self.settings = settings
         self.directory = directory
         self.observe = observe
@@ -77,7 +76,6 @@ class Cluster:
         self._commits = commits
         self._work = work
         self._produces = produces
-        identity = IdentityFile(files, settings.data_dir, self.broker_id)
         self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
         self.stored.changed()
         self._watch()
@@ -94,7 +92,7 @@ class Cluster:
 
     def _make_node(self) -> HandNode:
         settings = self.settings
-        node = HandNode(
+        return HandNode(
             self.stored,
             Incarnation(self.broker_id, self.new_number()),
             ReplicationSettings(
@@ -109,7 +107,6 @@ class Cluster:
             brokers=settings.cluster_brokers,
             create=settings.cluster_create and not self.stored.identity.nonce,
         )
-        return node
 
     def new_number(self) -> int:
         """A random number above 0."""
@@ -245,9 +242,7 @@ class Cluster:
 
     async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
         """Ask for something, and wait until it is known what became of it."""
-        ready = self._produces.park(
-            [commit.partition], lambda _: commit.done, WAIT_MS, requests=1
-        )
+        ready = self._produces.park([commit.partition], lambda _: commit.done, WAIT_MS, requests=1)
         ask()
         self.settle()
         if not commit.done:

@@ -19,7 +19,9 @@ Incoming = ReplicateResponse | Exception
 class Link:
     """One connection: requests out, answers in, one after the other."""
 
-    def __init__(self, number: int, address: str, timeout_ms: int, security: Security | None) -> None:
+    def __init__(
+        self, number: int, address: str, timeout_ms: int, security: Security | None
+    ) -> None:
         """`number` is what the leader knows it by."""
         self.number = number
         self.address = address
@@ -72,5 +74,3 @@ class Link:
 
 def _as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else RuntimeError(repr(error))
-
-

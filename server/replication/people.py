@@ -145,8 +145,8 @@ class People:
         cluster = self._cluster
         cluster.happens(lambda now_s: cluster.node.hand_over(now_s, broker_id))
         until_s = cluster.now_s + cluster.node.settings.hand_over_s
-        while cluster.node.leader is leader and cluster.now_s < until_s:
-            await asyncio.sleep(LOOK_S)
+        while cluster.node.leader is leader and cluster.now_s < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # What the state machine decides has no event.
         if cluster.node.leader is leader:
             raise PolicyViolation(
                 f"broker {broker_id} did not catch up within {cluster.node.settings.hand_over_s} "
@@ -156,9 +156,7 @@ class People:
     def _promote_me(self, *, accept_loss: bool) -> PromoteResponse:
         cluster = self._cluster
         messages, seconds = cluster.following.missing()
-        reason = cluster.happens(
-            lambda now_s: cluster.node.promote(now_s, accept_loss=accept_loss)
-        )
+        reason = cluster.happens(lambda now_s: cluster.node.promote(now_s, accept_loss=accept_loss))
         if reason is not None:
             raise PolicyViolation(
                 f"{reason}. What may be missing here: up to {seconds:.1f} s, about {messages:,} "

@@ -18,6 +18,7 @@ from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
@@ -26,7 +27,6 @@ from ...protocol.api.security.scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
-from ...protocol.api.schema import replaced
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
 from ...protocol.cluster_errors import CoordinatorNotAvailable, NotLeader, OffsetNotAvailable

@@ -9,6 +9,7 @@ from ...storage.events import Observer
 from ...storage.files import Files
 from ..handlers.base import Services
 from .cluster import Cluster
+from .identity_file import IdentityFile
 from .topics import TopicCopies
 
 
@@ -28,10 +29,17 @@ def join_cluster(
             f"cluster.min.insync.replicas is {settings.cluster_min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
+    identity = IdentityFile(files, settings.data_dir, settings.broker_id)
+    if follows and not identity.identity.nonce and services.directory.topics():
+        raise InvalidConfig(
+            f"{settings.data_dir} has topics that are not of the cluster, and a follower has those "
+            "of its leader only: start it with an empty data directory (--data-dir), or with "
+            "--create-cluster instead of --follow if these are the topics that count"
+        )
     cluster = Cluster(
         settings,
+        identity=identity,
         directory=services.directory,
-        files=files,
         clock=services.clock,
         random=SystemRandom(),
         observe=observe,

@@ -6,8 +6,8 @@ from typing import Final
 from ...protocol.api.cluster.replicate import (
     Answers,
     EpochBegin,
-    ReplicatedPart,
     ReplicaPosition,
+    ReplicatedPart,
     ReplicateRequest,
     ReplicateResponse,
     Says,
@@ -61,7 +61,7 @@ def read_positions(request: ReplicateRequest) -> Fetch | Confirm:
 
 def _read_position(one: ReplicaPosition) -> Position:
     least = min(one.log_start_offset, one.synced_offset)
-    if not 0 <= least or not one.log_start_offset <= one.end_offset or one.last_epoch < NO_EPOCH:
+    if not least >= 0 or not one.log_start_offset <= one.end_offset or one.last_epoch < NO_EPOCH:
         raise InvalidRequest(
             f"a position in {one.topic[:249]}-{one.partition} from {one.log_start_offset} to "
             f"{one.end_offset}, synced to {one.synced_offset}, of epoch {one.last_epoch}, is none"

@@ -2,13 +2,12 @@
 
 import tempfile
 from pathlib import Path
-from random import Random
 
 import pytest
 
+from horolog.replication.hand_node import HandNode
 from horolog.testing.simulation.by_hand import HandSimulation
 from horolog.testing.simulation.options import Options
-from horolog.replication.hand_node import HandNode
 
 from .stored_logs import StoredToo
 

@@ -19,7 +19,9 @@ class PromoteRequest:
 
 @message
 class PromoteResponse:
-    epoch: int = int32(default=-1, doc="The epoch in which the broker that was asked leads, or led.")
+    epoch: int = int32(
+        default=-1, doc="The epoch in which the broker that was asked leads, or led."
+    )
 
 
 PROMOTE: Final = Api(

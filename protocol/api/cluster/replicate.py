@@ -164,8 +164,8 @@ REPLICATE: Final = Api(
     max_version=0,
     request=ReplicateRequest,
     response=ReplicateResponse,
-    doc="Between brokers: a follower's side of the copying of all topics. A confirmation (`says` 2) "
-    "is not answered. Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
+    doc="Between brokers: a follower's side of the copying of all topics. A confirmation is not "
+    "answered (`says` 2). Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
     "INCONSISTENT_CLUSTER_ID by one of another cluster.",
     native=True,
 )
