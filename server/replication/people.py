@@ -77,7 +77,7 @@ class People:
                 member.lag_messages = followers.behind(channel)
                 member.lag_ms = self._lag_ms(leader, channel) if member.lag_messages else 0
             members.append(member)
-        return members
+        return sorted(members, key=lambda one: one.broker_id)
 
     def _lag_ms(self, leader: Leader, channel: object) -> int:
         """The age of the oldest message that a follower lacks."""

@@ -13,6 +13,7 @@ from ...protocol.api.cluster.replicate import (
     Says,
 )
 from ...protocol.errors import InvalidRequest
+from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
 from ...replication.epochs import NO_EPOCH, EpochEnd, EpochStart
 from ...replication.messages import (
     Confirm,
@@ -131,7 +132,7 @@ def _write_part(part: Part) -> ReplicatedPart:
         first_visible_offset=part.log_start_offset,
         high_watermark=part.high_watermark,
         sync_to=part.sync_to,
-        producers=part.producers,
+        producers=_pieces(part.producers),
     )
     if part.diverging is not None:
         written.diverging = _write_epochs([part.diverging])
@@ -173,8 +174,16 @@ def _read_part(part: ReplicatedPart) -> Part:
         part.log_start_offset,
         part.high_watermark,
         part.sync_to,
-        part.producers,
+        b"".join(part.producers) or None,
     )
+
+
+def _pieces(producers: bytes | None) -> list[bytes]:
+    """What is known of producers, in pieces; nothing where it is too much."""
+    data = producers or b""
+    if len(data) > MAX_PRODUCER_STATE_PIECES * MAX_DATA_BYTES:
+        return []
+    return [data[at : at + MAX_DATA_BYTES] for at in range(0, len(data), MAX_DATA_BYTES)]
 
 
 def _is_begin(one: EpochBegin) -> bool:

@@ -1,14 +1,16 @@
 """Brokers in processes of their own that have the same data: started, killed, started again."""
 
+import asyncio
 import json
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
+from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.testing.program import Program, Result, ServerProcess, serving
 
 DEADLINE_S = 30.0
@@ -19,17 +21,6 @@ def free_port() -> int:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
         return port
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """Ask until the answer is not false; the answer."""
-    until = time.monotonic() + DEADLINE_S
-    while time.monotonic() < until:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)  # another process is waited for, which has no event for us
-    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
 
 
 class Broker:
@@ -68,9 +59,12 @@ class Broker:
     def program(self) -> Program:
         return Program(self.address)
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.program.ok("cluster", "status", "--json").objects[0]
-        return found
+    def status(self) -> DescribeReplicasResponse:
+        async def ask() -> DescribeReplicasResponse:
+            async with ReplicaAdmin(self.address) as admin:
+                return await admin.describe()
+
+        return asyncio.run(ask())
 
     def told(self) -> str:
         return self.data_dir.with_name(f"{self.data_dir.name}.log").read_text()
@@ -102,17 +96,21 @@ class Brokers:
             self[number].start(follow=self[1])
         self.in_sync(self[1])
 
-    def in_sync(self, leader: Broker) -> dict[str, Any]:
+    def in_sync(self, leader: Broker) -> DescribeReplicasResponse:
         """Wait until all have everything."""
 
-        def found() -> dict[str, Any] | None:
+        def found() -> DescribeReplicasResponse | None:
             status = leader.status()
-            lags = [member["lag_messages"] for member in status["members"]]
-            done = status["in_sync"] == list(self.all) and set(lags) == {0}
-            return status if done else None
+            lags = {member.lag_messages for member in status.members}
+            return status if status.in_sync == list(self.all) and lags == {0} else None
 
-        status: dict[str, Any] = eventually(found, f"all are in sync; {leader.told()[-2000:]}")
-        return status
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until:
+            status = found()
+            if status is not None:
+                return status
+            time.sleep(0.05)  # another process is waited for, which has no event for us
+        raise AssertionError(f"not in sync within {DEADLINE_S} s; {leader.told()[-2000:]}")
 
     def close(self) -> None:
         for broker in self.all.values():

@@ -13,11 +13,12 @@ from ...limits import (
     MAX_COPY_FACTS_BYTES,
     MAX_LEADER_EPOCHS,
     MAX_PARTITIONS,
-    MAX_PRODUCER_STATES_BYTES,
+    MAX_PRODUCER_STATE_PIECES,
     MAX_TOPICS,
 )
 from ..schema import (
     Api,
+    Data,
     Text,
     array,
     boolean,
@@ -26,7 +27,6 @@ from ..schema import (
     int32,
     int64,
     message,
-    nullable_data,
     records,
     string,
 )
@@ -109,11 +109,12 @@ class ReplicatedPart:
     first_visible_offset: int = int64(doc="First offset that consumers get.")
     high_watermark: int = int64(doc="First offset that consumers do not get; -1 for not known.")
     sync_to: int = int64(doc="The leader wants everything below it on stable storage.")
-    producers: bytes | None = nullable_data(
-        max_bytes=MAX_PRODUCER_STATES_BYTES,
-        default=None,
+    producers: list[bytes] = array(
+        Data(),
+        max_items=MAX_PRODUCER_STATE_PIECES,
+        default=(),
         doc="What is known of idempotent producers from before the log start, for a log that is "
-        "copied from there.",
+        "copied from there, in pieces of up to 1 MiB.",
     )
 
 
