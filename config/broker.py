@@ -86,6 +86,8 @@ class BrokerSettings:
     max_latency_window_ms: int
     broker_id: int
     cluster_follow: str
+    cluster_credentials: str
+    cluster_ca: str
     cluster_brokers: int
     cluster_create: bool
     cluster_alone: bool

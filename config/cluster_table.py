@@ -27,6 +27,21 @@ CLUSTER: Final = (
         "`nobody`: this one leads, if it led last.",
         choices=(NOBODY,),
     ),
+    _setting(
+        "cluster.credentials",
+        Kind.PATH,
+        "",
+        "File with a user on its first line and the password on its second: how a follower logs in "
+        "at a leader that asks for it. The user needs ClusterAction on the cluster where "
+        "authorization is on.",
+    ),
+    _setting(
+        "cluster.ca",
+        Kind.PATH,
+        "",
+        "Certificates that a leader's, at an address with tls://, is to be signed by; without it "
+        "those that the system trusts.",
+    ),
     _integer(
         "cluster.brokers",
         2,

@@ -73,7 +73,7 @@ MAX_COPY_FACTS_BYTES: Final = 1024 * 1024
 less than half."""
 
 MAX_PRODUCER_STATE_PIECES: Final = 16
-"""Pieces of a MiB that tell what is known of a partition's producers: a hundred thousand of them."""
+"""Pieces of a MiB that tell what is known of a partition's producers: of a hundred thousand."""
 
 MAX_LOG_DIRS: Final = 1_000
 """Directories of one broker. There is one; Kafka takes a list of them."""

@@ -8,7 +8,7 @@ from ...protocol.api.cluster.replicate import Answers, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...storage.directory.random_ids import is_id
-from .link import Link
+from .link import LetsIn, Link
 from .topics import TopicCopies
 from .wire import read_response, write_request
 
@@ -60,7 +60,8 @@ class Following:
         known = cluster.followers.known.get(broker_id)
         self.address = self._given if known is None else known.address
         timeout_ms = cluster.settings.replica_lag_time_max_ms
-        link = Link(cluster.new_number(), self.address, timeout_ms, None)
+        lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        link = Link(cluster.new_number(), self.address, timeout_ms, lets_in)
         self._links[link] = cluster.start_work(self._run(link))
 
     def say(self, link: Any, message: FromFollower | FromLeader) -> None:
