@@ -37,6 +37,9 @@ from .topics import TopicCopies
 TICK_S: Final = 0.1
 """How often the state machine is told what time it is."""
 
+FETCH_BYTES: Final = 4 << 20
+"""Messages in one answer to a follower."""
+
 WAIT_MS: Final = 30_000
 """How long a trim waits for all in-sync replicas."""
 
@@ -100,6 +103,7 @@ class Cluster:
                 min_insync=settings.cluster_min_insync_replicas,
                 sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
                 answer_within_s=settings.replica_lag_time_max_ms / 1000,
+                fetch_max_bytes=FETCH_BYTES,
             ),
             self.new_number,
             may_have_lost=self.stored.may_have_lost,
@@ -260,6 +264,7 @@ class Cluster:
             self.look_at_topics()
             self.happens(self.node.tick)
             self.followers.look()
+            self.following.look()
             if self.now_s - self._looked_s >= STARTS_S:
                 self._looked_s = self.now_s
                 self._look_at_starts()
@@ -286,7 +291,6 @@ class Cluster:
         self._watch(came)
         for partition in came:
             self.node.add_partition(partition)
-        self.followers.topics_changed()
         self.settle()
 
     def _watch(self, partitions: Iterable[Partition] | None = None) -> None:

@@ -157,9 +157,6 @@ class Followers:
             total += log.log_end_offset - session.ends.get(partition, log.log_start_offset)
         return total
 
-    def topics_changed(self) -> None:
-        """Topics came or went: followers hear of it with the next answer, which is soon."""
-
     def look(self) -> None:
         """Forget connections that nobody uses any more."""
         now_s = self._cluster.now_s

@@ -22,6 +22,9 @@ FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 0.5
 """Waits between two tries to connect."""
 
+AGAIN_S: Final = 10.0
+"""After so long what could not be copied is asked for again."""
+
 RATE_S: Final = 10.0
 """Over so long it is measured how many messages come in a second."""
 
@@ -45,6 +48,7 @@ class Following:
         """When the leader said something last."""
         self.behind_messages = 0
         """What this broker lacked then."""
+        self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
 
     @property
@@ -162,6 +166,14 @@ class Following:
             stored = self._cluster.stored.logs.values()
             self._counts.append((now_s, sum(one.log_end_offset for one in stored)))
             self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
+
+    def look(self) -> None:
+        """Ask again, from time to time, for what could not be copied."""
+        cluster = self._cluster
+        follower, failing = cluster.node.follower, cluster.stored.failing
+        if follower is not None and failing and cluster.now_s - self._tried_s >= AGAIN_S:
+            self._tried_s = cluster.now_s
+            cluster.happens(lambda _: follower.drop())
 
     def missing(self) -> tuple[int, float]:
         """How many messages this broker may lack by now, about, and for how many seconds."""

@@ -26,6 +26,8 @@ class StoredDirectory(Secures):
         self._observe = observe
         self._leads = False
         self._seen_changes = -1
+        self.failing: dict[Partition, str] = {}
+        """Partitions of which something could not be copied, and why, until it is tried again."""
 
     @property
     def identity(self) -> Identity:
@@ -101,6 +103,14 @@ class StoredDirectory(Secures):
             self.directory.reserve.retrying(log.expiry.drop_expired)
         except OSError as error:
             raise StorageError(f"{log.path}: old segments could not be dropped: {error}") from error
+
+    def failed(self, log: Log, error: Exception) -> None:
+        partition, text = (log.topic, log.partition), str(error)
+        if self.failing.get(partition) != text:
+            self.failing[partition] = text
+            self._observe(
+                "partition_not_replicated", topic=log.topic, partition=log.partition, error=text
+            )
 
     def raised_starts(self, known: dict[Partition, int]) -> Iterator[Partition]:
         """Partitions whose logs begin later than `known` says, which is brought up to date."""

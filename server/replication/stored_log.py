@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...protocol.errors import StorageError
+from ...protocol.errors import CodedError, StorageError
 from ...replication.epochs import EpochStart, History
 from ...replication.partition_log import Partition, Stored
 from ...storage.log.log import Log
@@ -90,12 +90,22 @@ class StoredLog:
             log.replica.lead(epoch)
 
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
-        copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
-        return Stored(copied, copied.facts.told_end, copied.found.size)
+        """Nothing, where it cannot be read: other partitions go on."""
+        try:
+            copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
+            return Stored(copied, copied.facts.told_end, copied.found.size)
+        except (CodedError, OSError) as error:
+            self._secure.failed(self.log, error)
+            return Stored(None, offset, 0)
 
     def append_stored(self, stored: Stored) -> None:
-        stretch: Stretch = stored.data
-        self.log.replica.append(stretch.records, stretch.facts)
+        """Changes nothing, where it cannot be appended: other partitions go on."""
+        stretch: Stretch | None = stored.data
+        try:
+            if stretch is not None:
+                self.log.replica.append(stretch.records, stretch.facts)
+        except CodedError as error:
+            self._secure.failed(self.log, error)
 
     def truncate(self, offset: int) -> None:
         self.log.replica.truncate(offset)
@@ -135,3 +145,7 @@ class Secures:
     def secure_log_start(self, log: Log) -> None:
         """Bring to stable storage where `log` begins, and drop what is before."""
         raise NotImplementedError
+
+    def failed(self, log: Log, error: Exception) -> None:
+        """Messages of `log` could not be copied, for now."""
+        raise error

@@ -136,7 +136,7 @@ def _write_part(part: Part) -> ReplicatedPart:
     )
     if part.diverging is not None:
         written.diverging = _write_epochs([part.diverging])
-    if part.stored is not None:
+    if part.stored is not None and part.stored.data is not None:
         copied: Copied = part.stored.data
         written.records = copied.found.read()
         written.facts = copied.facts.encode()

@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from horolog import Admin, HorologError, InvalidConfig
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.replicate import (
     Answers,
+    EpochBegin,
     ReplicaPosition,
+    ReplicatedPart,
     ReplicateRequest,
+    ReplicateResponse,
     Says,
 )
 from horolog.protocol.api.topics.delete_records import (
@@ -20,8 +25,15 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsTopic,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.errors import CodedError
+from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
+from horolog.replication.messages import Fetched
+from horolog.replication.partition_log import Identity
+from horolog.replication.settings import Member as KnownMember
+from horolog.server.replication.identity_file import IdentityFile, boot_id
+from horolog.server.replication.wire import read_response
+from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
+from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire
@@ -130,8 +142,9 @@ async def test_a_consumer_gets_what_all_in_sync_replicas_have(place: Path) -> No
 
 @pytest.mark.parametrize("durability", ["fsync", "written"])
 async def test_writes_are_refused_while_too_few_are_in_sync(place: Path, durability: str) -> None:
-    settings: dict[str, Any] = {"acks_all_durability": durability}
-    async with members(place, cluster_min_insync_replicas=2, **settings) as all_:
+    async with members(
+        place, cluster_min_insync_replicas=2, acks_all_durability=durability
+    ) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -456,3 +469,98 @@ async def test_years_of_idle_partitions_are_not_named_again(place: Path) -> None
         stored = leader.log("many", 7).segments[0].log_path.read_bytes()
         assert bytes(second.parts[0].records) == stored
         wire.close()
+
+
+async def test_a_follower_logs_in(place: Path) -> None:
+    horolog = Program()
+    secret = place / "secret"
+    secret.write_text("copies\nlong enough\n")
+    password = place / "password"
+    password.write_text("long enough\n")
+    guarded: dict[str, Any] = {"authentication": "required", "authorization": "on"}
+    async with members(place) as all_:
+        leader, follower = all_[1], all_[2]
+        where = ("--data-dir", str(leader.data_dir))
+        horolog.ok("user", "add", "copies", "--password-file", str(password), *where)
+        async with running_broker(leader.data_dir) as broker:
+            broker.directory.create_topic(TOPIC, 1, {})
+            broker.directory.log(TOPIC, 0).append(bytearray(message_set(5)))
+        guarded["super_users"] = "User:copies"
+        await leader.start(cluster_create=True, **guarded)
+        await follower.start(follow=leader)
+        await eventually(lambda: follower.cluster.following._told)
+        assert "NOT_LEADER" not in follower.cluster.following._told
+        assert TOPIC not in follower.cluster.directory.topics()
+        await follower.stop()
+        await follower.start(follow=leader, cluster_credentials=secret)
+        await all_.in_sync(leader)
+        assert follower.log(TOPIC).log_end_offset == 1
+
+
+async def test_a_damaged_partition_keeps_no_other_one_back(place: Path) -> None:
+    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+        leader, follower = all_[1], all_[2]
+        await leader.start(cluster_create=True)
+        await leader.call(create_topic("bad"))
+        await leader.call(create_topic("good"))
+        for topic in ("bad", "good"):
+            await leader.produce(topic, *"abc")
+        path = leader.log("bad").segments[0].log_path
+        stored = bytearray(path.read_bytes())
+        stored[-1] ^= 1
+        path.write_bytes(stored)
+        await follower.start(follow=leader)
+        await eventually(lambda: "good" in follower.cluster.directory.topics())
+        await eventually(lambda: follower.log("good").log_end_offset == 3)
+        await eventually(lambda: ("bad", 0) in follower.cluster.stored.failing)
+        assert follower.log("bad").log_end_offset < 3
+        assert (await leader.status()).in_sync == [1]
+        await leader.produce("good", "d")
+        await eventually(lambda: follower.log("good").log_end_offset == 4)
+        stored[-1] ^= 1
+        path.write_bytes(stored)
+        follower.cluster.node.follower.drop()
+        follower.cluster.settle()
+        await all_.in_sync(leader)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200), st.integers(-5, 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
+def test_what_a_leader_says_is_looked_at(facts: bytes, number: int, epoch: int) -> None:
+    """Whatever comes, it is refused with an error of ours or is within bounds."""
+    part = ReplicatedPart(
+        topic="t",
+        partition=0,
+        diverging=[EpochBegin(epoch=epoch, offset=number)],
+        records=facts,
+        facts=facts,
+        log_start_offset=number,
+        first_visible_offset=number,
+        high_watermark=number,
+        sync_to=number,
+    )
+    response = ReplicateResponse(answers=Answers.FETCHED, epoch=epoch, parts=[part])
+    try:
+        message = read_response(response)
+    except InvalidRequest:
+        return
+    assert isinstance(message, Fetched)
+    assert number >= 0
+    assert epoch >= -1
+
+
+def test_an_identity_is_read_as_it_was_written(tmp_path: Path) -> None:
+    known = Identity(5, True, 1002, 7, frozenset({KnownMember(1, 3), KnownMember(2, 2**62)}))
+    file = IdentityFile(SystemFiles(), tmp_path, 2)
+    file.store(known)
+    again = IdentityFile(SystemFiles(), tmp_path, 2)
+    assert again.identity == known
+    assert not again.rebooted
+    path = tmp_path / "replication-identity"
+    whole = path.read_bytes()
+    for size in range(len(whole) - 2):
+        path.write_bytes(whole[:size])
+        with pytest.raises(StorageError, match="nobody knows what this broker has"):
+            IdentityFile(SystemFiles(), tmp_path, 2)
+    path.write_bytes(whole.replace(boot_id(SystemFiles()).encode(), b"another"))
+    assert IdentityFile(SystemFiles(), tmp_path, 2).rebooted
