@@ -34,6 +34,7 @@ CLUSTER: Final = (
         "File with a user on its first line and the password on its second: how a follower logs in "
         "at a leader that asks for it. The user needs ClusterAction on the cluster where "
         "authorization is on.",
+        choices=("",),
     ),
     _setting(
         "cluster.ca",
@@ -41,6 +42,7 @@ CLUSTER: Final = (
         "",
         "Certificates that a leader's, at an address with tls://, is to be signed by; without it "
         "those that the system trusts.",
+        choices=("",),
     ),
     _integer(
         "cluster.brokers",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 GIVEN: Final = 0
-"""Stands for the id of the leader that was given with `--follow`, until it says its own."""
+"""Stands for the id of the leader that was given (cluster.follow), until it says its own."""
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 0.5

@@ -90,7 +90,7 @@ async def _rounds(all_: Brokers) -> None:
             follower.program.ok("cluster", "promote")
             leader, follower = follower, leader
             follower.start(follow=leader)
-        all_.in_sync(leader)
+        await asyncio.to_thread(all_.in_sync, leader)
         found = stored(leader)
         lost = {
             place: value for place, value in writer.answered.items() if found.get(place) != value
