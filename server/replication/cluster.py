@@ -6,7 +6,7 @@ back as events.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from ...storage.events import Observer
 from ...storage.log.flush import GroupCommit
 from ...storage.log.log import Log
 from ..parking import ParkingLot
+from ..syncing import synced_to
 from ..work import Work
 from .channel import Channel
 from .commits import Commit
@@ -302,6 +303,18 @@ class Cluster:
         if partition in self.stored.logs:
             self.node.synced(partition)
             self.settle()
+
+    async def synced_to(self, log: Log, offset: int) -> None:
+        """Bring the messages of a log below `offset` to stable storage. Raises `StorageError`."""
+        await synced_to(self._commits, log, offset)
+
+    async def secure_starts(self, logs: Sequence[Log]) -> None:
+        """Bring to stable storage where logs begin, and drop what is before. Raises
+        `StorageError`, `OSError`."""
+        await self._work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
+        for log in logs:
+            if self.directory.opened_log((log.topic, log.partition)) is log:
+                self.directory.reserve.retrying(log.expiry.drop_expired)
 
     def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a task for as long as the broker runs."""

@@ -8,6 +8,7 @@ from ...protocol.api.cluster.replicate import Answers, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...storage.directory.random_ids import is_id
+from ...storage.log.log import Log
 from .link import LetsIn, Link
 from .topics import TopicCopies
 from .wire import read_response, write_request
@@ -137,6 +138,8 @@ class Following:
                 await self._topics.follow(response)
                 cluster.look_at_topics()
             self._note(response)
+        if isinstance(message, Fetched):
+            await self._raise_starts(response)
         if link.closed:
             return
         if isinstance(message, Fetched):
@@ -148,6 +151,25 @@ class Following:
             cluster.observe(
                 "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
             )
+
+    async def _raise_starts(self, response: ReplicateResponse) -> None:
+        """Let logs begin where the leader's do, all of them with one write: retention takes from
+        many at a time. What is not done here the state machine does, one by one."""
+        raised: list[Log] = []
+        for part in response.parts:
+            stored = self._cluster.stored.logs.get((part.topic, part.partition))
+            if stored is None or part.diverging:
+                continue
+            if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
+                await self._cluster.synced_to(stored.log, part.log_start_offset)
+                stored.log.replica.begin_at(part.log_start_offset)
+                raised.append(stored.log)
+        if raised:
+            await self._cluster.secure_starts(raised)
+            for log in raised:
+                # The leader waits for the word that it is so.
+                self._cluster.node.synced((log.topic, log.partition))
+            self._cluster.settle()
 
     def _follow_starts(self, response: ReplicateResponse) -> None:
         """Let consumers have nothing that the leader's have not, where a set is cut in two."""

@@ -108,7 +108,12 @@ class StoredLog:
             self._secure.failed(self.log, error)
 
     def truncate(self, offset: int) -> None:
-        self.log.replica.truncate(offset)
+        replica = self.log.replica
+        if offset <= self.log_start_offset:
+            # Messages below the log start may be there still, of an epoch that goes.
+            replica.begin_anew(offset, replica.producers_at_start())
+        else:
+            replica.truncate(offset)
 
     def producers_at_start(self) -> bytes | None:
         return self.log.replica.producers_at_start()
