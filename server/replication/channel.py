@@ -22,6 +22,8 @@ class Channel:
         """Whether nothing that comes from it counts any more."""
         self.told = Told()
         self._outbox: deque[ReplicateResponse] = deque()
+        self._reading: asyncio.Future[None] | None = None
+        """What the last answer waits for; no other is made before."""
         self._waiting: asyncio.Future[None] | None = None
 
     @property
@@ -31,12 +33,32 @@ class Channel:
 
     @property
     def has_answer(self) -> bool:
+        if len(self._outbox) == 1 and self._reading is not None:
+            return self._reading.done()
         return bool(self._outbox)
 
     def say(self, response: ReplicateResponse) -> None:
         """Answer the fetch that waits, or the next one."""
         self._outbox.append(response)
         self._wake()
+
+    def say_later(
+        self,
+        response: ReplicateResponse,
+        reading: "asyncio.Future[None]",
+        instead: ReplicateResponse,
+    ) -> None:
+        """The same once `reading` is done; if that fails, `instead`."""
+        self._outbox.append(response)
+        self._reading = reading
+
+        def read(done: "asyncio.Future[None]") -> None:
+            self._reading = None
+            if (done.cancelled() or done.exception() is not None) and response in self._outbox:
+                self._outbox[self._outbox.index(response)] = instead
+            self._wake()
+
+        reading.add_done_callback(read)
 
     def wait(self) -> "asyncio.Future[None]":
         """Done when there is an answer; cancelled when the connection is lost."""

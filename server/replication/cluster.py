@@ -316,6 +316,10 @@ class Cluster:
             if self.directory.opened_log((log.topic, log.partition)) is log:
                 self.directory.reserve.retrying(log.expiry.drop_expired)
 
+    def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+        """Run a call that waits for the disk."""
+        return self._work.in_reading_thread(call)
+
     def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a task for as long as the broker runs."""
         return self._work.start(work)

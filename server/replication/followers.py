@@ -11,7 +11,7 @@ from ...replication.messages import Fetched, FromFollower, FromLeader, Welcome
 from ...values import value_class
 from ..handlers.base import Call, Later
 from .channel import Channel
-from .wire import read_hello, read_positions, refusal, write_response
+from .wire import read_all, read_hello, read_positions, refusal, unread, write_response
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -143,7 +143,13 @@ class Followers:
                 stored = cluster.stored.logs.get((part.topic, part.partition))
                 if stored is not None:
                     part.first_visible_offset = stored.log.log_start_offset
-        channel.say(response)
+        cold = unread(message, response)  # type: ignore[arg-type]
+        if cold:
+            # A producer is not to wait until a disk has found what a new follower asks for.
+            reading = cluster.in_reading_thread(partial(read_all, cold))
+            channel.say_later(response, reading, self._refusal())
+        else:
+            channel.say(response)
 
     def behind(self, channel: Channel) -> int:
         """How many messages a follower has not said to have."""

@@ -31,6 +31,7 @@ from ...replication.messages import (
 from ...replication.partition_log import Stored
 from ...replication.settings import Member
 from ...storage.names import MAX_OFFSET
+from ...storage.read.reading import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
 from .stored_log import Stretch
@@ -104,7 +105,8 @@ def _write_position(one: Position) -> ReplicaPosition:
 
 
 def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
-    """The response of a leader, still without the topics. Reads what is to be copied."""
+    """The response of a leader, still without the topics, and without those messages that are not
+    in memory (`unread`)."""
     if isinstance(message, Fetched):
         return ReplicateResponse(
             answers=Answers.FETCHED,
@@ -138,10 +140,27 @@ def _write_part(part: Part) -> ReplicatedPart:
         written.diverging = _write_epochs([part.diverging])
     if part.stored is not None and part.stored.data is not None:
         copied: Copied = part.stored.data
-        written.records = copied.found.read()
+        written.records = copied.found.read_now()  # type: ignore[assignment] # any buffer will do
         written.facts = copied.facts.encode()
         written.next_offset = part.stored.next_offset
     return written
+
+
+def unread(message: FromLeader, response: ReplicateResponse) -> list[tuple[ReplicatedPart, Slice]]:
+    """The parts of a response whose messages have to be got from the disk, and where they are."""
+    if not isinstance(message, Fetched):
+        return []
+    return [
+        (written, part.stored.data.found)
+        for part, written in zip(message.parts, response.parts, strict=True)
+        if part.stored is not None and part.stored.data is not None and written.records is None
+    ]
+
+
+def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
+    """Read what is `unread`, in any thread. Raises `OSError`."""
+    for written, found in parts:
+        written.records = found.read()
 
 
 def _write_epochs(starts: Iterable[EpochStart | EpochEnd]) -> list[EpochBegin]:

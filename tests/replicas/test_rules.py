@@ -32,6 +32,7 @@ from horolog.replication.settings import Member as KnownMember
 from horolog.server.replication.identity_file import IdentityFile, boot_id
 from horolog.server.replication.wire import read_response
 from horolog.storage.files import SystemFiles
+from horolog.storage.read.reading import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
@@ -564,3 +565,38 @@ def test_an_identity_is_read_as_it_was_written(tmp_path: Path) -> None:
             IdentityFile(SystemFiles(), tmp_path, 2)
     path.write_bytes(whole.replace(boot_id(SystemFiles()).encode(), b"another"))
     assert IdentityFile(SystemFiles(), tmp_path, 2).rebooted
+
+
+async def test_what_is_not_in_memory_is_read_in_a_thread(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slice, "read_now", lambda _: None)
+    async with members(place) as all_:
+        leader, follower = all_[1], all_[2]
+        await leader.start(cluster_create=True)
+        await leader.call(create_topic(TOPIC, 2))
+        for partition in range(2):
+            await leader.produce(TOPIC, *"abc", partition=partition)
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        await leader.produce(TOPIC, "d")
+        await all_.in_sync(leader)
+        ours, theirs = follower.log(TOPIC), leader.log(TOPIC)
+        assert ours.segments[0].log_path.read_bytes() == theirs.segments[0].log_path.read_bytes()
+        # One that cannot be read is asked for again.
+        monkeypatch.setattr(Slice, "read", raises_once(Slice.read))
+        await leader.produce(TOPIC, "e")
+        await all_.in_sync(leader)
+        assert ours.log_end_offset == 5
+
+
+def raises_once(read: Any) -> Any:
+    left = [OSError(5, "the disk does not answer")]
+
+    def reading(found: Slice) -> bytes:
+        if left:
+            raise left.pop()
+        data: bytes = read(found)
+        return data
+
+    return reading

@@ -13,8 +13,8 @@ from .stored_logs import StoredToo
 
 MEMORY_FILE_SYSTEM = "/dev/shm"
 SEEDS = (1894, *range(60))
-"""1894: a log was cut at its log start. What was trimmed lay in its file still, of an epoch that its
-leader did not have."""
+"""1894: a log was cut at its log start. What was trimmed lay in its file still, of an epoch that is
+not in its leader's log."""
 
 
 def run(seed: int) -> None:
