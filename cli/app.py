@@ -7,6 +7,7 @@ import typer
 from .. import __version__
 from ..protocol.records.kernel import FORM
 from .acls import acls
+from .cluster import cluster
 from .commands import BrokerCommand, with_plain_usage
 from .consume import consume
 from .demo.options import HISTORY
@@ -88,6 +89,7 @@ app.add_typer(topics, name="topic")
 app.add_typer(users, name="user")
 app.add_typer(acls, name="acl")
 app.add_typer(quotas, name="quota")
+app.add_typer(cluster, name="cluster")
 app.add_typer(explain, name="explain")
 app.add_typer(profile, name="profile")
 app.add_typer(pipeline, name="pipeline")

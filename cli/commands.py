@@ -50,7 +50,12 @@ class BrokerCommand(Command):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return [
-            TyperOption(param_decls=[one.flag], metavar=one.metavar, help=one.help)
+            TyperOption(
+                param_decls=[one.flag],
+                metavar=one.metavar or None,
+                help=one.help,
+                is_flag=one.is_flag,
+            )
             for one in self.options
         ]
 

@@ -23,6 +23,10 @@ _SETTING_OF: Final = {
     "listen": "listen",
     "http_listen": "http.listen",
     "kafka_listen": "kafka.listen",
+    "broker_id": "broker.id",
+    "follow": "cluster.follow",
+    "create_cluster": "cluster.create",
+    "alone": "cluster.alone",
 }
 """Options that are settings under a shorter name."""
 
@@ -40,6 +44,7 @@ class BrokerOption:
     metavar: str
     help: str
     repeats: bool = False
+    is_flag: bool = False
 
 
 _SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
@@ -66,6 +71,12 @@ BROKER_OPTIONS: Final = (
         repeats=True,
     ),
     BrokerOption("--config", "FILE", "settings in TOML"),
+    BrokerOption("--broker-id", "N", "number of this broker, of several with the same data"),
+    BrokerOption("--follow", "HOST:PORT", "the broker that leads: copy what it has"),
+    BrokerOption(
+        "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
+    ),
+    BrokerOption("--alone", "", "lead although the other brokers were not heard", is_flag=True),
     _SET,
 )
 
@@ -99,6 +110,10 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
                 action="append",
                 default=[],
                 dest="settings",
+            )
+        elif option.is_flag:
+            parser.add_argument(
+                option.flag, help=option.help, action="store_const", const="true", default=None
             )
         else:
             action = "append" if option.repeats else "store"

@@ -96,6 +96,15 @@ class BrokerSettings:
     index_cache_bytes: int
     max_open_files: int
     max_latency_window_ms: int
+    broker_id: int
+    cluster_follow: str
+    cluster_credentials: str
+    cluster_ca: str
+    cluster_brokers: int
+    cluster_create: bool
+    cluster_alone: bool
+    cluster_min_insync_replicas: int
+    replica_lag_time_max_ms: int
     event_loop: str
     log_format: str
     log_level: str

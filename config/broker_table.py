@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from .access_table import ACCESS
+from .cluster_table import CLUSTER
 from .declaring import integer as _integer
 from .declaring import setting as _setting
 from .security_table import SECURITY
@@ -414,7 +415,10 @@ _OPERATION: Final = (
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         setting.name: setting
-        for table in (_PLACES, SECURITY, ACCESS, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION)
+        for table in (
+            *(_PLACES, SECURITY, ACCESS, _TOPICS, _TASKS, _GROUPS, _LIMITS, _OPERATION),
+            CLUSTER,
+        )
         for setting in table
     }
 )
@@ -432,7 +436,6 @@ BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "replica.fetch.wait.max.ms": _NO_REPLICATION,
         "replica.high.watermark.checkpoint.interval.ms": _NO_REPLICATION,
         "zookeeper.connect": "belongs to a cluster, and there is one broker",
-        "broker.id": "belongs to a cluster, and there is one broker",
         "num.recovery.threads.per.data.dir": "has no counterpart: recovery uses one thread",
         "log.cleaner.delete.retention.ms": "belongs to compaction, which Horolog does not have",
         "log.cleaner.min.compaction.lag.ms": "belongs to compaction, which Horolog does not have",

@@ -1,6 +1,6 @@
 """Errors that a Kafka cluster of several brokers answers to clients, beside those of `errors`.
 
-Horolog's broker is alone and sends none of them.
+A Horolog broker that is alone sends none of them.
 """
 
 from .errors import CodedError
@@ -58,3 +58,7 @@ class ThrottlingQuotaExceeded(
     CodedError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True
 ):
     """The client changes more than its quota allows."""
+
+
+class InconsistentClusterId(CodedError, code=104, name="INCONSISTENT_CLUSTER_ID"):
+    """The data of the broker is that of another cluster."""

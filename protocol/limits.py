@@ -64,6 +64,17 @@ MAX_REPLICAS: Final = 1_000
 MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""
 
+MAX_LEADER_EPOCHS: Final = 16_400
+"""Leader epochs that a stretch of a log spans. There is one for each time that a broker began to
+lead."""
+
+MAX_COPY_FACTS_BYTES: Final = 1024 * 1024
+"""What goes with a stretch of a log to a follower: as many epochs and append times as are told take
+less than half."""
+
+MAX_PRODUCER_STATE_PIECES: Final = 16
+"""Pieces of a MiB that tell what is known of a partition's producers: of a hundred thousand."""
+
 MAX_LOG_DIRS: Final = 1_000
 """Directories of one broker. There is one; Kafka takes a list of them."""
 

@@ -90,12 +90,18 @@ class Follower:
         self._not_reached.add(partition)
         self._position_changed(partition)
 
+    def remove_partition(self, partition: Partition) -> None:
+        """A partition that the leader's metadata names no more is gone."""
+        self._not_reached.discard(partition)
+        self._changed.discard(partition)
+
     def fetched(self, now_s: float, message: Fetched) -> None:
         """An answer came."""
         if message.epoch != self.epoch or not self._fetching:
             return
         self._fetching = False
         for part in message.parts:
+            # Partitions that the metadata do not name yet are asked for once they do.
             log = self._directory.logs.get(part.partition)
             if log is not None:
                 self._take(log, part)

@@ -137,15 +137,22 @@ class HandNode(Node):
             return None
         if self.highest_epoch == NO_EPOCH:
             return "this broker has not followed anybody, so it knows no epoch to begin above"
-        if not accept_loss and self.identity.in_doubt:
-            return "this broker has not caught up since it may have lost something"
-        if not accept_loss and self.settings.min_insync < self.brokers:
-            return (
-                f"min.insync.replicas is {self.settings.min_insync}, below the number of brokers, "
-                f"{self.brokers}: messages may have been answered that this broker does not have"
-            )
+        reason = None if accept_loss else self.why_not_promote()
+        if reason is not None:
+            return reason
         self.unfollow()
         self._begin(now_s, frozenset())
+        return None
+
+    def why_not_promote(self) -> str | None:
+        """Why messages may be lost if this broker leads, if they may."""
+        if self.identity.in_doubt:
+            return "this broker has not caught up since it may have lost something"
+        if self.settings.min_insync < self.brokers:
+            return (
+                f"cluster.min.insync.replicas is {self.settings.min_insync}, and there are "
+                f"{self.brokers} brokers: messages may have been answered that this one lacks"
+            )
         return None
 
     def lead_alone(self, now_s: float) -> None:

@@ -65,6 +65,17 @@ class Leader:
                 self._take(session, position)
         self._answer_followers()
 
+    def remove_partition(self, partition: Partition) -> None:
+        """A partition was deleted. Who waits for what becomes of its messages hears that nobody
+        leads it."""
+        part = self.partitions.pop(partition, None)
+        if part is None:
+            return
+        for session in self.sessions.values():
+            session.forget(partition)
+        for token in part.abandon():
+            self._effects.append(Answer(token, Outcome.NOT_LEADER))
+
     @property
     def readable(self) -> bool:
         """Whether clients may be answered what the logs have; see `LedPartition.readable`."""
@@ -118,8 +129,10 @@ class Leader:
 
     def synced(self, partition: Partition) -> None:
         """The leader's own log was synced."""
-        self._advance(partition, self.partitions[partition])
-        self._answer_followers()
+        part = self.partitions.get(partition)
+        if part is not None:  # It may have been deleted meanwhile.
+            self._advance(partition, part)
+            self._answer_followers()
 
     def _advance(self, partition: Partition, part: LedPartition) -> None:
         end, synced = part.log.log_end_offset, part.log.synced_offset

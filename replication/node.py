@@ -124,6 +124,13 @@ class Node:
         elif self.follower is not None:
             self.follower.add_partition(partition)
 
+    def remove_partition(self, partition: Partition) -> None:
+        """A log went from the directory's: the metadata names it no more."""
+        if self.leader is not None:
+            self.leader.remove_partition(partition)
+        elif self.follower is not None:
+            self.follower.remove_partition(partition)
+
     def synced(self, partition: Partition) -> None:
         """A log was synced."""
         if self.leader is not None:
@@ -135,6 +142,16 @@ class Node:
         """A connection that `Connect` asked for is there."""
         if self.follower is not None:
             self.follower.connected(now_s, connection)
+
+    def not_connected(self) -> None:
+        """A connection that `Connect` asked for could not be made."""
+        if self.follower is not None and self.follower.connection is None:
+            self.follower.closed()
+
+    def trimmed(self, partition: Partition, token: Token | None) -> None:
+        """`Leader.trimmed`."""
+        if self.leader is not None:
+            self.leader.trimmed(partition, token)
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""

@@ -46,6 +46,14 @@ class Session:
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None
 
+    def forget(self, partition: Partition) -> None:
+        """A partition was deleted."""
+        for known in (self.ends, self.synced, self.diverging, self.starts, self.goals):
+            known.pop(partition, None)
+        self.unplaced.pop(partition, None)
+        self.behind.discard(partition)
+        self.changed.discard(partition)
+
     def measure(self, now_s: float, leader_ends: dict[Partition, int]) -> float | None:
         """Note a fetch; the latest time of which it is known that it was at the end then.
 

@@ -32,7 +32,7 @@ from .dispatch import Dispatcher
 from .events import Events
 from .groups.figures import GroupFigures
 from .groups.setting_up import set_up_groups
-from .handlers import HANDLERS
+from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.base import Services
 from .http.port import HttpLimits, HttpPort
 from .http.server import HttpServer, State
@@ -154,6 +154,9 @@ class Broker:
             cleanups.callback(self.services.groups.stop)
             self.directory.cluster_id()  # No request has to wait for the disk because of it later.
             self.security.start()
+            if self.services.cluster is not None:
+                cleanups.push_async_callback(self.services.cluster.stop)
+                self.services.cluster.start()
             for port in ports.of(NATIVE):
                 self._listen(port, native.NAME, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):
@@ -269,7 +272,7 @@ class Broker:
             files=self._files,
             observe=self.observe,
             random=Random(),
-            replicated=self._replicated,
+            replicated=self._replicated or bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
         if self._replicated:
@@ -364,6 +367,12 @@ class Broker:
             security=self.security,
             rolled=self.maintenance.has_rolled,
         )
+        if self.settings.broker_id:
+            from .replication.setting_up import join_cluster
+
+            self.services = join_cluster(
+                self.services, self._files, self.observe, self.addresses.native
+            )
         self._make_dispatchers()
         self.security.quotas_changed = self._use_quotas
         if self.security.any_quotas:
@@ -394,14 +403,17 @@ class Broker:
         return ReplicatedStore(self.directory, work, commits, self.observe, Alone(), gone)
 
     def _make_dispatchers(self) -> None:
-        handlers, guard = audited(HANDLERS), None
+        handlers, many, guard = audited(HANDLERS), HANDLERS_OF_MANY, None
+        cluster = self.services.cluster
+        if cluster is not None:
+            handlers, many = cluster.serving.gated(handlers), cluster.serving.gated_many(many)
         if self.security.authorization:
             from .rights.guard import Guard
 
             guard = Guard(self.services, handlers)
             handlers = guard.handlers
-        self.dispatcher = Dispatcher(self.services, handlers, native, guard=guard)
-        self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, guard=guard)
+        self.dispatcher = Dispatcher(self.services, handlers, native, many, guard=guard)
+        self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, many, guard=guard)
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)

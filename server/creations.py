@@ -44,10 +44,14 @@ class Creations:
         self._audit = audit
         self.asker: Asker | None = None
         """Set before requests are handled that may have topics made: for the audit."""
+        self.allowed: Callable[[], bool] | None = None
+        """Whether topics may be made now; `None` for always."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
         """Those of `topics` that do not exist and that the settings allow to be made, each once."""
+        if self.allowed is not None and not self.allowed():
+            return ()
         there = self._directory.topics()
         missing = dict.fromkeys(topic for topic in topics if topic not in there)
         return missing if self._settings.auto_create_topics_enable else ()

@@ -56,6 +56,13 @@ _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "erro
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "action_refused": "warning",
+        "leader_not_followed": "warning",
+        "leads_no_more": "warning",
+        "leads_not": "warning",
+        "partition_not_replicated": "error",
+        "promoted_with_loss": "warning",
+        "replication_failed": "error",
+        "topic_not_of_leader": "warning",
         "append_times_dropped": "warning",
         "append_times_unreadable": "warning",
         "checkpoint_ignored": "warning",

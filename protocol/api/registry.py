@@ -6,6 +6,9 @@ from typing import Final
 
 from .broker.api_versions import API_VERSIONS
 from .broker.describe_broker import DESCRIBE_BROKER
+from .cluster.describe_replicas import DESCRIBE_REPLICAS
+from .cluster.promote import PROMOTE
+from .cluster.replicate import REPLICATE
 from .groups.delete_groups import DELETE_GROUPS
 from .groups.describe_groups import DESCRIBE_GROUPS
 from .groups.find_coordinator import FIND_COORDINATOR
@@ -81,6 +84,9 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_BROKER,
             COUNT_BY_TIME,
             AUTHENTICATE,
+            REPLICATE,
+            DESCRIBE_REPLICAS,
+            PROMOTE,
         )
     }
 )

@@ -12,6 +12,9 @@ from typing import Final
 from ...values import value_class
 from .broker.api_versions import API_VERSIONS
 from .broker.describe_broker import DESCRIBE_BROKER
+from .cluster.describe_replicas import DESCRIBE_REPLICAS
+from .cluster.promote import PROMOTE
+from .cluster.replicate import REPLICATE
 from .groups.delete_groups import DELETE_GROUPS
 from .groups.describe_groups import DESCRIBE_GROUPS
 from .groups.find_coordinator import FIND_COORDINATOR
@@ -183,6 +186,9 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
         DESCRIBE_BROKER.key: _SEES_CLUSTER,
         COUNT_BY_TIME.key: (_whole(Operation.DESCRIBE, _TOPIC),),
         AUTHENTICATE.key: _NOTHING,
+        REPLICATE.key: (_whole(Operation.CLUSTER_ACTION, _CLUSTER),),
+        DESCRIBE_REPLICAS.key: _SEES_CLUSTER,
+        PROMOTE.key: _CHANGES_CLUSTER,
     }
 )
 """By the key of the request: all of these are needed, where they apply."""

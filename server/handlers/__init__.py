@@ -6,6 +6,9 @@ from typing import Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
+from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
+from ...protocol.api.cluster.promote import PROMOTE
+from ...protocol.api.cluster.replicate import REPLICATE
 from ...protocol.api.groups.delete_groups import DELETE_GROUPS
 from ...protocol.api.groups.describe_groups import DESCRIBE_GROUPS
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
@@ -65,6 +68,8 @@ from .produce import handle_many as produce_many
 from .producer_ids import handle as init_producer_id
 from .quotas import alter as alter_quotas
 from .quotas import describe as describe_quotas
+from .replicas import describe as describe_replicas
+from .replicas import promote, replicate
 from .settings import alter as alter_settings
 from .settings import describe as describe_settings
 from .topics import create as create_topics
@@ -115,6 +120,9 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         DESCRIBE_LOG.key: describe_log,
         DESCRIBE_BROKER.key: describe_broker,
         COUNT_BY_TIME.key: count_by_time,
+        REPLICATE.key: replicate,
+        DESCRIBE_REPLICAS.key: describe_replicas,
+        PROMOTE.key: promote,
     }
 )
 """Handlers by api key."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
@@ -35,6 +35,9 @@ from ..late_appends import Sender
 from ..metrics.figures import count
 from ..parking import Partition
 from .base import Services
+
+if TYPE_CHECKING:
+    from ..replication.commits import Commit
 
 NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
 """The values of `acks`."""
@@ -66,6 +69,8 @@ class Sent(msgspec.Struct):
     log: Log | None = None
     end_offset: int = 0
     """The answer of a set that is to be durable waits until the high watermark is here."""
+    commit: "Commit | None" = None
+    """In a cluster: what the answer of such a set waits for instead."""
     late: asyncio.Future[None] | None = None
     """Done when the set was appended or refused, if that was not at once; cancelled when no client
     waits for it."""
@@ -92,7 +97,7 @@ def append(
     log, outcomes = append_sets(services, acks, partition, record_sets)
     done = 0
     for outcome in outcomes:
-        done += _take(services, log, sent[done:] if done else sent, outcome)
+        done += _take(services, acks, log, sent[done:] if done else sent, outcome)
     if done == len(sent):
         return ()
     assert log is not None
@@ -100,7 +105,11 @@ def append(
 
 
 def _take(
-    services: Services, log: Log | None, sent: Sequence[Sent], outcome: Appended | Exception
+    services: Services,
+    acks: int,
+    log: Log | None,
+    sent: Sequence[Sent],
+    outcome: Appended | Exception,
 ) -> int:
     """Tell producers what became of the first ones of their sets, and let go of these; gives how
     many that are."""
@@ -111,6 +120,9 @@ def _take(
     assert log is not None
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
     end_offset = outcome.last_offset + 1 if outcome.count else 0
+    commit = None
+    if services.cluster is not None and end_offset:
+        commit = services.cluster.serving.appended(log, outcome, acks)
     for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
@@ -118,7 +130,7 @@ def _take(
         one.record_set = b""
         if end_offset:
             # One write and one sync are for all of them.
-            one.log, one.end_offset = log, end_offset
+            one.log, one.end_offset, one.commit = log, end_offset, commit
     return len(outcome.first_offsets)
 
 
@@ -134,7 +146,11 @@ def append_sets(
     try:
         if acks not in ACKS:
             _refuse_acks(services, acks, *partition)
+        if services.cluster is not None:
+            services.cluster.serving.check_append(acks)
         log = services.logs.find_or_create(*partition)
+        if services.cluster is not None:
+            services.cluster.serving.begin_append(log)
     except Exception as error:
         return None, [error] * len(record_sets)
     late = services.late_appends
@@ -186,6 +202,9 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     end_offset = log.log_end_offset
     try:
         _check_current(services, log)
+        if services.cluster is not None:
+            services.cluster.serving.check_append(acks)
+            services.cluster.serving.begin_append(log)
         in_passing = log.appender.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
@@ -197,13 +216,16 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
             if late.done():
                 return
             _check_current(services, log)
+            if services.cluster is not None:
+                services.cluster.serving.check_append(acks)
+                services.cluster.serving.begin_append(log)
             outcome = log.appender.end_append(admitted, wait_for_sync=wait_for_sync)
     except Exception as error:
         outcome = error
     try:
         _note(services, log, sent.record_set, outcome)
         _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
-        _take(services, log, (sent,), outcome)
+        _take(services, acks, log, (sent,), outcome)
     except Exception as error:  # such as for want of memory
         sent.result.error_code = UnknownServerError.code
         with suppress(Exception):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -24,6 +24,9 @@ from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
 from ..work import Work
+
+if TYPE_CHECKING:
+    from ..replication.cluster import Cluster
 
 NODE_ID = 0
 """The broker's id in metadata. There is one broker."""
@@ -57,6 +60,8 @@ class Services:
     security: Security
     rolled: Callable[[str, int], None]
     """Told of a partition that rolled: its retention is looked at soon."""
+    cluster: "Cluster | None" = None
+    """The cluster that the broker is one of; `None` for one that is alone."""
 
 
 @value_class

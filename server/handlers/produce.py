@@ -395,7 +395,13 @@ class _Unsynced:
 def _settled(services: Services, sent: Sent) -> bool:
     """Whether the wait for one partition is over; a failure is noted in its result."""
     assert sent.log is not None
-    if sent.log.high_watermark >= sent.end_offset:
+    commit = sent.commit
+    if commit is not None:
+        if commit.done and commit.error is not None:
+            sent.refuse(services, commit.error)
+        if commit.done:
+            return True
+    elif sent.log.high_watermark >= sent.end_offset:
         return True
     failure: CodedError | None = sent.log.failure
     if failure is None and not services.logs.is_current(sent.log):

@@ -1,6 +1,5 @@
 """delete-records: the oldest messages of partitions are dropped."""
 
-import asyncio
 from collections.abc import Iterable
 
 from ...protocol.api.topics.delete_records import (
@@ -10,9 +9,9 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ...protocol.errors import OffsetOutOfRange, StorageError
-from ...storage.log.flush import FlushWork
+from ...protocol.errors import OffsetOutOfRange
 from ...storage.log.log import Log
+from ..syncing import synced_to
 from .base import Call, Later, Services
 
 
@@ -47,6 +46,11 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
     else:
         for log, result in trimmed:
             _drop(services, log, result)
+            if services.cluster is not None:
+                try:
+                    await services.cluster.serving.trimmed(log)
+                except Exception as error:
+                    _fail(services, [result], error)
             await turns.give_way()
     return DeleteRecordsResponse(topics=topics)
 
@@ -66,52 +70,9 @@ async def _trim(services: Services, topic: str, partition: int, offset: int) -> 
         )
     if target > log.log_start_offset:
         services.directory.reserve.retrying(lambda: log.expiry.roll_before(target))
-        await _sync(services, log, target)
+        await synced_to(services.commits, log, target)
         log.expiry.trim(target)
     return log
-
-
-async def _sync(services: Services, log: Log, offset: int) -> None:
-    """Bring everything below `offset` to stable storage.
-
-    Else a power cut could take the end of the log away, and leave it ending before it begins: then
-    nothing would say what had been dropped.
-    """
-    if log.recovery_point < offset:
-        sync = _Sync(log)
-        services.commits.request(sync)
-        await sync.done
-    if log.failure is not None:
-        raise log.failure
-    if log.recovery_point < offset:
-        raise StorageError(f"{log.path}: the log could not be synced; try again")
-
-
-class _Sync:
-    """Stands for a log in a group commit, and tells when its sync is over."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self.done = asyncio.get_running_loop().create_future()
-
-    def begin_flush(self) -> FlushWork | None:
-        work = self._log.flusher.begin_flush()
-        if work is None:
-            self._over()
-        return work
-
-    def messages_synced(self, work: FlushWork) -> None:
-        self._log.flusher.messages_synced(work)
-
-    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
-        try:
-            self._log.flusher.end_flush(work, error)
-        finally:
-            self._over()
-
-    def _over(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
 
 
 def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) -> None:

@@ -18,5 +18,10 @@ def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
         if is_id(stored):
             return stored
     made = random_id(random)
-    replace_file(files, path, f"{made}\n".encode())
+    store_cluster_id(files, directory, made)
     return made
+
+
+def store_cluster_id(files: Files, directory: Path, cluster_id: str) -> None:
+    """Keep an id. Raises OSError."""
+    replace_file(files, directory / CLUSTER_ID_FILE, f"{cluster_id}\n".encode())

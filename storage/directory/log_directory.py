@@ -27,7 +27,7 @@ from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
 from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker, take_marker
-from .cluster_id import load_cluster_id
+from .cluster_id import load_cluster_id, store_cluster_id
 from .deletion import DeletionQueue
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
@@ -59,6 +59,10 @@ class LogDirectory:
         self._observe = seams.observe
         self._cluster_id: str | None = None
         self._replicated = False
+        self.stopped_cleanly = False
+        """Whether the stop before this start was a clean one, or there was none."""
+        self.missing: frozenset[Partition] = frozenset()
+        """Partitions whose folders were not there at the start."""
         self.deletions = deletions
         self.positions: Positions
         """The positions of a broker that is one by itself; closed by `open_metadata`."""
@@ -142,6 +146,7 @@ class LogDirectory:
             )
         # The marker goes first: from here on a crash at any point is an unclean stop.
         unclean = take_marker(self._files, self._path)
+        self.stopped_cleanly = unclean is not None
         self._checkpoints = Checkpoints(
             self._files, self._path, self._observe, replicated=self._replicated
         )
@@ -157,6 +162,7 @@ class LogDirectory:
             self._seams, self._settings, self.positions, self.reserve, told=told
         )
         entries = startup.run()
+        self.missing = frozenset(startup.missing)
         self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
         self._registry.metadata_offset = startup.metadata_offset
         self._logs = LogTable(
@@ -232,6 +238,11 @@ class LogDirectory:
     def topics(self) -> Mapping[str, TopicEntry]:
         """The topics by name, as they are now and will be."""
         return self._registry.visible
+
+    @property
+    def topic_changes(self) -> int:
+        """How often the topics changed since the start."""
+        return self._registry.changes
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition of every topic."""
@@ -381,6 +392,12 @@ class LogDirectory:
                 self._observe("cluster_id_not_stored", error=str(error))
                 self._cluster_id = random_id(self._seams.random)
         return self._cluster_id
+
+    def keep_cluster_id(self, cluster_id: str) -> None:
+        """Be known by the id of the cluster that the leader is of. Raises `OSError`."""
+        if cluster_id != self.cluster_id():
+            store_cluster_id(self._files, self._path, cluster_id)
+            self._cluster_id = cluster_id
 
     def close(self) -> None:
         """Close every log, then leave the marker of a clean stop; does nothing the second time.

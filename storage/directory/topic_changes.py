@@ -93,13 +93,17 @@ class TopicChanges:
         overrides: Mapping[str, str],
         *,
         validate_only: bool = False,
+        topic_id: str = "",
+        gaps: bool = False,
     ) -> Steps[TopicEntry]:
-        """As `LogDirectory.create_topic`; with `validate_only` nothing is made."""
+        """As `LogDirectory.create_topic`; with `validate_only` nothing is made. A copy of another
+        broker's topic has its `topic_id`, and its `gaps`."""
         entry = self._registry.check_new(name, partitions, overrides)
         if validate_only:
             self._check_folders(name, range(partitions))
             return entry
-        entry = replace(entry, topic_id=random_id(self._seams.random))
+        topic_id = topic_id or random_id(self._seams.random)
+        entry = replace(entry, topic_id=topic_id, gaps=gaps)
         yield from self._add(entry, range(partitions), f"topic {name!r} cannot be made")
         self._seams.observe("topic_created", topic=name, partitions=partitions)
         return entry

@@ -43,6 +43,8 @@ class TopicRegistry:
         self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
         self.visible = MappingProxyType(self._visible)
         """The topics by name, as they are now and will be."""
+        self.changes = 0
+        """How often they changed."""
         for entry in entries.values():
             self._show(entry)
 
@@ -181,6 +183,7 @@ class TopicRegistry:
     def adopt(self, entries: Mapping[str, TopicEntry]) -> None:
         """Go by `entries`, which have been written; what is being deleted becomes invisible."""
         before, self._entries = self._entries, dict(entries)
+        self.changes += 1
         for name in before.keys() | self._entries.keys():
             entry = self._entries.get(name)
             if entry is None or entry.deleting:

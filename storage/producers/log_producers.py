@@ -26,7 +26,7 @@ from .producer_snapshots import (
     decode_snapshot,
     newest_first,
 )
-from .producer_states import ProducerStates
+from .producer_states import Producer, ProducerStates
 
 _BATCHES: Final = 2
 """The magic of record batches."""
@@ -214,6 +214,22 @@ class LogProducers:
         for name, path in newest_first(self._files, self._folder)[1:]:
             if name.offset < offset:
                 self._files.unlink(path)
+
+    def before(self, offset: int) -> ProducerStates:
+        """What is known of messages below `offset`, where the log begins, and of nothing else."""
+        found = ProducerStates()
+        for producer_id, one in self.states.items():
+            batches = tuple(each for each in one.batches if each.first_offset < offset)
+            if batches:
+                found.put_back(producer_id, Producer(one.epoch, batches, one.seen_ms, -1))
+        return found
+
+    def begin_with(self, states: ProducerStates, offset: int) -> None:
+        """Know what another log knew at `offset`, where this one, which is empty, begins."""
+        self.states.leave()
+        self.states, self.in_use = states, True
+        self.enter_room()
+        self.take_snapshot(offset)
 
     def expire(self, now_ms: int, after_ms: int, count_max: int) -> None:
         """Forget producers that were silent for longer than `after_ms`, or are too many."""

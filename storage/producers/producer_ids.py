@@ -28,6 +28,7 @@ MAX_PRODUCER_ID: Final = SELF_CHOSEN - 1
 
 _VERSION: Final = "0"
 _FIRST_BITS: Final = 61
+_EPOCH_BITS: Final = 30
 _LOWEST: Final = 2**40
 """Above any id that has been counted up from 0."""
 
@@ -50,6 +51,11 @@ class ProducerIds:
             self._begin_block()
         self._next += 1
         return self._next - 1
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Give out ids of a leader epoch from now on, which nobody else has: bit 61, the epoch, and
+        30 bits for each."""
+        self._next = self._end = 1 << _FIRST_BITS | epoch << _EPOCH_BITS
 
     def _begin_block(self) -> None:
         try:

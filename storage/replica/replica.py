@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import StorageError
 from ..files import Buffer
 from ..log.appended import Appended
+from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, read_copy
 from .epoch_history import NO_EPOCH, EpochEnd
@@ -165,15 +166,27 @@ class Replica:
         log.truncate(offset)
         return log.log_end_offset
 
-    def begin_anew(self, offset: int) -> None:
-        """Remove all messages, and all epochs; the log goes on at `offset`.
+    def producers_at_start(self) -> bytes | None:
+        """What is known of producers from before the log start, for `begin_anew` of another copy;
+        `None` for nothing."""
+        log = self._log
+        states = log.producers.before(log.log_start_offset)
+        return encode_snapshot(states, log.log_start_offset) if len(states) else None
 
-        Raises `ValueError`, `StorageError` as `Log.truncate`.
+    def begin_anew(self, offset: int, producers: bytes | None = None) -> None:
+        """Remove all messages, and all epochs; the log goes on at `offset`, knowing what the leader
+        knew of `producers` there.
+
+        Raises `ValueError`, `StorageError` as `Log.truncate`, `MalformedSnapshot`; then nothing has
+        changed.
         """
+        states = None if producers is None else decode_snapshot(producers, offset)
         log = self._log
         if offset < 0:
             raise ValueError(f"a log cannot begin at offset {offset}; it must be 0 or more")
         log.truncate_fully(offset)
+        if states is not None:
+            log.producers.begin_with(states, offset)
         if log.watermark.held:
             log.watermark.hold(None)
             log.watermark.advance(offset)

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "blocking": BASE | {"client"},
     "pipeline": BASE | {"blocking", "client", "memory", "storage"},
     "replication": BASE | {"client", "storage"},
-    "server": BASE | {"memory", "replication", "storage"},
+    "server": BASE | {"client", "memory", "replication", "storage"},
     "testing": BASE | {"storage", "replication", "server", "client"},
     "bench": BASE | {"compiled", "storage", "client", "testing", "server", "pipeline", "blocking"},
     "cli": BASE | {"compiled", "storage", "client", "pipeline", "server", "testing", "bench"},

@@ -9,8 +9,14 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 MEANT = {
     # The settings of a broker, each with its flag.
+    "config/cluster_table.py",
     "config/loading.py",
     "config/reference.py",
+    "server/handlers/replicas.py",
+    "server/replication/cluster.py",
+    "server/replication/identity_file.py",
+    "server/replication/people.py",
+    "server/replication/setting_up.py",
     "storage/directory/lock.py",
     "storage/directory/log_directory.py",
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.

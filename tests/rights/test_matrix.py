@@ -8,6 +8,9 @@ import pytest
 
 from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerRequest
+from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasRequest
+from horolog.protocol.api.cluster.promote import PromoteRequest
+from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
 from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.groups.delete_groups import DeleteGroupsRequest
 from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
@@ -329,6 +332,14 @@ CASES = [
         29,
     ),
     Case("authenticate", AuthenticateRequest(), EVERY),
+    Case(
+        "replicate",
+        ReplicateRequest(says=Says.HELLO, connection=1, broker_id=2),
+        any_of(CLUSTER, Op.CLUSTER_ACTION),
+        31,
+    ),
+    Case("describe-replicas", DescribeReplicasRequest(), describe(CLUSTER), 31),
+    Case("promote", PromoteRequest(), any_of(CLUSTER, Op.ALTER), 31),
 ]
 
 LOG_DIRS = {

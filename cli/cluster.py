@@ -1,0 +1,200 @@
+"""`horolog cluster`: brokers that have the same data, of which one leads."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..client.administer.replicas import ReplicaAdmin
+from ..client.cluster.servers import Servers
+from ..client.errors import ConnectionFailed
+from ..protocol.api.cluster.describe_replicas import (
+    NOT_KNOWN,
+    DescribeReplicasResponse,
+    ReplicaMember,
+)
+from ..protocol.errors import RequestTimedOut
+from .errors import CommandFailed
+from .options import DEFAULT_SERVER, Json, Server
+from .output import NOTHING, emit, json_line, table
+
+LEADER_TIMEOUT_MS: Final = 3_000
+"""How long a leader is waited for that perhaps is no more."""
+
+cluster = typer.Typer(
+    help="Show who leads and who follows, and let another broker lead.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@cluster.command()
+def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """Show who leads, who is in sync, and how far the others are behind.
+
+    The leader is asked, where the broker at --server knows it and it answers; else what that
+    broker knows is shown.
+    """
+    found = asyncio.run(_status(server))
+    emit([json_line(_as_object(found))] if as_json else _as_text(found))
+
+
+async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplicasResponse:
+    async with ReplicaAdmin(server, request_timeout_ms=timeout_ms) as admin:
+        return await admin.describe()
+
+
+async def _status(server: Servers) -> DescribeReplicasResponse:
+    found = await _describe(server)
+    leader = _leader_address(found)
+    if leader is not None and found.leader != found.broker_id:
+        with suppress(ConnectionFailed, RequestTimedOut, ValueError):
+            asked = await _describe(_at(server, leader), LEADER_TIMEOUT_MS)
+            if asked.leader == asked.broker_id and asked.epoch >= found.epoch:
+                return asked
+    return found
+
+
+def _at(server: Servers, address: str) -> Servers:
+    """Another broker, to which the same way leads."""
+    return replace(server, addresses=(address.rpartition("://")[2],))
+
+
+def _leader_address(found: DescribeReplicasResponse) -> str | None:
+    for member in found.members:
+        if member.broker_id != found.broker_id and (
+            member.state == "leader" or member.broker_id == found.leader
+        ):
+            return member.address or None
+    return None
+
+
+def _as_object(found: DescribeReplicasResponse) -> dict[str, Any]:
+    return {
+        "cluster": found.cluster_id,
+        "epoch": found.epoch,
+        "leader": _known(found.leader),
+        "in_sync": list(found.in_sync),
+        "members": [
+            {
+                "id": member.broker_id,
+                "address": member.address or None,
+                "kafka_address": member.kafka_address or None,
+                "state": member.state,
+                "lag_messages": _known(member.lag_messages),
+                "lag_seconds": _seconds(member),
+            }
+            for member in found.members
+        ],
+    }
+
+
+def _known(number: int) -> int | None:
+    return None if number == NOT_KNOWN else number
+
+
+def _seconds(member: ReplicaMember) -> float | None:
+    return None if member.lag_ms == NOT_KNOWN else member.lag_ms / 1000
+
+
+def _as_text(found: DescribeReplicasResponse) -> list[str]:
+    leader = "nobody leads" if found.leader == NOT_KNOWN else f"broker {found.leader} leads"
+    lines = [f"cluster {found.cluster_id}: {leader}, epoch {found.epoch}"]
+    if found.waits_for:
+        lines.append(f"broker {found.broker_id} does not lead: {found.waits_for}")
+    rows = [
+        (
+            str(member.broker_id),
+            member.state,
+            member.address or NOTHING,
+            _shown(_known(member.lag_messages), ""),
+            _shown(_seconds(member), " s"),
+        )
+        for member in found.members
+    ]
+    columns = ("broker", "state", "address", "lag", "lag in time")
+    lines += ["", *table(columns, rows, right=("broker", "lag", "lag in time"))]
+    if found.promise:
+        lines += ["", f"to promote broker {found.broker_id} may lose messages: {found.promise}"]
+        lines.append(f"what may be missing there: {_missing(found)}")
+    return lines
+
+
+def _shown(number: float | None, unit: str) -> str:
+    return NOTHING if number is None else f"{number:,}{unit}"
+
+
+def _missing(found: DescribeReplicasResponse) -> str:
+    return f"up to {found.missing_ms / 1000:.1f} s, about {found.missing_messages:,} messages"
+
+
+@cluster.command()
+def promote(
+    broker_id: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[ID]", min=1, max=999, help="The broker; without it the one at --server."
+        ),
+    ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Do it although messages may be lost that were answered."
+        ),
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Let another broker lead.
+
+    The leader hands over when the other one has everything; nothing is lost then. Where it does not
+    answer, the other one leads without its word: without loss only where
+    cluster.min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
+    leader with --follow after that.
+    """
+    promoted, epoch, planned = asyncio.run(_promote(server, broker_id, accept_loss))
+    if as_json:
+        emit([json_line({"leader": promoted, "epoch": epoch, "handed_over": planned})])
+    else:
+        how = "has handed over to it" if planned else "was not asked"
+        emit([f"broker {promoted} leads; the old leader {how}"])
+
+
+async def _promote(
+    server: Servers, broker_id: int | None, accept_loss: bool
+) -> tuple[int, int, bool]:
+    """Who leads now, since which epoch, and whether the old leader handed over."""
+    found = await _describe(server)
+    wanted = broker_id or found.broker_id
+    if wanted == found.leader == found.broker_id:
+        return wanted, found.epoch, True
+    leader = server if found.leader == found.broker_id else None
+    if leader is None:
+        address = _leader_address(found)
+        leader = None if address is None else _at(server, address)
+    if leader is not None:
+        try:
+            async with ReplicaAdmin(leader, request_timeout_ms=LEADER_TIMEOUT_MS) as admin:
+                if (await admin.describe()).leader != NOT_KNOWN:
+                    epoch = await admin.promote(wanted)
+                    return wanted, epoch, True
+        except (ConnectionFailed, RequestTimedOut):
+            if leader is server:
+                raise
+    target = server
+    if wanted != found.broker_id:
+        target = _at(server, _address_of(found, wanted))
+    async with ReplicaAdmin(target) as admin:
+        return wanted, await admin.promote(0, accept_loss=accept_loss), False
+
+
+def _address_of(found: DescribeReplicasResponse, broker_id: int) -> str:
+    for member in found.members:
+        if member.broker_id == broker_id and member.address:
+            return member.address
+    raise CommandFailed(
+        f"broker {found.broker_id} does not know where broker {broker_id} is; ask that one "
+        "(--server)"
+    )

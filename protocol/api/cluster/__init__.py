@@ -1,0 +1,1 @@
+"""Requests of brokers that are one of several, and about them."""

@@ -1,0 +1,64 @@
+"""describe-replicas: who leads, who follows, and how far behind. Kafka has no such request."""
+
+from typing import Final
+
+from ...limits import MAX_REPLICAS
+from ..schema import INT32, Api, array, int32, int64, message, string
+
+NOT_KNOWN: Final = -1
+
+
+@message
+class DescribeReplicasRequest:
+    """Nothing to say."""
+
+
+@message
+class ReplicaMember:
+    broker_id: int = int32(doc="Broker.")
+    address: str = string(default="", doc="Where it takes native clients; empty when not known.")
+    kafka_address: str = string(default="", doc="Where it takes Kafka's clients, if anywhere.")
+    state: str = string(doc="`leader`, `in-sync`, `catching-up` or `down`.")
+    lag_messages: int = int64(default=NOT_KNOWN, doc="Messages that it lacks; -1: not known.")
+    lag_ms: int = int64(
+        default=NOT_KNOWN, doc="Age of the oldest of these, by message time; -1: not known."
+    )
+    since_ms: int = int64(default=NOT_KNOWN, doc="When it got into its state; -1: not known.")
+
+
+@message
+class DescribeReplicasResponse:
+    cluster_id: str = string(default="", doc="Id of the cluster.")
+    epoch: int = int32(doc="Leader epoch; -1 before there is one.")
+    broker_id: int = int32(doc="Who answers.")
+    leader: int = int32(default=NOT_KNOWN, doc="Who leads, as far as this broker knows; -1: none.")
+    in_sync: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas."
+    )
+    members: list[ReplicaMember] = array(
+        ReplicaMember, max_items=MAX_REPLICAS, default=(), doc="The brokers that are known here."
+    )
+    waits_for: str = string(
+        default="", doc="Why this broker does neither lead nor follow; empty if it does."
+    )
+    promise: str = string(
+        default="", doc="Why promoting this broker may lose messages; empty where it may not."
+    )
+    missing_messages: int = int64(
+        default=0, doc="About how many messages this broker may lack; of a follower."
+    )
+    missing_ms: int = int64(
+        default=0, doc="Since when it may lack what was appended; of a follower."
+    )
+
+
+DESCRIBE_REPLICAS: Final = Api(
+    key=1005,
+    name="describe-replicas",
+    min_version=0,
+    max_version=0,
+    request=DescribeReplicasRequest,
+    response=DescribeReplicasResponse,
+    doc="Who leads, who follows, and how far behind. Refused by a broker that is in no cluster.",
+    native=True,
+)

@@ -1,0 +1,172 @@
+"""replicate: what followers and their leader say to each other.
+
+A follower opens a connection, says hello, and from then on has one fetch under way, which the
+leader answers when there is something to tell. What changes meanwhile is confirmed, and that is not
+answered. Everything belongs to one connection and one leader epoch. Kafka has no such request.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from ...limits import (
+    MAX_CONFIGS,
+    MAX_COPY_FACTS_BYTES,
+    MAX_LEADER_EPOCHS,
+    MAX_PARTITIONS,
+    MAX_PRODUCER_STATE_PIECES,
+    MAX_TOPICS,
+)
+from ..schema import (
+    Api,
+    Data,
+    Text,
+    array,
+    boolean,
+    data,
+    int8,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+)
+
+
+class Says(IntEnum):
+    """What a follower says."""
+
+    HELLO = 0
+    FETCH = 1
+    CONFIRM = 2
+
+
+class Answers(IntEnum):
+    """What a leader says."""
+
+    WELCOME = 0
+    REFUSAL = 1
+    FETCHED = 2
+    HANDED_OVER = 3
+
+
+@message
+class ReplicaPosition:
+    topic: str = string(doc="Topic.")
+    partition: int = int32(doc="Partition.")
+    end_offset: int = int64(doc="First offset that the follower does not have.")
+    last_epoch: int = int32(doc="Leader epoch of its last message; -1 for none.")
+    synced_offset: int = int64(doc="Everything below it is on its stable storage.")
+    log_start_offset: int = int64(doc="First offset that it has.")
+
+
+@message
+class ReplicateRequest:
+    says: int = int8(doc="0 hello, 1 fetch, 2 confirm.")
+    connection: int = int64(doc="Number that the follower chose at random for this connection.")
+    epoch: int = int32(default=-1, doc="Leader epoch that this is for; -1 in a first hello.")
+    broker_id: int = int32(default=0, doc="Hello: who follows.")
+    nonce: int = int64(default=0, doc="Hello: number of its directory.")
+    highest_epoch: int = int32(default=-1, doc="Hello: the highest leader epoch it ever heard of.")
+    cluster_id: str = string(default="", doc="Hello: cluster that it is of; empty for any.")
+    address: str = string(default="", doc="Hello: where it takes clients of the native protocol.")
+    kafka_address: str = string(default="", doc="Hello: where it takes clients of Kafka's.")
+    positions: list[ReplicaPosition] = array(
+        ReplicaPosition,
+        max_items=MAX_PARTITIONS,
+        default=(),
+        doc="Fetch and confirm: those that changed; all of them in the first fetch.",
+    )
+
+
+@message
+class EpochBegin:
+    epoch: int = int32(doc="Leader epoch; -1 for messages from before there were any.")
+    offset: int = int64(doc="Its first offset.")
+
+
+@message
+class ReplicatedPart:
+    topic: str = string(doc="Topic.")
+    partition: int = int32(doc="Partition.")
+    diverging: list[EpochBegin] = array(
+        EpochBegin,
+        max_items=1,
+        default=(),
+        doc="Where the follower's log leaves the leader's: the greatest epoch at or below the one "
+        "of its last message, and the offset where that one ends.",
+    )
+    next_offset: int = int64(default=-1, doc="First offset behind `records`.")
+    records: bytes | None = records(default=None, doc="Messages as they lie in the leader's file.")
+    facts: bytes = data(
+        max_bytes=MAX_COPY_FACTS_BYTES,
+        default=b"",
+        doc="What goes with them: append times, file times, epochs, the segment they are in.",
+    )
+    epochs: list[EpochBegin] = array(
+        EpochBegin, max_items=MAX_LEADER_EPOCHS, default=(), doc="Epochs of these messages."
+    )
+    log_start_offset: int = int64(doc="Where the leader's log begins, at a whole set.")
+    first_visible_offset: int = int64(doc="First offset that consumers get.")
+    high_watermark: int = int64(doc="First offset that consumers do not get; -1 for not known.")
+    sync_to: int = int64(doc="The leader wants everything below it on stable storage.")
+    producers: list[bytes] = array(
+        Data(),
+        max_items=MAX_PRODUCER_STATE_PIECES,
+        default=(),
+        doc="What is known of idempotent producers from before the log start, for a log that is "
+        "copied from there, in pieces of up to 1 MiB.",
+    )
+
+
+@message
+class ReplicatedSetting:
+    name: str = string(doc="Name of the setting.")
+    value: str = string(doc="Its value.")
+
+
+@message
+class ReplicatedTopic:
+    name: str = string(doc="Topic.")
+    topic_id: str = string(doc="Its id.")
+    partitions: int = int32(doc="How many partitions it has.")
+    gaps: bool = boolean(default=False, doc="Whether its offsets may have gaps.")
+    settings: list[ReplicatedSetting] = array(
+        ReplicatedSetting, max_items=MAX_CONFIGS, default=(), doc="The topic's own settings."
+    )
+
+
+@message
+class ReplicateResponse:
+    answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over.")
+    epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker ever heard of.")
+    broker_id: int = int32(default=0, doc="Who answers.")
+    cluster_id: str = string(default="", doc="The cluster, in a welcome.")
+    parts: list[ReplicatedPart] = array(
+        ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."
+    )
+    topics: list[ReplicatedTopic] = array(
+        ReplicatedTopic, max_items=MAX_TOPICS, default=(), doc="Topics that are new or changed."
+    )
+    topics_are_all: bool = boolean(
+        default=False, doc="Whether there are no topics but these; true in a welcome."
+    )
+    topics_gone: list[str] = array(
+        Text(), max_items=MAX_TOPICS, default=(), doc="Topics that were deleted."
+    )
+    behind_messages: int = int64(
+        default=0, doc="How many messages the leader had that the follower had not said to have."
+    )
+
+
+REPLICATE: Final = Api(
+    key=1004,
+    name="replicate",
+    min_version=0,
+    max_version=0,
+    request=ReplicateRequest,
+    response=ReplicateResponse,
+    doc="Between brokers: a follower's side of the copying of all topics. A confirmation is not "
+    "answered (`says` 2). Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
+    "INCONSISTENT_CLUSTER_ID by one of another cluster.",
+    native=True,
+)

@@ -1,0 +1,30 @@
+"""replicate, describe-replicas and promote: for brokers that are one of several."""
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import InvalidRequest
+from .base import Call, Services
+
+if TYPE_CHECKING:
+    from ..replication.cluster import Cluster
+
+
+def replicate(services: Services, request: Any, call: Call) -> Any:
+    return _cluster(services).followers.handle(request, call)
+
+
+def describe(services: Services, request: Any, call: Call) -> Any:
+    return _cluster(services).people.describe()
+
+
+def promote(services: Services, request: Any, call: Call) -> Any:
+    return _cluster(services).people.promote(request)
+
+
+def _cluster(services: Services) -> "Cluster":
+    if services.cluster is None:
+        raise InvalidRequest(
+            "this broker is alone: it belongs to no cluster, and nobody can follow it. Start it "
+            "with --broker-id N --create-cluster to let others follow it"
+        )
+    return services.cluster

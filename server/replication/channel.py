@@ -1,0 +1,80 @@
+"""A follower's connection, as its leader sees it."""
+
+import asyncio
+from collections import deque
+
+from ...protocol.api.cluster.replicate import ReplicateResponse
+from .topics import Told
+
+
+class Channel:
+    """What is to be said on a connection that a follower opened, and whether it waits for that.
+
+    Answers go in the order in which they were made: each fetch is answered with one.
+    """
+
+    def __init__(self, number: int, broker_id: int, now_s: float) -> None:
+        self.number = number
+        self.broker_id = broker_id
+        self.heard_s = now_s
+        """When the follower said something last."""
+        self.closed = False
+        """Whether nothing that comes from it counts any more."""
+        self.told = Told()
+        self._outbox: deque[ReplicateResponse] = deque()
+        self._reading: asyncio.Future[None] | None = None
+        """What the last answer waits for; no other is made before."""
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the follower waits for an answer."""
+        return self._waiting is not None and not self._waiting.done()
+
+    @property
+    def has_answer(self) -> bool:
+        if len(self._outbox) == 1 and self._reading is not None:
+            return self._reading.done()
+        return bool(self._outbox)
+
+    def say(self, response: ReplicateResponse) -> None:
+        """Answer the fetch that waits, or the next one."""
+        self._outbox.append(response)
+        self._wake()
+
+    def say_later(
+        self,
+        response: ReplicateResponse,
+        reading: "asyncio.Future[None]",
+        instead: ReplicateResponse,
+    ) -> None:
+        """The same once `reading` is done; if that fails, `instead`."""
+        self._outbox.append(response)
+        self._reading = reading
+
+        def read(done: "asyncio.Future[None]") -> None:
+            self._reading = None
+            if (done.cancelled() or done.exception() is not None) and response in self._outbox:
+                self._outbox[self._outbox.index(response)] = instead
+            self._wake()
+
+        reading.add_done_callback(read)
+
+    def wait(self) -> "asyncio.Future[None]":
+        """Done when there is an answer; cancelled when the connection is lost."""
+        self._wake()
+        self._waiting = asyncio.get_running_loop().create_future()
+        return self._waiting
+
+    def take(self) -> ReplicateResponse | None:
+        """The next answer."""
+        return self._outbox.popleft() if self._outbox else None
+
+    def close(self) -> None:
+        """Let nothing more come from it; what was said before is still to be got."""
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)

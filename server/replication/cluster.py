@@ -1,0 +1,352 @@
+"""A broker of a cluster in which people decide: carries out what `replication/` decides.
+
+Everything is in the loop's thread. The state machine is called with one event at a time, and what
+it wants done is done at once (`settle`); syncs, connections and topics take their time and come
+back as events.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...protocol.errors import RequestTimedOut
+from ...replication.effects import Answer, Close, Connect, Effect, Send, Sync
+from ...replication.hand_node import HandNode
+from ...replication.messages import Confirm, Position
+from ...replication.partition_log import Partition
+from ...replication.settings import Incarnation, ReplicationSettings
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.events import Observer
+from ...storage.log.flush import GroupCommit
+from ...storage.log.log import Log
+from ..parking import ParkingLot
+from ..syncing import synced_to
+from ..work import Work
+from .channel import Channel
+from .commits import Commit
+from .followers import Followers
+from .following import Following
+from .identity_file import IdentityFile
+from .people import People
+from .serving import Serving
+from .stored_directory import StoredDirectory
+from .topics import TopicCopies
+
+TICK_S: Final = 0.1
+"""How often the state machine is told what time it is."""
+
+FETCH_BYTES: Final = 4 << 20
+"""Messages in one answer to a follower."""
+
+WAIT_MS: Final = 30_000
+"""How long a trim waits for all in-sync replicas."""
+
+STARTS_S: Final = 1.0
+"""How often it is looked which logs begin later now, because of retention."""
+
+
+class Cluster:
+    """One broker of a cluster, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        directory: LogDirectory,
+        identity: IdentityFile,
+        clock: Clock,
+        random: Random,
+        observe: Observer,
+        commits: GroupCommit,
+        work: Work,
+        produces: ParkingLot,
+        topics: TopicCopies,
+        native_address: str,
+        kafka_address: str | None,
+    ) -> None:
+        """Opens the logs of the directory."""
+        self.settings = settings
+        self.directory = directory
+        self.observe = observe
+        self.clock = clock
+        self.broker_id = settings.broker_id
+        self.native_address = native_address
+        self.kafka_address = kafka_address or ""
+        self._loop = asyncio.get_running_loop()
+        self._random = random
+        self._commits = commits
+        self._work = work
+        self._produces = produces
+        self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
+        self.stored.changed()
+        self._watch()
+        self.followers = Followers(self)
+        self.following = Following(self, topics)
+        self.serving = Serving(self)
+        self.people = People(self)
+        self.node = self._make_node()
+        self._role: object = None
+        self._starts: dict[Partition, int] = {}
+        self._looked_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def _make_node(self) -> HandNode:
+        settings = self.settings
+        return HandNode(
+            self.stored,
+            Incarnation(self.broker_id, self.new_number()),
+            ReplicationSettings(
+                lag_max_s=settings.replica_lag_time_max_ms / 1000,
+                min_insync=settings.cluster_min_insync_replicas,
+                sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
+                answer_within_s=settings.replica_lag_time_max_ms / 1000,
+                fetch_max_bytes=FETCH_BYTES,
+            ),
+            self.new_number,
+            may_have_lost=self.stored.may_have_lost,
+            follows=self.following.first_leader,
+            brokers=settings.cluster_brokers,
+            create=settings.cluster_create and not self.stored.identity.nonce,
+        )
+
+    def new_number(self) -> int:
+        """A random number above 0."""
+        return self._random.getrandbits(62) + 1
+
+    def start(self) -> None:
+        """Begin to lead, or to follow."""
+        if self.settings.cluster_alone:
+            self.node.lead_alone(self.now_s)
+        self._tick()
+        if self.node.leader is None and self.node.follower is None:
+            self.observe("leads_not", reason=self.waits_for)
+
+    async def stop(self) -> None:
+        """Let the others know by closing the connections."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.following.stop()
+        self.node.resign()
+        self.node.unfollow()
+        self.settle()
+
+    # What is asked about it.
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.monotonic()
+
+    @property
+    def leads(self) -> bool:
+        """Whether clients are to be served."""
+        return self.node.leader is not None
+
+    @property
+    def epoch(self) -> int:
+        """Of this broker's leading; 0 where it does not."""
+        return self.node.leader.epoch if self.node.leader is not None else 0
+
+    @property
+    def waits_for(self) -> str:
+        """Why this broker neither leads nor follows; empty if it does."""
+        node = self.node
+        if node.leader is not None or node.follower is not None:
+            return ""
+        if node.newer_epoch:
+            return (
+                f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
+                "--follow and its address, or promote it (horolog cluster promote)"
+            )
+        if node.heard is None:
+            return (
+                "this broker belongs to no cluster yet: start it with --follow and the leader's "
+                "address or, if it has the data that counts, once with --create-cluster"
+            )
+        if node.identity.in_doubt:
+            return (
+                "something may be missing that this broker has confirmed: start it with --follow, "
+                "or let it lead all the same (horolog cluster promote --accept-loss)"
+            )
+        heard = sorted(node.heard)
+        return (
+            f"of the {node.brokers - 1} other brokers (cluster.brokers), which have to say that "
+            f"nobody was promoted meanwhile, {len(heard)} did so: start them, or start this one "
+            "with --alone"
+        )
+
+    @property
+    def told(self) -> str:
+        """Who leads, for a client that asked the wrong broker."""
+        if self.node.follower is not None:
+            return f"broker {self.broker_id} follows the leader at {self.following.address}"
+        return f"broker {self.broker_id} does not lead: {self.waits_for}"
+
+    # The state machine.
+
+    def happens(self, step: Callable[[float], Any]) -> Any:
+        """Tell the state machine of an event, and do what it wants."""
+        try:
+            return step(self.now_s)
+        finally:
+            self.settle()
+
+    def settle(self) -> None:
+        """Do what the state machine wants done, and what that brings about."""
+        node = self.node
+        while node.effects:
+            effects = node.effects[:]
+            node.effects.clear()
+            for effect in _merged(effects):
+                self._carry_out(effect)
+        role = node.leader
+        if role is not self._role:
+            self._role = role
+            self._change_role()
+
+    def _change_role(self) -> None:
+        leader = self.node.leader
+        if leader is None:
+            self.stored.follow()
+            self.observe("leads_no_more", epoch=self.node.highest_epoch)
+            return
+        self.stored.lead()
+        self.directory.producer_ids.begin_epoch(leader.epoch)
+        self._starts.clear()
+        self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            if isinstance(effect.connection, Channel):
+                self.followers.say(effect.connection, effect.message)
+            else:
+                self.following.say(effect.connection, effect.message)
+        elif isinstance(effect, Sync):
+            stored = self.stored.logs.get(effect.partition)
+            if stored is not None:
+                self._commits.request(stored.log.flusher)
+        elif isinstance(effect, Answer):
+            self._answer(effect)
+        elif isinstance(effect, Connect):
+            self.following.connect(effect.broker_id)
+        elif isinstance(effect, Close):
+            if isinstance(effect.connection, Channel):
+                effect.connection.close()
+            else:
+                self.following.close(effect.connection)
+
+    def _answer(self, effect: Answer) -> None:
+        commit = effect.token
+        assert isinstance(commit, Commit)
+        commit.settle(effect.outcome, "" if self.leads else self.told)
+        self._produces.advanced(commit.partition)
+
+    async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
+        """Ask for something, and wait until it is known what became of it."""
+        ready = self._produces.park([commit.partition], lambda _: commit.done, WAIT_MS, requests=1)
+        ask()
+        self.settle()
+        if not commit.done:
+            await ready
+        else:
+            ready.cancel()
+        if not commit.done:
+            raise RequestTimedOut(f"the in-sync replicas did not follow within {WAIT_MS} ms")
+
+    def _tick(self) -> None:
+        if self._stopped:
+            return
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        try:
+            self.look_at_topics()
+            self.happens(self.node.tick)
+            self.followers.look()
+            self.following.look()
+            if self.now_s - self._looked_s >= STARTS_S:
+                self._looked_s = self.now_s
+                self._look_at_starts()
+        except Exception as error:
+            self.observe("replication_failed", error=error)
+
+    def _look_at_starts(self) -> None:
+        raised = list(self.stored.raised_starts(self._starts))
+        if self.leads:
+            for partition in raised:
+                self.node.trimmed(partition, None)
+            self.settle()
+
+    # Topics and logs.
+
+    def look_at_topics(self) -> None:
+        """Know of the partitions that came and went."""
+        if not self.stored.topics_changed:
+            return
+        came, gone = self.stored.changed()
+        for partition in gone:
+            self.node.remove_partition(partition)
+            self._starts.pop(partition, None)
+        self._watch(came)
+        for partition in came:
+            self.node.add_partition(partition)
+        self.settle()
+
+    def _watch(self, partitions: Iterable[Partition] | None = None) -> None:
+        for partition in self.stored.logs if partitions is None else partitions:
+            self.stored.logs[partition].log.on_synced = self._synced
+
+    def _synced(self, log: Log) -> None:
+        partition = log.topic, log.partition
+        if partition in self.stored.logs:
+            self.node.synced(partition)
+            self.settle()
+
+    async def synced_to(self, log: Log, offset: int) -> None:
+        """Bring the messages of a log below `offset` to stable storage. Raises `StorageError`."""
+        await synced_to(self._commits, log, offset)
+
+    async def secure_starts(self, logs: Sequence[Log]) -> None:
+        """Bring to stable storage where logs begin, and drop what is before. Raises
+        `StorageError`, `OSError`."""
+        await self._work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
+        for log in logs:
+            if self.directory.opened_log((log.topic, log.partition)) is log:
+                self.directory.reserve.retrying(log.expiry.drop_expired)
+
+    def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+        """Run a call that waits for the disk."""
+        return self._work.in_reading_thread(call)
+
+    def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run a task for as long as the broker runs."""
+        return self._work.start(work)
+
+
+def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """The effects, with confirmations that follow each other on one connection as one."""
+    pending: Send | None = None
+    positions: dict[Partition, Position] = {}
+    for effect in effects:
+        message = effect.message if isinstance(effect, Send) else None
+        if isinstance(effect, Send) and isinstance(message, Confirm):
+            same = pending is not None and pending.connection == effect.connection
+            if pending is not None and not same:
+                yield _confirm(pending, positions)
+                positions = {}
+            pending = effect
+            positions |= {one.partition: one for one in message.positions}
+            continue
+        if pending is not None:
+            yield _confirm(pending, positions)
+            pending, positions = None, {}
+        yield effect
+    if pending is not None:
+        yield _confirm(pending, positions)
+
+
+def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
+    assert isinstance(last.message, Confirm)
+    return Send(last.connection, Confirm(last.message.epoch, tuple(positions.values())))

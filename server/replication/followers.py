@@ -1,0 +1,196 @@
+"""The followers of a leader: their requests, and what they are told."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ...config.address import split_address
+from ...protocol.api.cluster.replicate import ReplicateRequest, ReplicateResponse, Says
+from ...protocol.cluster_errors import InconsistentClusterId
+from ...protocol.errors import InvalidRequest, PolicyViolation
+from ...replication.messages import Fetched, FromFollower, FromLeader, Welcome
+from ...values import value_class
+from ..handlers.base import Call, Later
+from .channel import Channel
+from .wire import read_all, read_hello, read_positions, refusal, unread, write_response
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+SILENT_S: Final = 60.0
+"""After so long a connection on which nothing is asked for is taken for gone."""
+
+MAX_CHANNELS: Final = 16
+"""Connections of followers that are known at a time, dead ones included."""
+
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
+
+
+@value_class
+class Known:
+    """What a follower said of itself."""
+
+    address: str
+    kafka_address: str
+
+
+class Followers:
+    """Answers `replicate` requests."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._channels: dict[int, Channel] = {}
+        self.known: dict[int, Known] = {}
+        """Brokers that said hello, by id."""
+
+    def handle(self, request: ReplicateRequest, call: Call) -> Any:
+        """The answer to a request. Raises `CodedError`."""
+        if request.says == Says.HELLO:
+            return self._greet(request, call)
+        channel = self._channels.get(request.connection)
+        if request.says not in (Says.FETCH, Says.CONFIRM):
+            raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
+        message = read_positions(request)
+        if channel is None:
+            return self._refusal() if request.says == Says.FETCH else None
+        channel.heard_s = self._cluster.now_s
+        if request.says == Says.CONFIRM:
+            if not channel.closed:
+                self._event(channel, message)
+            return None
+        return self._fetch(channel, message)
+
+    def _fetch(self, channel: Channel, message: FromFollower) -> Any:
+        if not (channel.closed or channel.has_answer):
+            ready = channel.wait()
+            self._event(channel, message)
+            if not (channel.closed or channel.has_answer):
+                ready.add_done_callback(partial(self._waited, channel))
+                return Later(ready, partial(self._take, channel))
+        return self._take(channel)
+
+    def _waited(self, channel: Channel, ready: Any) -> None:
+        if ready.cancelled():
+            self._gone(channel)
+
+    def _take(self, channel: Channel) -> ReplicateResponse:
+        channel.heard_s = self._cluster.now_s
+        taken = channel.take()
+        if taken is None:
+            # Its leader is none any more.
+            self._channels.pop(channel.number, None)
+            return self._refusal()
+        return taken
+
+    def _refusal(self) -> ReplicateResponse:
+        return refusal(self._cluster.node.highest_epoch, self._cluster.broker_id)
+
+    def _event(self, channel: Channel, message: FromFollower) -> None:
+        node = self._cluster.node
+        self._cluster.happens(lambda now_s: node.from_follower(now_s, channel, message))
+
+    def _greet(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
+        cluster = self._cluster
+        hello = read_hello(request)
+        self._check(request)
+        # Another connection of the same broker dies with this one: the state machine closes it.
+        for other in list(self._channels.values()):
+            if other.broker_id == request.broker_id or other.number == request.connection:
+                self._gone(other)
+        if len(self._channels) >= MAX_CHANNELS:
+            raise PolicyViolation(f"{MAX_CHANNELS} brokers follow this one, or try to")
+        channel = Channel(request.connection, request.broker_id, cluster.now_s)
+        self._channels[channel.number] = channel
+        self.known[request.broker_id] = Known(
+            _reachable(request.address, call.client_host),
+            _reachable(request.kafka_address, call.client_host),
+        )
+        cluster.look_at_topics()
+        self._event(channel, hello)
+        response = self._take(channel)
+        if not channel.closed and cluster.leads:
+            cluster.observe("follower_came", broker=request.broker_id, address=request.address)
+        return response
+
+    def _check(self, request: ReplicateRequest) -> None:
+        cluster = self._cluster
+        if request.broker_id == cluster.broker_id:
+            raise InvalidRequest(
+                f"broker.id {request.broker_id} is that of this broker too: each has its own"
+            )
+        ours = cluster.directory.cluster_id()
+        if request.cluster_id not in ("", ours):
+            raise InconsistentClusterId(
+                f"broker {request.broker_id} has the data of cluster {request.cluster_id[:64]}, "
+                f"and this is cluster {ours}: start it with another data directory"
+            )
+        others = set(self.known) | {request.broker_id}
+        if len(others) >= cluster.settings.cluster_brokers:
+            raise PolicyViolation(
+                f"broker {request.broker_id} would be one too many: cluster.brokers is "
+                f"{cluster.settings.cluster_brokers}, and {sorted(self.known)} are known"
+            )
+
+    def say(self, channel: Channel, message: FromFollower | FromLeader) -> None:
+        """Carry out `Send`."""
+        cluster = self._cluster
+        response = write_response(message, cluster.broker_id)  # type: ignore[arg-type]
+        if isinstance(message, Welcome):
+            response.cluster_id = cluster.directory.cluster_id()
+        if isinstance(message, Welcome | Fetched):
+            channel.told.tell(response, cluster.directory)
+            response.behind_messages = self.behind(channel)
+            for part in response.parts:
+                stored = cluster.stored.logs.get((part.topic, part.partition))
+                if stored is not None:
+                    part.first_visible_offset = stored.log.log_start_offset
+        cold = unread(message, response)  # type: ignore[arg-type]
+        if cold:
+            # A producer is not to wait until a disk has found what a new follower asks for.
+            reading = cluster.in_reading_thread(partial(read_all, cold))
+            channel.say_later(response, reading, self._refusal())
+        else:
+            channel.say(response)
+
+    def behind(self, channel: Channel) -> int:
+        """How many messages a follower has not said to have."""
+        leader = self._cluster.node.leader
+        session = None if leader is None else leader.sessions.get(channel)
+        if leader is None or session is None:
+            return 0
+        total = 0
+        for partition in session.behind:
+            log = leader.partitions[partition].log
+            total += log.log_end_offset - session.ends.get(partition, log.log_start_offset)
+        return total
+
+    def look(self) -> None:
+        """Forget connections that nobody uses any more."""
+        now_s = self._cluster.now_s
+        for channel in list(self._channels.values()):
+            if not channel.waits and now_s - channel.heard_s > SILENT_S:
+                self._gone(channel)
+
+    def _gone(self, channel: Channel) -> None:
+        self._channels.pop(channel.number, None)
+        channel.close()
+        node = self._cluster.node
+        self._cluster.happens(lambda _: node.closed(channel))
+
+    def channel_of(self, broker_id: int) -> Channel | None:
+        """The connection of a follower."""
+        for channel in self._channels.values():
+            if channel.broker_id == broker_id and not channel.closed:
+                return channel
+        return None
+
+
+def _reachable(address: str, host: str) -> str:
+    """An address as others reach it: a broker that listens everywhere is where it comes from."""
+    if not address or not host:
+        return address
+    scheme, separator, place = address.rpartition("://")
+    name, port = split_address(place)
+    if name not in _WILDCARDS:
+        return address
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}{separator}{shown}:{port}"

@@ -1,0 +1,207 @@
+"""The leader of a follower: the connection to it, and what it says."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from ...config.cluster_table import NOBODY
+from ...protocol.api.cluster.replicate import Answers, ReplicateResponse
+from ...protocol.errors import HorologError, InvalidRequest
+from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
+from ...storage.directory.random_ids import is_id
+from ...storage.log.log import Log
+from .link import LetsIn, Link
+from .topics import TopicCopies
+from .wire import read_response, write_request
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+GIVEN: Final = 0
+"""Stands for the id of the leader that was given (cluster.follow), until it says its own."""
+
+FIRST_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 0.5
+"""Waits between two tries to connect."""
+
+AGAIN_S: Final = 10.0
+"""After so long what could not be copied is asked for again."""
+
+RATE_S: Final = 10.0
+"""Over so long it is measured how many messages come in a second."""
+
+
+class Following:
+    """Opens connections to the leader, and hears what it says."""
+
+    def __init__(self, cluster: "Cluster", topics: TopicCopies) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        given = cluster.settings.cluster_follow
+        self._given = "" if given == NOBODY else given
+        self._pause_s = FIRST_PAUSE_S
+        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._told: str | None = None
+        self.leader_id = GIVEN
+        """Who leads, once it has said so; `GIVEN` before."""
+        self.address = self._given
+        """Where the leader is, or was looked for last."""
+        self.answered_s = cluster.now_s
+        """When the leader said something last."""
+        self.behind_messages = 0
+        """What this broker lacked then."""
+        self._tried_s = 0.0
+        self._counts: list[tuple[float, int]] = []
+
+    @property
+    def first_leader(self) -> int | None:
+        """Whom to follow from the start on."""
+        return GIVEN if self._given else None
+
+    # What the state machine wants.
+
+    def connect(self, broker_id: int) -> None:
+        """Carry out `Connect`."""
+        cluster = self._cluster
+        known = cluster.followers.known.get(broker_id)
+        self.address = self._given if known is None else known.address
+        timeout_ms = cluster.settings.replica_lag_time_max_ms
+        lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        link = Link(cluster.new_number(), self.address, timeout_ms, lets_in)
+        self._links[link] = cluster.start_work(self._run(link))
+
+    def say(self, link: Any, message: FromFollower | FromLeader) -> None:
+        """Carry out `Send`."""
+        cluster = self._cluster
+        request = write_request(link.number, message)  # type: ignore[arg-type]
+        if isinstance(message, Hello):
+            joined = cluster.stored.identity.highest_epoch >= 0
+            request.cluster_id = cluster.directory.cluster_id() if joined else ""
+            request.address = cluster.native_address
+            request.kafka_address = cluster.kafka_address
+        link.send(request)
+
+    def close(self, link: Any) -> None:
+        """Carry out `Close`."""
+        link.close()
+        task = self._links.pop(link, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        for link in list(self._links):
+            self.close(link)
+
+    # What comes of it.
+
+    async def _run(self, link: Link) -> None:
+        cluster, node = self._cluster, self._cluster.node
+        connected = False
+        try:
+            if self._told is not None:
+                await asyncio.sleep(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+            await link.open()
+            connected = True
+            cluster.happens(lambda now_s: node.connected(now_s, link))
+            while not link.closed:
+                await self._take(link, await link.next())
+        except Exception as error:
+            if not link.closed:
+                self._failed(link, error)
+                if connected:
+                    node.closed(link)
+                else:
+                    node.not_connected()
+        finally:
+            self._links.pop(link, None)
+            link.close()
+
+    def _failed(self, link: Link, error: Exception) -> None:
+        """Say once why the leader is not followed."""
+        text = error.message if isinstance(error, HorologError) else repr(error)
+        if text != self._told:
+            self._told = text
+            self._cluster.observe("leader_not_followed", address=link.address, error=text)
+
+    async def _take(self, link: Link, response: ReplicateResponse) -> None:
+        cluster, node = self._cluster, self._cluster.node
+        message = read_response(response)
+        welcome = response.answers == Answers.WELCOME
+        if welcome and response.epoch >= node.highest_epoch:
+            if not is_id(response.cluster_id):
+                raise InvalidRequest(f"the leader's cluster id is {response.cluster_id[:64]!r}")
+            cluster.directory.keep_cluster_id(response.cluster_id)
+            self.leader_id = response.broker_id
+        if welcome or response.answers == Answers.FETCHED:
+            if response.epoch >= node.highest_epoch:
+                await self._topics.follow(response)
+                cluster.look_at_topics()
+            self._note(response)
+        if isinstance(message, Fetched):
+            await self._raise_starts(response)
+        if link.closed:
+            return
+        if isinstance(message, Fetched):
+            self._follow_starts(response)
+        before = node.follower.epoch if node.follower is not None else None
+        cluster.happens(lambda now_s: node.from_leader(now_s, link, message))
+        if welcome and node.follower is not None and before != node.follower.epoch:
+            self._told = None
+            cluster.observe(
+                "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
+            )
+
+    async def _raise_starts(self, response: ReplicateResponse) -> None:
+        """Let logs begin where the leader's do, all of them with one write: retention takes from
+        many at a time. What is not done here the state machine does, one by one."""
+        raised: list[Log] = []
+        for part in response.parts:
+            stored = self._cluster.stored.logs.get((part.topic, part.partition))
+            if stored is None or part.diverging:
+                continue
+            if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
+                await self._cluster.synced_to(stored.log, part.log_start_offset)
+                stored.log.replica.begin_at(part.log_start_offset)
+                raised.append(stored.log)
+        if raised:
+            await self._cluster.secure_starts(raised)
+            for log in raised:
+                # The leader waits for the word that it is so.
+                self._cluster.node.synced((log.topic, log.partition))
+            self._cluster.settle()
+
+    def _follow_starts(self, response: ReplicateResponse) -> None:
+        """Let consumers have nothing that the leader's have not, where a set is cut in two."""
+        for part in response.parts:
+            stored = self._cluster.stored.logs.get((part.topic, part.partition))
+            inside = part.first_visible_offset > part.log_start_offset
+            if stored is not None and inside and not part.diverging:
+                stored.log.expiry.trim(min(part.first_visible_offset, stored.log.recovery_point))
+
+    def _note(self, response: ReplicateResponse) -> None:
+        """Remember how far behind this broker was, and how much comes in a second."""
+        self._pause_s = FIRST_PAUSE_S
+        now_s = self._cluster.now_s
+        self.answered_s, self.behind_messages = now_s, response.behind_messages
+        if not self._counts or now_s - self._counts[-1][0] >= 1:
+            stored = self._cluster.stored.logs.values()
+            self._counts.append((now_s, sum(one.log_end_offset for one in stored)))
+            self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
+
+    def look(self) -> None:
+        """Ask again, from time to time, for what could not be copied."""
+        cluster = self._cluster
+        follower, failing = cluster.node.follower, cluster.stored.failing
+        if follower is not None and failing and cluster.now_s - self._tried_s >= AGAIN_S:
+            self._tried_s = cluster.now_s
+            cluster.happens(lambda _: follower.drop())
+
+    def missing(self) -> tuple[int, float]:
+        """How many messages this broker may lack by now, about, and for how many seconds."""
+        silent_s = max(self._cluster.now_s - self.answered_s, 0.0)
+        if len(self._counts) < 2:
+            return self.behind_messages, silent_s
+        (first_s, first), (last_s, last) = self._counts[0], self._counts[-1]
+        rate = max(last - first, 0) / max(last_s - first_s, 1.0)
+        return self.behind_messages + round(rate * silent_s), silent_s

@@ -1,0 +1,137 @@
+"""What a data directory knows of itself in its cluster: the file `replication-identity`.
+
+It is replaced as a whole (temporary file, sync, rename). Its content:
+
+    {"version": 1, "broker_id": 2, "nonce": 4611686018427387904, "in_doubt": false,
+     "highest_epoch": 1001, "counted_revision": 3, "record": [[1, 77], [2, 88]],
+     "boot_id": "c1c0f5b2-..."}
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from ...protocol.errors import StorageError
+from ...replication.partition_log import Identity
+from ...replication.settings import Member
+from ...storage.files import Files, replace_file
+from ...values import value_class
+
+FILE_NAME: Final = "replication-identity"
+VERSION: Final = 1
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+@value_class
+class KnownIdentity:
+    """The content of the file."""
+
+    broker_id: int
+    identity: Identity
+    boot_id: str = ""
+    """Of the kernel that ran when it was written; empty where the system does not tell."""
+
+
+def encode_identity(known: KnownIdentity) -> bytes:
+    """The content of the file, as the module says."""
+    identity = known.identity
+    document = {
+        "version": VERSION,
+        "broker_id": known.broker_id,
+        "nonce": identity.nonce,
+        "in_doubt": identity.in_doubt,
+        "highest_epoch": identity.highest_epoch,
+        "counted_revision": identity.counted_revision,
+        "record": sorted(list(member) for member in identity.record),
+        "boot_id": known.boot_id,
+    }
+    return (json.dumps(document) + "\n").encode()
+
+
+def decode_identity(content: bytes) -> KnownIdentity:
+    """The opposite of `encode_identity`. Raises `ValueError` for anything else."""
+    try:
+        document = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise ValueError(f"it is not of version {VERSION}")
+    record = document.get("record")
+    if not isinstance(record, list) or not all(_is_member(one) for one in record):
+        raise ValueError("record is not a list of (broker id, nonce)")
+    identity = Identity(
+        _number(document, "nonce", 0),
+        document.get("in_doubt") is not False,
+        _number(document, "highest_epoch", -1),
+        _number(document, "counted_revision", 0),
+        frozenset(Member(*one) for one in record),
+    )
+    return KnownIdentity(
+        _number(document, "broker_id", 1), identity, str(document.get("boot_id", ""))
+    )
+
+
+def _number(document: dict[str, Any], name: str, least: int) -> int:
+    value = document.get(name)
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} is {value!r}, not a number from {least} on")
+    return value
+
+
+def _is_member(one: object) -> bool:
+    return isinstance(one, list) and len(one) == 2 and all(type(number) is int for number in one)
+
+
+class IdentityFile:
+    """The file in a data directory, for one run of a broker."""
+
+    def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
+        """Reads it. Raises `StorageError` where it cannot be believed, or is another broker's."""
+        self._files = files
+        self._path = data_dir / FILE_NAME
+        self._broker_id = broker_id
+        self._boot_id = boot_id(files)
+        self.identity = Identity()
+        self.rebooted = False
+        """Whether another kernel runs than when it was written, as far as that is known."""
+        known = self._read()
+        if known is None:
+            return
+        if known.broker_id != broker_id:
+            raise StorageError(
+                f"{self._path} says that this is the data of broker {known.broker_id}, and "
+                f"broker.id (--broker-id) is {broker_id}; start with the right one, or with an "
+                "empty data directory"
+            )
+        self.identity = known.identity
+        self.rebooted = not self._boot_id or known.boot_id != self._boot_id
+        if self.rebooted:
+            self.store(self.identity)
+
+    def _read(self) -> KnownIdentity | None:
+        if not self._files.exists(self._path):
+            return None
+        try:
+            return decode_identity(self._files.read_bytes(self._path))
+        except (OSError, ValueError) as error:
+            raise StorageError(
+                f"{self._path} cannot be read ({error}), so nobody knows what this broker has "
+                "confirmed; start it with an empty data directory, to copy everything anew"
+            ) from error
+
+    def store(self, identity: Identity) -> None:
+        """Keep it, synced. Raises `StorageError`."""
+        content = encode_identity(KnownIdentity(self._broker_id, identity, self._boot_id))
+        try:
+            replace_file(self._files, self._path, content)
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error}") from error
+        self.identity = identity
+
+
+def boot_id(files: Files) -> str:
+    """What the kernel calls its run; empty where it does not tell."""
+    try:
+        return files.read_bytes(_BOOT_ID).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,167 @@
+"""What people ask of a cluster: how it is, and who is to lead."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.api.cluster.describe_replicas import (
+    NOT_KNOWN,
+    DescribeReplicasResponse,
+    ReplicaMember,
+)
+from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
+from ...protocol.cluster_errors import NotLeader
+from ...protocol.errors import HorologError, PolicyViolation
+from ...replication.leader import Leader
+from ..handlers.base import Later
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+LOOKED_AT: Final = 100
+"""Partitions of which the time of the first message that a follower lacks is looked up."""
+
+LOOK_S: Final = 0.02
+
+
+class People:
+    """Answers `describe-replicas` and `promote`."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+
+    def describe(self) -> DescribeReplicasResponse:
+        """How the cluster is, as this broker knows it."""
+        cluster = self._cluster
+        node = cluster.node
+        response = DescribeReplicasResponse(
+            cluster_id=cluster.directory.cluster_id(),
+            epoch=node.highest_epoch,
+            broker_id=cluster.broker_id,
+            waits_for=cluster.waits_for,
+        )
+        if node.leader is not None:
+            response.leader = cluster.broker_id
+            response.in_sync = sorted(one.broker_id for one in node.leader.isr.members)
+            response.members = self._members(node.leader)
+        else:
+            self._as_follower(response)
+        return response
+
+    def _me(self, state: str) -> ReplicaMember:
+        cluster = self._cluster
+        return ReplicaMember(
+            broker_id=cluster.broker_id,
+            address=cluster.native_address,
+            kafka_address=cluster.kafka_address,
+            state=state,
+        )
+
+    def _members(self, leader: Leader) -> list[ReplicaMember]:
+        followers = self._cluster.followers
+        me = self._me("leader")
+        me.lag_messages = me.lag_ms = 0
+        members = [me]
+        in_sync = {one.broker_id for one in leader.isr.members}
+        for broker_id in sorted((set(followers.known) | in_sync) - {me.broker_id}):
+            known = followers.known.get(broker_id)
+            channel = followers.channel_of(broker_id)
+            member = ReplicaMember(
+                broker_id=broker_id,
+                address="" if known is None else known.address,
+                kafka_address="" if known is None else known.kafka_address,
+                state="down",
+            )
+            if channel is not None:
+                member.state = "in-sync" if broker_id in in_sync else "catching-up"
+                member.lag_messages = followers.behind(channel)
+                member.lag_ms = self._lag_ms(leader, channel) if member.lag_messages else 0
+            members.append(member)
+        return sorted(members, key=lambda one: one.broker_id)
+
+    def _lag_ms(self, leader: Leader, channel: object) -> int:
+        """The age of the oldest message that a follower lacks."""
+        cluster = self._cluster
+        session = leader.sessions.get(channel)
+        oldest = None
+        for partition in sorted(() if session is None else session.behind)[:LOOKED_AT]:
+            stored = cluster.stored.logs.get(partition)
+            if session is None or stored is None:
+                continue
+            offset = session.ends.get(partition, stored.log_start_offset)
+            with suppress(HorologError, OSError):
+                ms = stored.log.reader.append_time_ms(offset)
+                if ms >= 0 and (oldest is None or ms < oldest):
+                    oldest = ms
+        return NOT_KNOWN if oldest is None else max(cluster.clock.now_ms() - oldest, 0)
+
+    def _as_follower(self, response: DescribeReplicasResponse) -> None:
+        cluster = self._cluster
+        node, following = cluster.node, cluster.following
+        messages, seconds = following.missing()
+        response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
+        response.promise = node.why_not_promote() or ""
+        state = "catching-up" if node.identity.in_doubt or messages else "in-sync"
+        if node.follower is None:
+            state = "down"
+        elif following.leader_id:
+            gone = seconds * 1000 > cluster.settings.replica_lag_time_max_ms
+            leader = ReplicaMember(
+                broker_id=following.leader_id,
+                address=following.address,
+                state="down" if gone else "leader",
+            )
+            response.members.append(leader)
+            response.leader = NOT_KNOWN if gone else following.leader_id
+        me = self._me(state)
+        me.lag_messages, me.lag_ms = messages, response.missing_ms if messages else 0
+        response.members.append(me)
+        response.members.sort(key=lambda one: one.broker_id)
+
+    def promote(self, request: PromoteRequest) -> PromoteResponse | Later:
+        """Let a broker lead. Raises `CodedError`."""
+        cluster = self._cluster
+        if request.broker_id in (0, cluster.broker_id):
+            return self._promote_me(accept_loss=request.accept_loss)
+        leader = cluster.node.leader
+        if leader is None:
+            raise NotLeader(
+                f"broker {cluster.broker_id} does not lead, so it cannot hand over to broker "
+                f"{request.broker_id}. {cluster.told}"
+            )
+        if request.broker_id not in {one.broker_id for one in leader.isr.members}:
+            raise PolicyViolation(
+                f"broker {request.broker_id} is not in sync, so that handing over to it would lose "
+                "messages; wait until it is (horolog cluster status)"
+            )
+        task = cluster.start_work(self._hand_over(leader, request.broker_id))
+        return Later(task, lambda: self._handed_over(task, leader))
+
+    def _handed_over(self, task: "asyncio.Task[None]", leader: Leader) -> PromoteResponse:
+        task.result()
+        return PromoteResponse(epoch=leader.epoch)
+
+    async def _hand_over(self, leader: Leader, broker_id: int) -> None:
+        cluster = self._cluster
+        cluster.happens(lambda now_s: cluster.node.hand_over(now_s, broker_id))
+        until_s = cluster.now_s + cluster.node.settings.hand_over_s
+        while cluster.node.leader is leader and cluster.now_s < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # What the state machine decides has no event.
+        if cluster.node.leader is leader:
+            raise PolicyViolation(
+                f"broker {broker_id} did not catch up within {cluster.node.settings.hand_over_s} "
+                "s, so this one leads on; try again"
+            )
+
+    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse:
+        cluster = self._cluster
+        messages, seconds = cluster.following.missing()
+        reason = cluster.happens(lambda now_s: cluster.node.promote(now_s, accept_loss=accept_loss))
+        if reason is not None:
+            raise PolicyViolation(
+                f"{reason}. What may be missing here: up to {seconds:.1f} s, about {messages:,} "
+                "messages; --accept-loss lets it lead all the same"
+            )
+        if accept_loss:
+            cluster.observe("promoted_with_loss", messages=messages, seconds=round(seconds, 1))
+        return PromoteResponse(epoch=cluster.epoch)

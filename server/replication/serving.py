@@ -1,0 +1,193 @@
+"""A leader's side towards its clients: what they may ask for, and what they wait for."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.api.broker.api_versions import API_VERSIONS
+from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
+from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
+from ...protocol.api.cluster.promote import PROMOTE
+from ...protocol.api.cluster.replicate import REPLICATE
+from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
+from ...protocol.api.groups.heartbeat import HEARTBEAT
+from ...protocol.api.groups.join_group import JOIN_GROUP
+from ...protocol.api.groups.leave_group import LEAVE_GROUP
+from ...protocol.api.groups.sync_group import SYNC_GROUP
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME
+from ...protocol.api.log.describe_log import DESCRIBE_LOG
+from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.fetch import FETCH
+from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.schema import replaced
+from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
+from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
+from ...protocol.api.security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
+from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.metadata import METADATA
+from ...protocol.cluster_errors import CoordinatorNotAvailable, NotLeader, OffsetNotAvailable
+from ...protocol.errors import CodedError, NotCoordinator
+from ...replication.leader import Leader
+from ...storage.log.appended import Appended
+from ...storage.log.log import Log
+from ..handlers.base import Call, Handler, HandlerOfMany, Services, then
+from .commits import Commit, error_of
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+EVERYWHERE: Final = frozenset(
+    {
+        *(API_VERSIONS.key, METADATA.key, REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
+        *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
+        *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
+        *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
+        *(DESCRIBE_USER_SCRAM_CREDENTIALS.key, ALTER_USER_SCRAM_CREDENTIALS.key),
+    }
+)
+"""Requests that brokers answer whether they lead or not."""
+
+_READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
+_OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
+
+
+class Serving:
+    """What a broker of a cluster does for its clients."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._readable: Leader | None = None
+        """The leader of whom it is known that it may show what it has."""
+
+    # Which requests.
+
+    def error(self, api_key: int) -> CodedError | None:
+        """Why a request is not served now, if so."""
+        if api_key in EVERYWHERE:
+            return None
+        leader = self._cluster.node.leader
+        if leader is None:
+            return self._not_led(api_key)
+        if api_key in _READS and leader is not self._readable:
+            if not leader.readable:
+                return OffsetNotAvailable(
+                    "this broker leads since a moment ago, and does not know yet what the others "
+                    "have; try again"
+                )
+            self._readable = leader
+        return None
+
+    def _not_led(self, api_key: int) -> CodedError:
+        told = self._cluster.told
+        if api_key == FIND_COORDINATOR.key:
+            return CoordinatorNotAvailable(told)
+        return NotCoordinator(told) if api_key in _OF_GROUPS else NotLeader(told)
+
+    def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Handlers that refuse what is for the leader, and what was asked of one that is none any
+        more when the answer is due."""
+        gated = {
+            key: handler if key in EVERYWHERE else self._gated(key, handler)
+            for key, handler in handlers.items()
+        }
+        gated[METADATA.key] = self._metadata(handlers[METADATA.key])
+        return gated
+
+    def _metadata(self, handler: Handler) -> Handler:
+        """Only a leader makes topics for who asks about them."""
+
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            if not self._cluster.leads:
+                request = replaced(request, allow_auto_topic_creation=False)
+            return handler(services, request, call)
+
+        return handle
+
+    def _gated(self, key: int, handler: Handler) -> Handler:
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            self._check(key)
+            epoch = self._cluster.epoch
+            return then(handler(services, request, call), lambda body: self._same(epoch, body))
+
+        return handle
+
+    def gated_many(self, handlers: Mapping[int, HandlerOfMany]) -> dict[int, HandlerOfMany]:
+        """The same for requests that arrive together."""
+        return {key: self._gated_many(key, handler) for key, handler in handlers.items()}
+
+    def _gated_many(self, key: int, handler: HandlerOfMany) -> HandlerOfMany:
+        def handle(services: Services, version: int, requests: Sequence[Any]) -> Sequence[Any]:
+            error = self.error(key)
+            if error is not None:
+                return [error] * len(requests)
+            outcomes = handler(services, version, requests)
+            if key not in _READS:
+                return outcomes  # Sets know of their epoch by themselves.
+            epoch = self._cluster.epoch
+            return [
+                one
+                if isinstance(one, Exception)
+                else then(one, lambda body: self._same(epoch, body))
+                for one in outcomes
+            ]
+
+        return handle
+
+    def _check(self, api_key: int) -> None:
+        error = self.error(api_key)
+        if error is not None:
+            raise error
+
+    def _same(self, epoch: int, body: Any) -> Any:
+        """An answer that was waited for counts only if the broker leads still: its log may have
+        been cut meanwhile."""
+        if self._cluster.epoch != epoch:
+            raise NotLeader(self._cluster.told)
+        return body
+
+    # Sets.
+
+    def check_append(self, acks: int) -> None:
+        """Raise why nothing may be appended now, if so."""
+        cluster = self._cluster
+        outcome = cluster.node.refusal(cluster.now_s, acks == -1)
+        if outcome is not None:
+            raise error_of(outcome, cluster.told)
+
+    def begin_append(self, log: Log) -> None:
+        """To be called before something is appended, behind `check_append`."""
+        cluster = self._cluster
+        cluster.look_at_topics()
+        partition = log.topic, log.partition
+        stored = cluster.stored.logs.get(partition)
+        if stored is None or stored.log is not log:
+            raise NotLeader(f"{log.topic}-{log.partition} cannot be replicated: its log is damaged")
+        cluster.node.begin_append(partition)
+
+    def appended(self, log: Log, outcome: Appended, acks: int) -> Commit | None:
+        """Sets were appended, or had been before; the wait for them with `acks=all`."""
+        cluster = self._cluster
+        partition = log.topic, log.partition
+        commit = Commit(partition) if acks == -1 else None
+        node = cluster.node
+        tell = node.await_commit if outcome.repeated else node.appended
+        tell(partition, outcome.first_offsets[0], outcome.last_offset + 1, commit)
+        cluster.settle()
+        return commit
+
+    # Trims.
+
+    async def trimmed(self, log: Log) -> None:
+        """Wait until a trim is in all in-sync replicas. Raises `CodedError` when it cannot be."""
+        cluster = self._cluster
+        partition = log.topic, log.partition
+        if partition not in cluster.stored.logs or not cluster.leads:
+            raise NotLeader(cluster.told)
+        commit = Commit(partition)
+        await cluster.settled(commit, lambda: cluster.node.trimmed(partition, commit))
+        if commit.error is not None:
+            raise commit.error

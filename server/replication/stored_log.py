@@ -1,0 +1,156 @@
+"""A partition's log on disk as `replication/` sees it."""
+
+from typing import Any
+
+from ...protocol.errors import CodedError, StorageError
+from ...replication.epochs import EpochStart, History
+from ...replication.partition_log import Partition, Stored
+from ...storage.log.log import Log
+from ...storage.replica.copy_facts import CopyFacts
+from ...storage.replica.copying import Copied
+from ...storage.replica.epoch_history import EpochHistory
+from ...values import value_class
+
+
+@value_class
+class Stretch:
+    """What a follower was sent of a log: `Stored.data` on its side. A leader's is a `Copied`."""
+
+    records: bytes | memoryview
+    facts: CopyFacts
+
+
+class StoredLog:
+    """The `PartitionLog` of a log of the broker's directory; see there.
+
+    Where a log begins in the middle of a compressed set, a copy of it begins with that set, and so
+    `log_start_offset` is there.
+    """
+
+    __slots__ = ("_begins", "_history", "_leads", "_secure", "_starts", "log", "partition")
+
+    def __init__(self, log: Log, directory: "Secures") -> None:
+        self.log = log
+        self.partition: Partition = log.topic, log.partition
+        self._secure = directory
+        self._leads = False
+        self._begins = (-1, -1)
+        self._history: EpochHistory | None = None
+        self._starts: tuple[EpochStart, ...] = ()
+
+    @property
+    def log_start_offset(self) -> int:
+        log = self.log
+        visible, begins = self._begins
+        if visible != log.log_start_offset:
+            visible = begins = log.log_start_offset
+            if log.segment_list.first.base_offset < visible < log.log_end_offset:
+                begins = self._end_before(visible)
+            self._begins = visible, begins
+        return begins
+
+    def _end_before(self, offset: int) -> int:
+        try:
+            return self.log.segment_list.end_before(offset)
+        except OSError as error:
+            raise StorageError(f"{self.log.path}: the log could not be read: {error}") from error
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def synced_offset(self) -> int:
+        return self.log.flusher.synced_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.log.hold_high_watermark(offset)
+
+    @property
+    def epoch_starts(self) -> History:
+        log = self.log
+        history = log.epochs.history
+        if history is not self._history:
+            self._history = history
+            self._starts = tuple(EpochStart(*one) for one in history.starts)
+        starts = self._starts
+        if starts and starts[-1].offset >= log.log_end_offset:
+            return [one for one in starts if one.offset < log.log_end_offset]
+        return starts
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Where this broker leads. A follower's `append_stored` is told of epochs beside the
+        messages, and writes them itself."""
+        log = self.log
+        if self._leads and log.epochs.history.last_epoch != epoch:
+            log.replica.lead(epoch)
+
+    def read_stored(self, offset: int, max_bytes: int) -> Stored:
+        """Nothing, where it cannot be read: other partitions go on."""
+        try:
+            copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
+            return Stored(copied, copied.facts.told_end, copied.found.size)
+        except (CodedError, OSError) as error:
+            self._secure.failed(self.log, error)
+            return Stored(None, offset, 0)
+
+    def append_stored(self, stored: Stored) -> None:
+        """Changes nothing, where it cannot be appended: other partitions go on."""
+        stretch: Stretch | None = stored.data
+        try:
+            if stretch is not None:
+                self.log.replica.append(stretch.records, stretch.facts)
+        except CodedError as error:
+            self._secure.failed(self.log, error)
+
+    def truncate(self, offset: int) -> None:
+        replica = self.log.replica
+        if offset <= self.log_start_offset:
+            # Messages below the log start may be there still, of an epoch that goes.
+            replica.begin_anew(offset, replica.producers_at_start())
+        else:
+            replica.truncate(offset)
+
+    def producers_at_start(self) -> bytes | None:
+        return self.log.replica.producers_at_start()
+
+    def truncate_fully(self, offset: int, producers: Any) -> None:
+        self.log.replica.begin_anew(offset, producers)
+
+    def raise_log_start(self, offset: int) -> None:
+        log = self.log
+        if log.recovery_point < offset:
+            log.flush()
+        log.replica.begin_at(offset)
+        self._secure.secure_log_start(log)
+
+    # Roles.
+
+    def lead(self) -> None:
+        """The broker leads: the log expires by itself, and nobody's transaction is to go on."""
+        log = self.log
+        self._leads = True
+        log.expires = True
+        log.producers.follows = False
+        log.producers.abort_open(log.log_end_offset)
+
+    def follow(self) -> None:
+        """Another broker leads, or none."""
+        self._leads = False
+        self.log.replica.follow()
+
+
+class Secures:
+    """What a log needs of its directory."""
+
+    def secure_log_start(self, log: Log) -> None:
+        """Bring to stable storage where `log` begins, and drop what is before."""
+        raise NotImplementedError
+
+    def failed(self, log: Log, error: Exception) -> None:
+        """Messages of `log` could not be copied, for now."""
+        raise error

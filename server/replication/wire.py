@@ -1,0 +1,225 @@
+"""What leader and followers say, in the terms of `replication/` and in those of the protocol."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ...protocol.api.cluster.replicate import (
+    Answers,
+    EpochBegin,
+    ReplicaPosition,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
+from ...protocol.errors import InvalidRequest
+from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
+from ...replication.epochs import NO_EPOCH, EpochEnd, EpochStart
+from ...replication.messages import (
+    Confirm,
+    Fetch,
+    Fetched,
+    FromFollower,
+    FromLeader,
+    HandedOver,
+    Hello,
+    Part,
+    Position,
+    Refusal,
+    Welcome,
+)
+from ...replication.partition_log import Stored
+from ...replication.settings import Member
+from ...storage.names import MAX_OFFSET
+from ...storage.read.reading import Slice
+from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
+from ...storage.replica.copying import Copied
+from .stored_log import Stretch
+
+MAX_BROKER_ID: Final = 999
+"""Leader epochs are 1,000 apart, and end in the id of the broker that gave it to itself."""
+
+
+def read_hello(request: ReplicateRequest) -> Hello:
+    """What a follower says first. Raises `InvalidRequest`."""
+    if not 1 <= request.broker_id <= MAX_BROKER_ID:
+        raise InvalidRequest(f"broker_id is {request.broker_id}; it must be 1 to {MAX_BROKER_ID}")
+    if min(request.epoch, request.highest_epoch) < NO_EPOCH or request.nonce < 0:
+        raise InvalidRequest(
+            f"epoch {request.epoch}, highest_epoch {request.highest_epoch} and nonce "
+            f"{request.nonce}: epochs are -1 or more, a nonce is 0 or more"
+        )
+    member = Member(request.broker_id, request.nonce)
+    return Hello(member, request.epoch, request.highest_epoch)
+
+
+def read_positions(request: ReplicateRequest) -> Fetch | Confirm:
+    """What a follower says later. Raises `InvalidRequest`."""
+    positions = tuple(map(_read_position, request.positions))
+    if request.says == Says.FETCH:
+        return Fetch(request.epoch, positions)
+    return Confirm(request.epoch, positions)
+
+
+def _read_position(one: ReplicaPosition) -> Position:
+    least = min(one.log_start_offset, one.synced_offset)
+    if not least >= 0 or not one.log_start_offset <= one.end_offset or one.last_epoch < NO_EPOCH:
+        raise InvalidRequest(
+            f"a position in {one.topic[:249]}-{one.partition} from {one.log_start_offset} to "
+            f"{one.end_offset}, synced to {one.synced_offset}, of epoch {one.last_epoch}, is none"
+        )
+    partition = one.topic, one.partition
+    return Position(
+        partition, one.end_offset, one.last_epoch, one.synced_offset, one.log_start_offset
+    )
+
+
+def write_request(connection: int, message: FromFollower) -> ReplicateRequest:
+    """The request of a follower; a hello is still without what it says of the broker."""
+    if isinstance(message, Hello):
+        return ReplicateRequest(
+            says=Says.HELLO,
+            connection=connection,
+            epoch=message.epoch,
+            broker_id=message.member.broker_id,
+            nonce=message.member.nonce,
+            highest_epoch=message.highest_epoch,
+        )
+    return ReplicateRequest(
+        says=Says.FETCH if isinstance(message, Fetch) else Says.CONFIRM,
+        connection=connection,
+        epoch=message.epoch,
+        positions=[_write_position(one) for one in message.positions],
+    )
+
+
+def _write_position(one: Position) -> ReplicaPosition:
+    return ReplicaPosition(
+        topic=one.partition[0],
+        partition=one.partition[1],
+        end_offset=one.end,
+        last_epoch=one.last_epoch,
+        synced_offset=one.synced,
+        log_start_offset=one.log_start_offset,
+    )
+
+
+def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
+    """The response of a leader, still without the topics, and without those messages that are not
+    in memory (`unread`)."""
+    if isinstance(message, Fetched):
+        return ReplicateResponse(
+            answers=Answers.FETCHED,
+            epoch=message.epoch,
+            broker_id=broker_id,
+            parts=[_write_part(part) for part in message.parts],
+        )
+    if isinstance(message, Refusal):
+        return refusal(message.highest_epoch, broker_id)
+    answers = Answers.WELCOME if isinstance(message, Welcome) else Answers.HANDED_OVER
+    return ReplicateResponse(answers=answers, epoch=message.epoch, broker_id=broker_id)
+
+
+def refusal(highest_epoch: int, broker_id: int) -> ReplicateResponse:
+    """The response of a broker that does not lead."""
+    return ReplicateResponse(answers=Answers.REFUSAL, epoch=highest_epoch, broker_id=broker_id)
+
+
+def _write_part(part: Part) -> ReplicatedPart:
+    written = ReplicatedPart(
+        topic=part.partition[0],
+        partition=part.partition[1],
+        epochs=_write_epochs(part.epoch_starts),
+        log_start_offset=part.log_start_offset,
+        first_visible_offset=part.log_start_offset,
+        high_watermark=part.high_watermark,
+        sync_to=part.sync_to,
+        producers=_pieces(part.producers),
+    )
+    if part.diverging is not None:
+        written.diverging = _write_epochs([part.diverging])
+    if part.stored is not None and part.stored.data is not None:
+        copied: Copied = part.stored.data
+        written.records = copied.found.read_now()  # type: ignore[assignment] # any buffer will do
+        written.facts = copied.facts.encode()
+        written.next_offset = part.stored.next_offset
+    return written
+
+
+def unread(message: FromLeader, response: ReplicateResponse) -> list[tuple[ReplicatedPart, Slice]]:
+    """The parts of a response whose messages have to be got from the disk, and where they are."""
+    if not isinstance(message, Fetched):
+        return []
+    return [
+        (written, part.stored.data.found)
+        for part, written in zip(message.parts, response.parts, strict=True)
+        if part.stored is not None and part.stored.data is not None and written.records is None
+    ]
+
+
+def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
+    """Read what is `unread`, in any thread. Raises `OSError`."""
+    for written, found in parts:
+        written.records = found.read()
+
+
+def _write_epochs(starts: Iterable[EpochStart | EpochEnd]) -> list[EpochBegin]:
+    return [EpochBegin(epoch=one.epoch, offset=one.offset) for one in starts]
+
+
+def read_response(response: ReplicateResponse) -> FromLeader:
+    """What a leader said. Raises `InvalidRequest`."""
+    if response.answers == Answers.FETCHED:
+        return Fetched(response.epoch, tuple(map(_read_part, response.parts)))
+    if response.answers == Answers.WELCOME:
+        return Welcome(response.epoch)
+    if response.answers == Answers.REFUSAL:
+        return Refusal(response.epoch)
+    if response.answers == Answers.HANDED_OVER:
+        return HandedOver(response.epoch)
+    raise InvalidRequest(f"a leader's answer is of kind {response.answers}; there are 0 to 3")
+
+
+def _read_part(part: ReplicatedPart) -> Part:
+    numbers = (part.log_start_offset, part.first_visible_offset, part.sync_to)
+    begins = [*part.diverging, *part.epochs]
+    if min(numbers) < 0 or part.high_watermark < -1 or any(not _is_begin(one) for one in begins):
+        raise InvalidRequest(f"what the leader says of {part.topic}-{part.partition} cannot be")
+    return Part(
+        (part.topic, part.partition),
+        EpochEnd(part.diverging[0].epoch, part.diverging[0].offset) if part.diverging else None,
+        _read_stored(part),
+        _read_epochs(part.epochs),
+        part.log_start_offset,
+        part.high_watermark,
+        part.sync_to,
+        b"".join(part.producers) or None,
+    )
+
+
+def _pieces(producers: bytes | None) -> list[bytes]:
+    """What is known of producers, in pieces; nothing where it is too much."""
+    data = producers or b""
+    if len(data) > MAX_PRODUCER_STATE_PIECES * MAX_DATA_BYTES:
+        return []
+    return [data[at : at + MAX_DATA_BYTES] for at in range(0, len(data), MAX_DATA_BYTES)]
+
+
+def _is_begin(one: EpochBegin) -> bool:
+    return one.epoch >= NO_EPOCH and 0 <= one.offset <= MAX_OFFSET
+
+
+def _read_stored(part: ReplicatedPart) -> Stored | None:
+    if part.records is None:
+        return None
+    try:
+        facts = CopyFacts.decode(part.facts)
+    except MalformedFacts as error:
+        raise InvalidRequest(
+            f"what goes with the messages of {part.topic}-{part.partition} is not good: {error}"
+        ) from error
+    return Stored(Stretch(part.records, facts), part.next_offset, len(part.records))
+
+
+def _read_epochs(begins: Sequence[EpochBegin]) -> tuple[EpochStart, ...]:
+    return tuple(EpochStart(one.epoch, one.offset) for one in begins)

@@ -1,0 +1,136 @@
+"""Brokers in processes of their own that have the same data: started, killed, started again."""
+
+import asyncio
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
+from horolog.testing.program import Program, Result, ServerProcess, serving
+
+DEADLINE_S = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+class Broker:
+    """One of them. Its addresses stay the same."""
+
+    def __init__(self, place: Path, broker_id: int, settings: dict[str, object]) -> None:
+        self.broker_id = broker_id
+        self.data_dir = place / f"broker{broker_id}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.settings = settings
+        self._stack = ExitStack()
+        self.server: ServerProcess | None = None
+
+    def start(self, *how: str, follow: "Broker | None" = None) -> None:
+        arguments = ["--listen", self.address, "--broker-id", str(self.broker_id), *how]
+        if follow is not None:
+            arguments += ["--follow", follow.address]
+        for name, value in self.settings.items():
+            arguments += ["--set", f"{name}={value}"]
+        self.server = self._stack.enter_context(serving(self.data_dir, *arguments))
+
+    def kill(self) -> None:
+        self.stop(9)
+
+    def stop(self, number: int = 15) -> None:
+        assert self.server is not None
+        code = self.server.stop(number)
+        assert number == 9 or code == 0, self.server.log.read_text()
+        self._stack.close()
+        self.server = None
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @property
+    def program(self) -> Program:
+        return Program(self.address)
+
+    def status(self) -> DescribeReplicasResponse:
+        async def ask() -> DescribeReplicasResponse:
+            async with ReplicaAdmin(self.address) as admin:
+                return await admin.describe()
+
+        return asyncio.run(ask())
+
+    def told(self) -> str:
+        return self.data_dir.with_name(f"{self.data_dir.name}.log").read_text()
+
+    def files(self, kind: str = "log") -> dict[str, bytes]:
+        """The content of the files of all segments, of one kind."""
+        return {
+            str(path.relative_to(self.data_dir)): path.read_bytes()
+            for path in sorted(self.data_dir.glob(f"*-*/*.{kind}"))
+        }
+
+
+class Brokers:
+    """A cluster in one folder."""
+
+    def __init__(self, place: Path, count: int = 2, **settings: object) -> None:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        named = {"cluster.brokers": count, "replica.lag.time.max.ms": 2000} | named
+        self.place = place
+        self.all = {number: Broker(place, number, named) for number in range(1, count + 1)}
+
+    def __getitem__(self, number: int) -> Broker:
+        return self.all[number]
+
+    def start(self) -> None:
+        """The first leads, the others follow, and all are in sync."""
+        self[1].start("--create-cluster")
+        for number in list(self.all)[1:]:
+            self[number].start(follow=self[1])
+        self.in_sync(self[1])
+
+    def in_sync(self, leader: Broker) -> DescribeReplicasResponse:
+        """Wait until all have everything."""
+
+        def found() -> DescribeReplicasResponse | None:
+            status = leader.status()
+            lags = {member.lag_messages for member in status.members}
+            return status if status.in_sync == list(self.all) and lags == {0} else None
+
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until:
+            status = found()
+            if status is not None:
+                return status
+            time.sleep(0.05)  # another process is waited for, which has no event for us
+        raise AssertionError(f"not in sync within {DEADLINE_S} s; {leader.told()[-2000:]}")
+
+    def close(self) -> None:
+        for broker in self.all.values():
+            broker.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+@contextmanager
+def brokers(place: Path, count: int = 2, **settings: object) -> Iterator[Brokers]:
+    made = Brokers(place, count, **settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def refused(result: Result) -> str:
+    """What a command was refused with."""
+    assert result.code == 1, result
+    for line in result.out.splitlines():
+        text: str = json.loads(line)["error"]
+        return text
+    return result.err

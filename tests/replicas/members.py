@@ -1,0 +1,140 @@
+"""Brokers in the test's own loop that have the same data. They stop cleanly, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from horolog import Consumer, Producer
+from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
+from horolog.server.broker import Broker
+from horolog.testing.broker import running_broker
+from horolog.testing.wire import Wire
+
+from .brokers import free_port
+
+DEADLINE_S = 20.0
+
+
+async def eventually(condition: Callable[[], Any]) -> Any:
+    """Ask until the answer is not false; the answer."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = condition()
+            if isinstance(found, Awaitable):
+                found = await found
+            if found:
+                return found
+            await asyncio.sleep(0.01)
+
+
+class Member:
+    """One of them. Its address stays the same."""
+
+    def __init__(self, place: Path, broker_id: int, settings: dict[str, object]) -> None:
+        self.broker_id = broker_id
+        self.data_dir = place / f"member{broker_id}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self.broker: Broker | None = None
+
+    async def start(self, *, follow: "Member | None" = None, **more: object) -> None:
+        settings: dict[str, Any] = {
+            "listen": self.address,
+            "broker_id": self.broker_id,
+            "http_listen": "off",
+        }
+        settings |= self._settings | more
+        if follow is not None:
+            settings["cluster_follow"] = follow.address
+        started = running_broker(self.data_dir, **settings)
+        self.broker = await self._stack.enter_async_context(started)
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack, self.broker = AsyncExitStack(), None
+
+    @property
+    def cluster(self) -> Any:
+        """What drives it."""
+        assert self.broker is not None
+        return self.broker.services.cluster
+
+    async def status(self) -> DescribeReplicasResponse:
+        async with ReplicaAdmin(self.address) as admin:
+            return await admin.describe()
+
+    async def promote(self, broker_id: int = 0, *, accept_loss: bool = False) -> int:
+        async with ReplicaAdmin(self.address) as admin:
+            return await admin.promote(broker_id, accept_loss=accept_loss)
+
+    async def call(self, request: object) -> Any:
+        """One request on a connection of its own."""
+        wire = await Wire.open(self.address)
+        try:
+            return await wire.call(request)
+        finally:
+            wire.close()
+
+    async def produce(self, topic: str, *values: str, partition: int = 0) -> None:
+        async with Producer(self.address, delivery_timeout_ms=0) as producer:
+            for value in values:
+                await producer.send(topic, value.encode(), partition=partition)
+
+    async def values(self, topic: str, count: int, partition: int = 0) -> list[str]:
+        """The first values of a partition."""
+        async with Consumer(self.address) as consumer:
+            consumer.assign(topic, partition)
+            consumer.seek(topic, partition, 0)
+            found: list[str] = []
+            async for record in consumer:
+                found.append((record.value or b"").decode())
+                if len(found) == count:
+                    break
+            return found
+
+    def log(self, topic: str, partition: int = 0) -> Any:
+        assert self.broker is not None
+        return self.broker.directory.log(topic, partition)
+
+
+class Members:
+    """A cluster in one folder."""
+
+    def __init__(self, place: Path, count: int, settings: dict[str, object]) -> None:
+        named = {"cluster_brokers": count, "replica_lag_time_max_ms": 1000} | settings
+        self.all = {number: Member(place, number, named) for number in range(1, count + 1)}
+
+    def __getitem__(self, number: int) -> Member:
+        return self.all[number]
+
+    async def start(self) -> None:
+        """The first leads, the others follow, and all are in sync."""
+        await self[1].start(cluster_create=True)
+        for number in list(self.all)[1:]:
+            await self[number].start(follow=self[1])
+        await self.in_sync(self[1])
+
+    async def in_sync(self, leader: Member) -> DescribeReplicasResponse:
+        """Wait until all have everything."""
+
+        async def found() -> DescribeReplicasResponse | None:
+            status = leader.cluster.people.describe()
+            lags = {member.lag_messages for member in status.members}
+            return status if status.in_sync == list(self.all) and lags == {0} else None
+
+        status: DescribeReplicasResponse = await eventually(found)
+        return status
+
+
+@asynccontextmanager
+async def members(place: Path, count: int = 2, **settings: object) -> AsyncIterator[Members]:
+    made = Members(place, count, settings)
+    try:
+        yield made
+    finally:
+        for member in made.all.values():
+            await member.stop()

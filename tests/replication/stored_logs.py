@@ -1,0 +1,159 @@
+"""Logs of the simulation that are on disk as well: what is done to the model is done to both."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel import RecordEncoder
+from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.replication.epochs import epoch_at
+from horolog.replication.partition_log import Partition, Stored
+from horolog.server.replication.stored_log import Secures, StoredLog, Stretch
+from horolog.storage.log.log import Log
+from horolog.storage.replica.copy_facts import CopyFacts
+from horolog.testing.logs import LogFolder
+from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
+
+SEGMENT_BYTES = 700
+MAX_BYTES = 1 << 20
+
+
+class Drops(Secures):
+    """A directory of which only this is needed."""
+
+    def secure_log_start(self, log: Log) -> None:
+        log.expiry.drop_expired()
+
+
+def encoded(entry: Entry) -> bytes:
+    """A set of one message; its format depends on the message."""
+    value = repr(entry).encode()
+    if entry[2] % 3 == 0:
+        encoder = RecordEncoder()
+        encoder.add(value, None, 1_000 + entry[2], ())
+        return bytes(finish_batch(encoder))
+    return bytes(build_set([NewRecord(value, timestamp_ms=1_000 + entry[2])], magic=1))
+
+
+def decoded(data: bytes) -> list[Any]:
+    return [
+        eval(bytes(record.value or b""), {}, {})
+        for record in records(data, max_decompressed_bytes=MAX_BYTES)
+    ]
+
+
+class StoredToo(SimulatedLog):
+    """Compares after each step."""
+
+    __slots__ = ("folder", "stored")
+
+    place: Path
+    """Where the folders of one schedule are; of the class that a test makes."""
+    made: int
+
+    def __init__(self, partition: Partition, directory: SimulatedDirectory) -> None:
+        super().__init__(partition, directory)
+        cls = type(self)
+        cls.made += 1
+        self.folder = LogFolder(cls.place / f"{cls.made}-{directory.broker_id}")
+        self.folder.open(high_watermark=0, follows=True, segment_bytes=SEGMENT_BYTES)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        self.stored = StoredLog(self.folder.log, Drops())
+        self.stored.follow()
+
+    def check(self) -> None:
+        stored = self.stored
+        end, start = len(self.entries), self.log_start_offset
+        assert (stored.log_start_offset, stored.log_end_offset) == (start, end)
+        assert stored.high_watermark == self.high_watermark
+        assert stored.synced_offset <= end
+        for offset in {start, (start + end) // 2, end - 1}:
+            if start <= offset < end:
+                ours = epoch_at(stored.epoch_starts, offset)
+                assert ours == epoch_at(self.epoch_starts, offset), f"epoch at {offset}"
+        latest = [one.epoch for one in stored.epoch_starts][-1:]
+        if end > start:
+            assert latest == [one.epoch for one in self.epoch_starts][-1:]
+
+    def check_bytes(self) -> None:
+        """All messages are there."""
+        found, offset = [], self.log_start_offset
+        while offset < self.stored.log_end_offset:
+            copied = self.stored.read_stored(offset, MAX_BYTES)
+            some = decoded(copied.data.found.read())
+            found += some
+            offset += len(some)
+        assert found == self.entries[self.log_start_offset :]
+
+    def set_high_watermark(self, offset: int) -> None:
+        super().set_high_watermark(offset)
+        self.stored.set_high_watermark(offset)
+        self.check()
+
+    def append(self, entry: Entry) -> None:
+        log = self.stored.log
+        if log.epochs.history.last_epoch != entry[0]:
+            self.stored.lead()
+            self.stored.begin_epoch(entry[0], log.log_end_offset)
+        log.append(bytearray(encoded(entry)))
+        super().append(entry)
+        self.check()
+
+    def read_stored(self, offset: int, max_bytes: int) -> Stored:
+        wanted = self.entries[offset : offset + max(1, max_bytes)]
+        size = sum(len(encoded(one)) for one in wanted if one is not None)
+        copied = self.stored.read_stored(offset, size)
+        data, facts = copied.data.found.read(), copied.data.facts.encode()
+        some = decoded(data)
+        assert some == wanted[: len(some)]
+        return Stored((some, data, facts), offset + len(some), max(len(some), 1))
+
+    def append_stored(self, stored: Stored) -> None:
+        some, data, facts = stored.data
+        self.stored.follow()
+        stretch = Stretch(data, CopyFacts.decode(facts))
+        self.stored.append_stored(Stored(stretch, stored.next_offset, len(data)))
+        super().append_stored(Stored(some, stored.next_offset, len(some)))
+        self.check()
+
+    def truncate(self, offset: int) -> None:
+        super().truncate(offset)
+        self.stored.truncate(offset)
+        self.check()
+
+    def truncate_fully(self, offset: int, producers: Any) -> None:
+        super().truncate_fully(offset, producers)
+        self.stored.truncate_fully(offset, None)
+        self.check()
+
+    def raise_log_start(self, offset: int) -> None:
+        super().raise_log_start(offset)
+        self.stored.raise_log_start(offset)
+        self.check()
+
+    def sync(self) -> None:
+        super().sync()
+        self.stored.log.flush()
+        assert self.stored.synced_offset == len(self.entries)
+
+    def lose(self, random: Random) -> None:
+        super().lose(random)
+        self.stored.truncate(len(self.entries))
+
+    def open(self) -> None:
+        super().open()
+        self.folder.log.hold_high_watermark(None)
+        self.folder.kill_and_restart()
+        self.folder.log.hold_high_watermark(self.high_watermark)
+        self._adopt()
+        log = self.folder.log
+        if log.high_watermark != self.high_watermark:
+            log.watermark.hold(None)
+            log.watermark.offset = self.high_watermark
+            log.hold_high_watermark(self.high_watermark)
+        self.check()
+        self.check_bytes()

@@ -1,0 +1,34 @@
+"""The rules of `replication/` over the logs of `storage/`, through what a broker puts between."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from horolog.replication.hand_node import HandNode
+from horolog.testing.simulation.by_hand import HandSimulation
+from horolog.testing.simulation.options import Options
+
+from .stored_logs import StoredToo
+
+MEMORY_FILE_SYSTEM = "/dev/shm"
+SEEDS = (1894, *range(60))
+"""1894: a log was cut at its log start. What was trimmed lay in its file still, of an epoch that is
+not in its leader's log."""
+
+
+def run(seed: int) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY_FILE_SYSTEM) as name:
+        kind = type("Here", (StoredToo,), {"place": Path(name), "made": 0, "__slots__": ()})
+        options = Options(node_class=HandNode, lease=False, log_class=kind)
+        simulation = HandSimulation(seed, options)
+        simulation.run()
+        for machine in simulation.machines.values():
+            for log in machine.directory.logs.values():
+                log.check_bytes()  # type: ignore[attr-defined]
+                log.folder.let_go()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_the_model_has_is_on_disk(seed: int) -> None:
+    run(seed)
