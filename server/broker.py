@@ -61,6 +61,8 @@ from .work import Work
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .metrics.replica_families import ReplicaFigures
+
 MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
 no place is answered at once, with what there is."""
@@ -240,6 +242,10 @@ class Broker:
 
     def producer_states_bytes(self) -> int:
         return self.directory.producer_states_bytes
+
+    def replicas(self) -> "ReplicaFigures | None":
+        cluster = self.services.cluster
+        return None if cluster is None else cluster.people.figures()
 
     def groups(self) -> GroupFigures:
         return self.services.groups.figures()
