@@ -16,13 +16,16 @@ USERS_FILE: Final = "users.json"
 ACLS_FILE: Final = "acls.json"
 """Who may do what, which the server reads and writes."""
 
+IDENTITY_FILE: Final = "replication-identity"
+"""What a broker that is one of several knows of itself, which the server reads and writes."""
+
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {USERS_FILE}
+    | {IDENTITY_FILE, USERS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )
