@@ -61,6 +61,7 @@ from .work import Work
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .metrics.replica_families import ReplicaFigures
     from .quotas.meter import Meter
 
 MAX_PARKED_FETCHES = 10_000
@@ -247,6 +248,10 @@ class Broker:
 
     def producer_states_bytes(self) -> int:
         return self.directory.producer_states_bytes
+
+    def replicas(self) -> "ReplicaFigures | None":
+        cluster = self.services.cluster
+        return None if cluster is None else cluster.people.figures()
 
     def groups(self) -> GroupFigures:
         return self.services.groups.figures()

@@ -12,6 +12,7 @@ from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+from .replica_families import ReplicaFigures, replica_families
 from .security_families import security_families
 from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
@@ -61,6 +62,10 @@ class Gauges(Protocol):
 
     def producer_states_bytes(self) -> int: ...
 
+    def replicas(self) -> ReplicaFigures | None:
+        """`None` of a broker that is alone."""
+        ...
+
 
 def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
     """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
@@ -79,6 +84,7 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield from _requests(figures, gauges)
     yield from _connections(figures, gauges)
     yield from security_families(figures, gauges.unauthenticated(), gauges.certificate_days())
+    yield from replica_families(gauges.replicas())
     yield from _topics(figures)
     yield from _latency(figures)
     yield from _logs(gauges)

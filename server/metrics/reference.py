@@ -70,6 +70,9 @@ class _NothingOpen:
     def producer_states_bytes(self) -> int:
         return 0
 
+    def replicas(self) -> None:
+        return None
+
 
 def lines() -> Iterator[str]:
     """The lines of the page."""

@@ -89,6 +89,8 @@ class Cluster:
         self.people = People(self)
         self.node = self._make_node()
         self._role: object = None
+        self.elections = 0
+        """How often this broker began to lead."""
         self._starts: dict[Partition, int] = {}
         self._looked_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -214,6 +216,7 @@ class Cluster:
             self.stored.follow()
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
+        self.elections += 1
         self.stored.lead()
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()

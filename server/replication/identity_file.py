@@ -14,10 +14,10 @@ from typing import Any, Final
 from ...protocol.errors import StorageError
 from ...replication.partition_log import Identity
 from ...replication.settings import Member
+from ...storage.directory.known_files import IDENTITY_FILE
 from ...storage.files import Files, replace_file
 from ...values import value_class
 
-FILE_NAME: Final = "replication-identity"
 VERSION: Final = 1
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -88,7 +88,7 @@ class IdentityFile:
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
         """Reads it. Raises `StorageError` where it cannot be believed, or is another broker's."""
         self._files = files
-        self._path = data_dir / FILE_NAME
+        self._path = data_dir / IDENTITY_FILE
         self._broker_id = broker_id
         self._boot_id = boot_id(files)
         self.identity = Identity()

@@ -14,6 +14,7 @@ from ...protocol.cluster_errors import NotLeader
 from ...protocol.errors import HorologError, PolicyViolation
 from ...replication.leader import Leader
 from ..handlers.base import Later
+from ..metrics.replica_families import ReplicaFigures
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -47,6 +48,29 @@ class People:
         else:
             self._as_follower(response)
         return response
+
+    def figures(self) -> ReplicaFigures:
+        """What the metrics show."""
+        cluster = self._cluster
+        leader = cluster.node.leader
+        if leader is None:
+            return ReplicaFigures(epoch=cluster.node.highest_epoch, elections=cluster.elections)
+        in_sync = len(leader.isr.members)
+        return ReplicaFigures(
+            leads=True,
+            epoch=leader.epoch,
+            in_sync=in_sync,
+            under_min=in_sync < cluster.settings.cluster_min_insync_replicas,
+            elections=cluster.elections,
+            lags={
+                one.broker_id: (
+                    one.lag_messages,
+                    None if one.lag_ms == NOT_KNOWN else one.lag_ms / 1000,
+                )
+                for one in self._members(leader)
+                if one.lag_messages != NOT_KNOWN and one.broker_id != cluster.broker_id
+            },
+        )
 
     def _me(self, state: str) -> ReplicaMember:
         cluster = self._cluster

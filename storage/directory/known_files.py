@@ -20,13 +20,16 @@ ACLS_FILE: Final = "acls.json"
 QUOTAS_FILE: Final = "quotas.json"
 """How much clients may take, which the server reads and writes."""
 
+IDENTITY_FILE: Final = "replication-identity"
+"""What a broker that is one of several knows of itself, which the server reads and writes."""
+
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
+    | {IDENTITY_FILE, METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )

@@ -600,3 +600,24 @@ def raises_once(read: Any) -> Any:
         return data
 
     return reading
+
+
+async def test_metrics_tell_who_leads_and_who_is_behind(place: Path) -> None:
+    async with members(place, cluster_min_insync_replicas=2) as all_:
+        await all_.start()
+        first, second = all_[1], all_[2]
+
+        def figures(member: Member) -> dict[str, str]:
+            assert member.broker is not None
+            lines = member.broker.metrics_text().decode().splitlines()
+            return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+        found = figures(first)
+        assert float(found["horolog_leader"]) == 1
+        assert float(found["horolog_in_sync_replicas"]) == 2
+        assert float(found['horolog_replica_lag{broker="2"}']) == 0
+        assert float(found["horolog_under_min_insync"]) == 0
+        assert float(found["horolog_elections_total"]) == 1
+        assert float(figures(second)["horolog_leader"]) == 0
+        await second.stop()
+        await eventually(lambda: float(figures(first)["horolog_under_min_insync"]) == 1)

@@ -75,6 +75,9 @@ class SomeGauges:
     def producer_states_bytes(self) -> int:
         return 800
 
+    def replicas(self) -> None:
+        return None
+
     def groups(self) -> GroupFigures:
         return GroupFigures(
             states={State.STABLE: 2, State.EMPTY: 1},

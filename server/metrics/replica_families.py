@@ -1,0 +1,65 @@
+"""The figures of a broker that is one of several."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+from ...values import value_class
+from .exposition import Family, Sample
+
+
+@value_class
+class ReplicaFigures:
+    """How a cluster is, as one broker knows it."""
+
+    leads: bool = False
+    epoch: int = -1
+    in_sync: int = 0
+    """As the leader counts them; 0 where this broker does not lead."""
+    under_min: bool = False
+    """Whether the leader refuses acks=all."""
+    elections: int = 0
+    lags: Mapping[int, tuple[int, float | None]] = field(default_factory=dict)
+    """By broker, as the leader knows it: messages that it lacks, and their age in seconds."""
+
+
+def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
+    """`None` is a broker that is alone: there are no samples then."""
+    one = figures or ReplicaFigures()
+
+    def gauge(name: str, meaning: str, value: float, kind: str = "gauge") -> Family:
+        return Family(name, kind, meaning, (), [] if figures is None else [Sample((), value)])
+
+    yield gauge("horolog_leader", "1 at the broker that leads, of several; else 0.", one.leads)
+    yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
+    yield gauge(
+        "horolog_in_sync_replicas",
+        "Brokers in sync, the leader included; 0 where the broker does not lead.",
+        one.in_sync,
+    )
+    yield gauge(
+        "horolog_under_min_insync",
+        "1 while acks=all is refused because too few brokers are in sync.",
+        one.under_min,
+    )
+    yield gauge(
+        "horolog_elections_total", "How often the broker began to lead.", one.elections, "counter"
+    )
+    yield Family(
+        "horolog_replica_lag",
+        "gauge",
+        "Messages that a follower lacks, at the leader.",
+        ("broker",),
+        [Sample((("broker", str(broker)),), lag) for broker, (lag, _) in one.lags.items()],
+    )
+    yield Family(
+        "horolog_replica_lag_seconds",
+        "gauge",
+        "Age of the oldest message that a follower lacks, at the leader; 0 when it lacks none, "
+        "absent where that is not known.",
+        ("broker",),
+        [
+            Sample((("broker", str(broker)),), seconds)
+            for broker, (_, seconds) in one.lags.items()
+            if seconds is not None
+        ],
+    )
