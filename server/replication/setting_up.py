@@ -46,7 +46,7 @@ def join_cluster(
         commits=services.commits,
         work=services.work,
         produces=services.produces,
-        topics=TopicCopies(services.directory, services.changes, observe),
+        topics=TopicCopies(services.directory, services.metadata, observe),
         native_address=native_address,
         kafka_address=services.kafka_address,
     )
