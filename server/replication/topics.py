@@ -19,7 +19,7 @@ from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
 from ...storage.events import Observer
 from ...storage.names import check_topic_name
-from ..changes import Changes
+from ..metadata_store import MetadataStore
 
 AT_ONCE: Final = 500
 """Topics that are made before the others are looked at."""
@@ -64,7 +64,7 @@ def _written(entry: TopicEntry) -> ReplicatedTopic:
 class TopicCopies:
     """Has the topics of a directory be those of the leader's."""
 
-    def __init__(self, directory: LogDirectory, changes: Changes, observe: Observer) -> None:
+    def __init__(self, directory: LogDirectory, changes: MetadataStore, observe: Observer) -> None:
         self._directory = directory
         self._changes = changes
         self._observe = observe
