@@ -1,0 +1,44 @@
+"""Quotas of users who have logged in, in both protocols."""
+
+import pytest
+
+from horolog.protocol.api.encodings import Encoding
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.topics.metadata import MetadataRequest
+from horolog.server.quotas.rules import Entity, Quota
+from horolog.server.quotas.store import Change
+from horolog.testing.logins import log_in, log_in_to_kafka
+from horolog.testing.requests import create_topic, message_set, produce, result
+from horolog.testing.wire import wire
+
+from .conftest import USERS, Authority, Guarded
+
+SET = message_set(5, value=bytes(50_000))
+
+
+@pytest.mark.parametrize(
+    "encoding", [pytest.param(native, id="native"), pytest.param(kafka, id="kafka")]
+)
+async def test_a_user_at_the_quota_and_another(
+    guarded: Guarded, authority: Authority, encoding: Encoding
+) -> None:
+    async with guarded() as broker:
+        broker.security.quotas.change(
+            [Change(Entity("alice"), {Quota.PRODUCER_BYTE_RATE: 4_900.0})]
+        )
+        broker.security.quotas_changed()
+        address = broker.addresses.native if encoding is native else broker.addresses.kafka
+        told = {}
+        for name in ("alice", "bob"):
+            connection = wire(str(address), encoding, tls=authority.trusting())
+            async with connection as client:
+                enter = log_in if encoding is native else log_in_to_kafka
+                await enter(client, name, USERS[name])
+                await client.call(create_topic("t"))
+                answer = await client.call(produce("t", SET))
+                assert result(answer).error_code == 0
+                told[name] = answer.throttle_time_ms
+                await client.call(MetadataRequest(topics=[]))
+        assert told["bob"] == 0
+        assert 100 < told["alice"] < 400
