@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
+from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.server.broker import Broker
@@ -21,6 +22,7 @@ _ACLS = "kafka.admin.AclCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _SECONDS = 100
+_DESCRIBE_CLIENT_QUOTAS = 48
 
 
 class Tools:
@@ -222,6 +224,22 @@ async def test_a_password_is_changed(
         async with wire(broker.addresses.native, tls=authority.trusting()) as client:
             with pytest.raises(SaslAuthenticationFailed):
                 await log_in(client, "bob", USERS["bob"], mechanism)
+
+
+@pytest.mark.secure_clients
+async def test_users_are_shown(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """Beside their quotas, which the tool asks for first and cannot do without."""
+    shown = ("--describe", "--entity-type", "users")
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        if _DESCRIBE_CLIENT_QUOTAS not in APIS:
+            refused = await tools.refused(_CONFIGS, *shown)
+            assert "does not support DESCRIBE_CLIENT_QUOTAS" in refused
+            return
+        told = await tools.run(_CONFIGS, *shown)
+        for name in USERS:
+            assert f"user-principal '{name}'" in told
+        assert "SCRAM-SHA-512=iterations=" in told
 
 
 @pytest.mark.secure_clients
