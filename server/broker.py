@@ -19,9 +19,11 @@ from ..config.broker_table import AS_REACHED
 from ..config.listeners import OFF, Scheme
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
+from ..protocol.errors import StorageError
 from ..protocol.lag import Lag
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
+from ..storage.directory.known_files import IDENTITY_FILE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.flush import GroupCommit
@@ -260,6 +262,12 @@ class Broker:
         """Open the data directory; returns how many connections there may be beside its files."""
         self._fit_memory()
         settings = self.settings
+        if not settings.broker_id and self._files.exists(settings.data_dir / IDENTITY_FILE):
+            raise StorageError(
+                f"{settings.data_dir} is of a broker that is one of several, and what it takes "
+                "alone would not be known for that by the others: start it with its broker.id; "
+                f"for it to be alone for good, remove {IDENTITY_FILE} there"
+            )
         http = 0 if settings.http_listen == OFF else HTTP_CONNECTIONS
         wanted = Shares(settings.max_connections, settings.max_open_files, http)
         shares = share_files(raise_file_limit(), wanted)

@@ -437,6 +437,14 @@ async def test_the_directory_of_another_broker_is_refused(place: Path) -> None:
             await all_[1].start(broker_id=2)
 
 
+async def test_one_of_several_does_not_start_alone(place: Path) -> None:
+    async with members(place) as all_:
+        await all_[1].start(cluster_create=True)
+        await all_[1].stop()
+        with pytest.raises(StorageError, match=r"start it with its broker\.id"):
+            await all_[1].start(broker_id=0)
+
+
 async def test_years_of_idle_partitions_are_not_named_again(place: Path) -> None:
     async with members(place) as all_:
         await all_.start()
