@@ -287,4 +287,7 @@ def test_every_answer_that_can_tells_the_time() -> None:
         "count-by-time",
         "describe-broker",
         "describe-log",
+        "describe-replicas",
+        "promote",
+        "replicate",
     }
