@@ -28,9 +28,6 @@ from ..work import Work
 if TYPE_CHECKING:
     from ..replication.cluster import Cluster
 
-NODE_ID = 0
-"""The broker's id in metadata. There is one broker."""
-
 
 @value_class
 class Services:

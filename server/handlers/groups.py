@@ -14,13 +14,13 @@ from ...protocol.errors import InvalidRequest, NotCoordinator, UnsupportedVersio
 from ...storage.directory.positions import check_name
 from ..groups.member import Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
-from .base import NODE_ID, Call, Later, Services
+from .base import Call, Later, Services
 
 
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
-    """There is one broker, so it is this one, under the address that metadata gives."""
+    """This broker, under the address that metadata gives."""
     if request.key_type == TRANSACTION:
         raise UnsupportedVersion(
             f"there are no transactions in Horolog: unset transactional.id ({request.key[:80]!r})"
@@ -28,7 +28,7 @@ def find_coordinator(
     if request.key_type != GROUP:
         raise InvalidRequest(f"key_type is {request.key_type}; it must be 0, a group")
     host, port = call.local_address
-    return FindCoordinatorResponse(node_id=NODE_ID, host=host, port=port)
+    return FindCoordinatorResponse(node_id=services.settings.broker_id, host=host, port=port)
 
 
 def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:

@@ -10,7 +10,7 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from .base import NODE_ID, Call, Later, Services
+from .base import Call, Later, Services
 
 
 def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
@@ -32,19 +32,20 @@ def _answer(
 ) -> MetadataResponse:
     """The answer; `failures` are why topics could not be made."""
     host, port = call.local_address
+    node_id = services.settings.broker_id
     if _names_topics(request, call):
         # A name given twice is answered once; the order is that of the request.
         names = dict.fromkeys(topic.name for topic in request.topics or ())
         create = request.allow_auto_topic_creation
         topics = [_named(services, name, create, failures.get(name)) for name in names]
     else:
-        topics = [_describe(entry) for entry in services.directory.topics().values()]
+        topics = [_describe(node_id, entry) for entry in services.directory.topics().values()]
     return MetadataResponse(
-        brokers=[MetadataBroker(node_id=NODE_ID, host=host, port=port)],
+        brokers=[MetadataBroker(node_id=node_id, host=host, port=port)],
         cluster_id=services.directory.cluster_id(),
-        controller_id=NODE_ID,
+        controller_id=node_id,
         topics=topics,
-        node_id=NODE_ID,
+        node_id=node_id,
     )
 
 
@@ -67,19 +68,19 @@ def _named(
     except Exception as error:
         code, message = services.outcomes.of(error, api="metadata")
         return MetadataTopicResult(name=name, error_code=code, error_message=message)
-    return _describe(entry)
+    return _describe(services.settings.broker_id, entry)
 
 
-def _describe(entry: TopicEntry) -> MetadataTopicResult:
+def _describe(node_id: int, entry: TopicEntry) -> MetadataTopicResult:
     return MetadataTopicResult(
         name=entry.name,
         topic_id=entry.topic_id,
         partitions=[
             MetadataPartition(
                 partition=partition,
-                leader_id=NODE_ID,
-                replica_nodes=[NODE_ID],
-                isr_nodes=[NODE_ID],
+                leader_id=node_id,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
             )
             for partition in range(entry.partitions)
         ],

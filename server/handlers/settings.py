@@ -29,13 +29,12 @@ from ...protocol.api.topics.describe_configs import (
 from ...protocol.errors import InvalidRequest
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import NODE_ID, Call, Later, Services
+from .base import Call, Later, Services
 from .changing import answer_later
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
 _KAFKA_ONLY: Final = {
-    "broker.id": str(NODE_ID),
     "default.replication.factor": "1",
 }
 """Settings of a Kafka broker that its tools ask for and that cannot be anything else here."""
@@ -116,8 +115,9 @@ def _kafka_name(name: str) -> str:
 def _describe_broker(services: Services, name: str, call: Call) -> list[DescribedConfig]:
     if call.kafka and not name:
         return []  # What is set for all brokers of a cluster at once: nothing.
-    if name != str(NODE_ID):
-        raise InvalidRequest(f"broker {name!r} does not exist; there is only broker {NODE_ID}")
+    node_id = services.settings.broker_id
+    if name != str(node_id):
+        raise InvalidRequest(f"broker {name!r} does not exist here; this is broker {node_id}")
     found: dict[str, list[tuple[str, str]]] = {}
     if call.kafka:
         found |= {only: [(value, "default")] for only, value in _KAFKA_ONLY.items()}

@@ -31,7 +31,7 @@ from ...protocol.errors import (
 )
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import NODE_ID, Call, Later, Services
+from .base import Call, Later, Services
 from .changing import answer_later
 
 DEFAULT = -1
@@ -72,7 +72,7 @@ def _creating(
                 "assignments come instead of num_partitions and replication_factor, which must "
                 f"then be -1; they are {partitions} and {topic.replication_factor}"
             )
-        partitions = _assigned_partitions(topic)
+        partitions = _assigned_partitions(topic, services.settings.broker_id)
     elif topic.replication_factor not in (1, DEFAULT):
         raise InvalidReplicationFactor(
             f"replication_factor is {topic.replication_factor}; there is one broker, so it must "
@@ -87,7 +87,7 @@ def _creating(
     )
 
 
-def _assigned_partitions(topic: CreatableTopic) -> int:
+def _assigned_partitions(topic: CreatableTopic, node_id: int) -> int:
     """How many partitions the assignments name: each from 0 on once, each on this broker."""
     partitions = sorted(assignment.partition for assignment in topic.assignments)
     if partitions != list(range(len(partitions))):
@@ -95,15 +95,15 @@ def _assigned_partitions(topic: CreatableTopic) -> int:
             f"the assignments must name partitions 0 to {len(partitions) - 1}, each once"
         )
     for assignment in topic.assignments:
-        _check_assignment(assignment.partition, assignment.broker_ids)
+        _check_assignment(assignment.partition, assignment.broker_ids, node_id)
     return len(partitions)
 
 
-def _check_assignment(partition: int, broker_ids: Sequence[int]) -> None:
-    if list(broker_ids) != [NODE_ID]:
+def _check_assignment(partition: int, broker_ids: Sequence[int], node_id: int) -> None:
+    if list(broker_ids) != [node_id]:
         raise InvalidReplicaAssignment(
             f"partition {partition} is assigned to brokers {list(broker_ids[:10])}; there is only "
-            f"broker {NODE_ID}"
+            f"broker {node_id}"
         )
 
 
@@ -149,7 +149,7 @@ def _raising(
                 "give one for each, or none at all"
             )
         for partition, assignment in enumerate(topic.assignments, start=present):
-            _check_assignment(partition, assignment.broker_ids)
+            _check_assignment(partition, assignment.broker_ids, services.settings.broker_id)
     changes = services.metadata.topics
     return (
         yield from changes.raise_partitions(topic.name, topic.count, validate_only=validate_only)

@@ -31,6 +31,7 @@ from .followers import Followers
 from .following import Following
 from .identity_file import IdentityFile
 from .people import People
+from .places import Places
 from .serving import Serving
 from .stored_directory import StoredDirectory
 from .topics import TopicCopies
@@ -87,6 +88,7 @@ class Cluster:
         self.following = Following(self, topics)
         self.serving = Serving(self)
         self.people = People(self)
+        self.places = Places(self)
         self.node = self._make_node()
         self._role: object = None
         self.elections = 0

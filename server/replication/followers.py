@@ -101,8 +101,8 @@ class Followers:
         channel = Channel(request.connection, request.broker_id, cluster.now_s)
         self._channels[channel.number] = channel
         self.known[request.broker_id] = Known(
-            _reachable(request.address, call.client_host),
-            _reachable(request.kafka_address, call.client_host),
+            reachable(request.address, call.client_host),
+            reachable(request.kafka_address, call.client_host),
         )
         cluster.look_at_topics()
         self._event(channel, hello)
@@ -136,6 +136,7 @@ class Followers:
         response = write_response(message, cluster.broker_id)  # type: ignore[arg-type]
         if isinstance(message, Welcome):
             response.cluster_id = cluster.directory.cluster_id()
+            response.kafka_address = cluster.kafka_address
         if isinstance(message, Welcome | Fetched):
             channel.told.tell(response, cluster.directory)
             response.behind_messages = self.behind(channel)
@@ -184,7 +185,7 @@ class Followers:
         return None
 
 
-def _reachable(address: str, host: str) -> str:
+def reachable(address: str, host: str) -> str:
     """An address as others reach it: a broker that listens everywhere is where it comes from."""
     if not address or not host:
         return address

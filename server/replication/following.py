@@ -3,12 +3,14 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from ...config.address import split_address
 from ...config.cluster_table import NOBODY
 from ...protocol.api.cluster.replicate import Answers, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
+from .followers import reachable
 from .link import LetsIn, Link
 from .topics import TopicCopies
 from .wire import read_response, write_request
@@ -45,6 +47,8 @@ class Following:
         """Who leads, once it has said so; `GIVEN` before."""
         self.address = self._given
         """Where the leader is, or was looked for last."""
+        self.kafka_address = ""
+        """Where it takes clients of Kafka's protocol, if anywhere."""
         self.answered_s = cluster.now_s
         """When the leader said something last."""
         self.behind_messages = 0
@@ -133,6 +137,9 @@ class Following:
                 raise InvalidRequest(f"the leader's cluster id is {response.cluster_id[:64]!r}")
             cluster.directory.keep_cluster_id(response.cluster_id)
             self.leader_id = response.broker_id
+            self.kafka_address = reachable(
+                response.kafka_address, split_address(link.address.rpartition("://")[2])[0]
+            )
         if welcome or response.answers == Answers.FETCHED:
             if response.epoch >= node.highest_epoch:
                 await self._topics.follow(response)

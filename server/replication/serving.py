@@ -29,7 +29,7 @@ from ...protocol.api.security.scram_credentials import (
 )
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
-from ...protocol.cluster_errors import CoordinatorNotAvailable, NotLeader, OffsetNotAvailable
+from ...protocol.cluster_errors import NotLeader, OffsetNotAvailable
 from ...protocol.errors import CodedError, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 EVERYWHERE: Final = frozenset(
     {
-        *(API_VERSIONS.key, METADATA.key, REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
+        *(API_VERSIONS.key, METADATA.key, FIND_COORDINATOR.key),
+        *(REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
         *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
         *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
         *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
@@ -83,8 +84,6 @@ class Serving:
 
     def _not_led(self, api_key: int) -> CodedError:
         told = self._cluster.told
-        if api_key == FIND_COORDINATOR.key:
-            return CoordinatorNotAvailable(told)
         return NotCoordinator(told) if api_key in _OF_GROUPS else NotLeader(told)
 
     def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -95,6 +94,7 @@ class Serving:
             for key, handler in handlers.items()
         }
         gated[METADATA.key] = self._metadata(handlers[METADATA.key])
+        gated[FIND_COORDINATOR.key] = self._coordinator(handlers[FIND_COORDINATOR.key])
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
@@ -103,7 +103,17 @@ class Serving:
         def handle(services: Services, request: Any, call: Call) -> Any:
             if not self._cluster.leads:
                 request = replaced(request, allow_auto_topic_creation=False)
-            return handler(services, request, call)
+            places = self._cluster.places
+            return then(handler(services, request, call), lambda body: places.metadata(body, call))
+
+        return handle
+
+    def _coordinator(self, handler: Handler) -> Handler:
+        """A follower says where the leader is, which looks after the groups."""
+
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            response = handler(services, request, call)
+            return response if self._cluster.leads else self._cluster.places.coordinator(call)
 
         return handle
 

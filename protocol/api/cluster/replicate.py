@@ -141,6 +141,9 @@ class ReplicateResponse:
     epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker ever heard of.")
     broker_id: int = int32(default=0, doc="Who answers.")
     cluster_id: str = string(default="", doc="The cluster, in a welcome.")
+    kafka_address: str = string(
+        default="", doc="In a welcome: where the leader takes clients of Kafka's protocol."
+    )
     parts: list[ReplicatedPart] = array(
         ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."
     )

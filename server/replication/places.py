@@ -1,0 +1,90 @@
+"""Who leads and where, as clients are told."""
+
+from typing import TYPE_CHECKING, Any
+
+from ...config.address import split_address
+from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
+from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
+from ...protocol.cluster_errors import CoordinatorNotAvailable
+from ...protocol.errors import LeaderNotAvailable
+from ..handlers.base import Call
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+NOBODY = -1
+"""The id of a leader where there is none."""
+
+
+class Places:
+    """Puts into answers what a broker knows of the others."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+
+    def metadata(self, response: MetadataResponse, call: Call) -> MetadataResponse:
+        """The answer of a broker that is alone, made that of one of several."""
+        cluster = self._cluster
+        me, leader = cluster.broker_id, self._leader_id()
+        addresses = {me: call.local_address, **self._others(call)}
+        response.brokers = [
+            MetadataBroker(node_id=broker_id, host=host, port=port)
+            for broker_id, (host, port) in sorted(addresses.items())
+        ]
+        response.controller_id = leader
+        replicas = sorted({me, *addresses, *self._in_sync()})
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.leader_id = leader
+                partition.leader_epoch = cluster.node.highest_epoch
+                partition.replica_nodes = replicas
+                partition.isr_nodes = self._in_sync()
+                partition.offline_replicas = [one for one in replicas if one not in addresses]
+                if leader not in addresses:
+                    partition.leader_id = NOBODY
+                    partition.error_code = LeaderNotAvailable.code
+        return response
+
+    def coordinator(self, call: Call) -> FindCoordinatorResponse:
+        """Where groups are looked after: at the leader. Raises `CoordinatorNotAvailable`."""
+        leader = self._leader_id()
+        place = self._others(call).get(leader)
+        if place is None:
+            raise CoordinatorNotAvailable(self._cluster.told)
+        return FindCoordinatorResponse(node_id=leader, host=place[0], port=place[1])
+
+    def _leader_id(self) -> int:
+        cluster = self._cluster
+        if cluster.leads:
+            return cluster.broker_id
+        known = cluster.node.follower is not None and cluster.following.leader_id
+        return cluster.following.leader_id if known else NOBODY
+
+    def _in_sync(self) -> list[int]:
+        """As far as this broker knows: a follower knows of its leader."""
+        leader = self._cluster.node.leader
+        if leader is not None:
+            return sorted(one.broker_id for one in leader.isr.members)
+        leader_id = self._leader_id()
+        return [] if leader_id == NOBODY else [leader_id]
+
+    def _others(self, call: Call) -> dict[int, tuple[str, int]]:
+        """The other brokers that are there, where clients of this protocol find them."""
+        cluster = self._cluster
+        told: dict[int, Any] = {}
+        if cluster.leads:
+            followers = cluster.followers
+            told = {
+                broker_id: known
+                for broker_id, known in followers.known.items()
+                if followers.channel_of(broker_id) is not None
+            }
+        elif cluster.node.follower is not None and cluster.following.leader_id:
+            told = {cluster.following.leader_id: cluster.following}
+        addresses = {
+            broker_id: one.kafka_address if call.kafka else one.address.rpartition("://")[2]
+            for broker_id, one in told.items()
+        }
+        return {
+            broker_id: split_address(address) for broker_id, address in addresses.items() if address
+        }

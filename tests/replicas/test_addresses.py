@@ -1,0 +1,98 @@
+"""Clients that know the addresses of several brokers find the one that leads, and follow it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from horolog import Admin, Consumer, Producer
+from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
+from horolog.protocol.api.kafka import frames as kafka_frames
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from horolog.testing.wire import wire
+
+from .members import Member, eventually, members
+
+TOPIC = "t"
+SENT = 300
+
+
+def both(*of: Member) -> str:
+    return ",".join(one.address for one in of)
+
+
+@pytest.mark.parametrize("how", ["handed over", "gone"])
+async def test_a_producer_follows_the_leader(place: Path, how: str) -> None:
+    """All that it sends is there once and in order, and what it reads goes on."""
+    async with members(place, cluster_min_insync_replicas=2 if how == "gone" else 1) as all_:
+        await all_.start()
+        first, second = all_[1], all_[2]
+        async with Admin(both(second, first)) as admin:
+            await admin.create_topic(TOPIC)
+        await all_.in_sync(first)
+        async with (
+            Producer(both(first, second), linger_ms=1) as producer,
+            Consumer(both(second, first), max_wait_ms=100) as consumer,
+        ):
+            consumer.assign(TOPIC)
+            answers = []
+            for number in range(SENT):
+                answers.append(await producer.enqueue(TOPIC, b"%d" % number))
+                await asyncio.sleep(0.001)  # so that it happens among the messages
+                if number == SENT // 3:
+                    changing = asyncio.create_task(_change(how, first, second))
+            await changing
+            results = await asyncio.gather(*answers)
+            offsets = [one.offset for one in results if one.offset is not None]
+            assert offsets == sorted(set(offsets))
+            read = [(await anext(consumer)).value for _ in range(SENT)]
+        assert read == [b"%d" % number for number in range(SENT)]
+
+
+async def _change(how: str, first: Member, second: Member) -> None:
+    if how == "handed over":
+        await first.promote(second.broker_id)
+        return
+    await first.stop()
+    await second.promote()
+    await first.start(follow=second)
+
+
+async def test_what_each_broker_says_of_the_others(place: Path) -> None:
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        first, second = all_[1], all_[2]
+        async with Admin(first.address) as admin:
+            await admin.create_topic(TOPIC)
+        await all_.in_sync(first)
+        directory = second.cluster.directory
+        await eventually(lambda: TOPIC in directory.topics())
+        asked = MetadataRequest(topics=[MetadataTopic(name=TOPIC)])
+        epoch = (await first.status()).epoch
+        for member in (first, second):
+            async with wire(member.address) as client:
+                told = await client.call(asked)
+            assert told.node_id == member.broker_id
+            assert told.controller_id == first.broker_id
+            ports = {one.node_id: f"{one.host}:{one.port}" for one in told.brokers}
+            assert ports == {1: first.address, 2: second.address}
+            (partition,) = told.topics[0].partitions
+            assert (partition.leader_id, partition.replica_nodes) == (1, [1, 2])
+            assert partition.isr_nodes == ([1, 2] if member is first else [1])
+        for member in (first, second):
+            assert member.broker is not None
+            found = await asyncio.to_thread(_by_librdkafka, str(member.broker.addresses.kafka))
+            assert found == (1, {1, 2}, 1)
+        kafka = [str(one.broker.addresses.kafka) for one in (first, second) if one.broker]
+        async with wire(kafka[1], kafka_frames) as client:
+            response = await client.call(FindCoordinatorRequest(key="g"), 0)
+        assert (response.error_code, response.node_id) == (0, 1)
+        assert f"{response.host}:{response.port}" == kafka[0]
+        assert epoch > 0
+
+
+def _by_librdkafka(bootstrap: str) -> tuple[int, set[int], int]:
+    """Controller, brokers, and the leader of the topic's partition."""
+    told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=20)
+    return told.controller_id, set(told.brokers), told.topics[TOPIC].partitions[0].leader
