@@ -13,29 +13,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ...protocol.errors import CodedError, InvalidRequest, StorageError
+from ...protocol.errors import InvalidRequest, StorageError
 from ...protocol.records.batches.batch import finish_batch
-from ...protocol.records.kernel import RecordEncoder, walk
-from ...protocol.records.messages.message import records
+from ...protocol.records.kernel import RecordEncoder
 from ..directory.position_reading import PositionReading
 from ..directory.stepped_change import SteppedChange
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
 from ..log.log import Log
-from ..read.reading import read_slice
 from ..replica.leader_epochs import EpochWrite
 from ..seams import Seams
 from .folder import MetadataFolder
-from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record, encode_record
+from .reading import read_records
+from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
 from .snapshot import MalformedState, Snapshot, decode_state, encode_state
 from .state import MetadataState, records_of
 
 MIN_LOG_BYTES: Final = 1 << 20
 """Below this a new state saves nothing worth its two syncs."""
-
-_READ_BYTES: Final = 1 << 20
-_MESSAGE_BYTES: Final = 90
-"""What a message takes beside its value."""
 
 
 class StateWrite:
@@ -168,7 +163,7 @@ class MetadataLog:
         self.failure = None
         state, folded, log_bytes = snapshot.state, snapshot.offset, 0
         try:
-            for next_offset, size, record in self._read(folded, limit):
+            for next_offset, size, record in read_records(self.log, folded, limit):
                 state.apply(record)
                 folded, log_bytes = next_offset, log_bytes + size
             folded = max(folded, limit)
@@ -228,7 +223,7 @@ class MetadataLog:
         if self._reading is None:
             if limit <= self._folded:
                 return False
-            self._reading = self._read(self._folded, limit)
+            self._reading = read_records(self.log, self._folded, limit)
         try:
             found = next(self._reading, None)
         except StorageError as failure:
@@ -247,44 +242,6 @@ class MetadataLog:
     def _fail(self, failure: StorageError) -> None:
         self.failure = failure
         self._seams.observe("metadata_unreadable", error=failure.message)
-
-    def _read(self, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
-        """The records from `start` up to `limit`: the offset behind each, its size, and itself.
-
-        Raises `StorageError`, also for what is no record.
-        """
-        log, offset = self.log, start
-        log.prepare()
-        while offset < limit:
-            found = read_slice(
-                log.segment_list,
-                offset,
-                _READ_BYTES,
-                end_offset=limit,
-                high_watermark=log.high_watermark,
-                whole_first=True,
-                far=True,
-            )
-            try:
-                data = found.read()
-                if not data:
-                    raise MalformedRecord("it is missing")
-                for each in records(
-                    data, max_decompressed_bytes=2 * MAX_RECORD_BYTES, from_offset=offset
-                ):
-                    if each.offset >= limit:
-                        return
-                    offset = each.offset
-                    value = None if each.value is None else bytes(each.value)
-                    record = decode_record(value)
-                    offset += 1
-                    yield offset, len(value or b"") + _MESSAGE_BYTES, record
-            except (MalformedRecord, CodedError, OSError) as error:
-                raise StorageError(
-                    f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
-                    "nothing from there on is"
-                ) from error
-            offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
 
     # Leading
 

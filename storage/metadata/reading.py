@@ -1,0 +1,54 @@
+"""Reading the records of a metadata log."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ...protocol.errors import CodedError, StorageError
+from ...protocol.records.kernel import walk
+from ...protocol.records.messages.message import records
+from ..log.log import Log
+from ..read.reading import read_slice
+from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record
+
+_READ_BYTES: Final = 1 << 20
+_MESSAGE_BYTES: Final = 90
+"""What a message takes beside its value."""
+
+
+def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
+    """The records from `start` up to `limit`: the offset behind each, its size, and itself.
+
+    Raises `StorageError`, also for what is no record.
+    """
+    offset = start
+    log.prepare()
+    while offset < limit:
+        found = read_slice(
+            log.segment_list,
+            offset,
+            _READ_BYTES,
+            end_offset=limit,
+            high_watermark=log.high_watermark,
+            whole_first=True,
+            far=True,
+        )
+        try:
+            data = found.read()
+            if not data:
+                raise MalformedRecord("it is missing")
+            for each in records(
+                data, max_decompressed_bytes=2 * MAX_RECORD_BYTES, from_offset=offset
+            ):
+                if each.offset >= limit:
+                    return
+                offset = each.offset
+                value = None if each.value is None else bytes(each.value)
+                record = decode_record(value)
+                offset += 1
+                yield offset, len(value or b"") + _MESSAGE_BYTES, record
+        except (MalformedRecord, CodedError, OSError) as error:
+            raise StorageError(
+                f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
+                "nothing from there on is"
+            ) from error
+        offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
