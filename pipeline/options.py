@@ -194,11 +194,6 @@ class Given:
         if len(set(found.values())) > 1:
             raise OptionError(f"{' and '.join(found)} contradict each other: give one")
         address = next(iter(found.values())).strip()
-        if "," in address and not address.startswith("kafka"):
-            raise OptionError(
-                f"bootstrap.servers={address!r}: there is one Horolog broker; several addresses "
-                "are for Kafka, as kafka://HOST:PORT,HOST:PORT"
-            )
         try:
             servers = parse_servers(address)
         except ValueError as error:

@@ -4,12 +4,13 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import Program, ServerProcess, serving
 
 from ..access import Access
@@ -22,8 +23,6 @@ from .ways import CERTIFICATE, OAUTHBEARER, Way, is_java
 
 USER: Final = "clara"
 PASSWORD: Final = "clara-secret-2291"
-TOKEN: Final = ""
-"""Of the same user, for brokers that take tokens."""
 SUBJECT: Final = "carol"
 """Of the client's own certificate."""
 TOPICS: Final = "ours."
@@ -43,6 +42,8 @@ class Guarded:
     tls: str
     """For those with certificates."""
     files: Files
+    token: str = field(repr=False)
+    """Of the same user."""
 
     @property
     def audit(self) -> list[dict[str, str]]:
@@ -66,18 +67,20 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "tls.client.auth": "requested",
         "authentication": "required",
         "authorization": "on",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
         "group.min.session.timeout.ms": 100,
         "retention.ms": -1,
         "log.format": "json",
     }
+    issuer = Issuer()
+    for name, value in token_settings(issuer.write(folder / "keys.json")).items():
+        settings[name.replace("_", ".")] = value
     with serving(
         data_dir,
         *("--kafka-listen", f"SASL_SSL://{sasl}", "--kafka-listen", f"SSL://{tls}"),
         *("--listen", "tls://127.0.0.1:0"),
         *(text for name, value in settings.items() for text in ("--set", f"{name}={value}")),
     ) as server:
-        yield Guarded(server, sasl, tls, files)
+        yield Guarded(server, sasl, tls, files, issuer.token(USER))
 
 
 def _let_in(data_dir: Path) -> None:
@@ -138,11 +141,11 @@ def client(
         address = guarded.tls if way.mechanism == CERTIFICATE else guarded.sasl
         if way.kind is HorologNative:
             address = guarded.server.native
-        started[way] = way.kind(address, access(way, guarded.files))
+        started[way] = way.kind(address, access(way, guarded.files, guarded.token))
     return started[way]
 
 
-def access(way: Way, files: Files) -> Access:
+def access(way: Way, files: Files, token: str) -> Access:
     """How a client is let in."""
     trust = files.trust[way.form]
     if way.mechanism == CERTIFICATE:
@@ -154,7 +157,7 @@ def access(way: Way, files: Files) -> Access:
             keys=files.keys[way.form],
         )
     if way.mechanism == OAUTHBEARER:
-        return Access(files.ca, way.mechanism, token=TOKEN, trust=trust)
+        return Access(files.ca, way.mechanism, token=token, trust=trust)
     return Access(files.ca, way.mechanism, USER, PASSWORD, trust=trust)
 
 

@@ -81,9 +81,8 @@ SMOKE: Final = (
 )
 """Those of every test run; the rest is for `make secure-clients`."""
 
-MORE: Final[Sequence[Way]] = ()
-"""Ways of single clients, beside the columns of the table. That of a token is
-`Way(Horolog, OAUTHBEARER)`, once brokers take tokens and `guarded` says which."""
+MORE: Final = (Way(Horolog, OAUTHBEARER), Way(HorologNative, OAUTHBEARER))
+"""Ways of single clients, beside the columns of the table."""
 
 _TOOLS: Final = {"SCRAM-SHA-512": ("PEM",), "PLAIN": ("JKS",), CERTIFICATE: ("PKCS12",)}
 """Each of their commands starts a Java of its own, for seconds."""
