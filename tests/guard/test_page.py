@@ -26,7 +26,7 @@ HOST = "log.example.com"
 def blocks(root: Path) -> list[str]:
     """What stands on the page for a shell."""
     found = re.findall(r"^```sh\n(.*?)^```", (root / PAGE).read_text("utf-8"), re.MULTILINE | re.S)
-    assert len(found) == 2
+    assert len(found) == 3
     return found
 
 
@@ -76,7 +76,7 @@ def test_the_rules_before_the_first_start(blocks: list[str], tmp_path: Path) -> 
     horolog = Program()
     *added, asked = [
         shlex.split(command.replace("DIR", str(tmp_path / "data")))[1:]
-        for command in commands(blocks[1])
+        for command in commands(blocks[-1])
     ]
     for arguments in added:
         horolog.ok(*arguments)
