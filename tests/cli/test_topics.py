@@ -164,7 +164,7 @@ def test_help_of_the_program_lists_every_command() -> None:
     commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line]
     asking = ["produce", "consume", "histogram", "offsets", "lag"]
     files = ["dump", "verify", "repair"]
-    groups = ["topic", "user", "acl", "cluster", "explain", "profile", "pipeline"]
+    groups = ["topic", "user", "acl", "quota", "cluster", "explain", "profile", "pipeline"]
     assert commands == ["serve", "demo", *asking, *files, "doctor", *groups]
 
 
