@@ -27,7 +27,17 @@ from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native_frames
 from horolog.protocol.api.registry import APIS
-from horolog.protocol.api.schema import Api, Array, Boolean, Data, Integer, Records, Text, fields_of
+from horolog.protocol.api.schema import (
+    Api,
+    Array,
+    Boolean,
+    Data,
+    Float,
+    Integer,
+    Records,
+    Text,
+    fields_of,
+)
 from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -354,6 +364,8 @@ def filled_field(name: str, kind: Any, version: int, *, native: bool) -> Any:
         case Integer():
             large = ("timeout", "max_", "bytes", "retention")
             return 1000 if any(word in name for word in large) else int("replication" in name)
+        case Float():
+            return 1000.0
         case Boolean():
             return False
         case Text():
