@@ -47,19 +47,23 @@ _UNITS: Final = {
 
 User = Annotated[
     str | None,
-    typer.Option("--user", metavar="NAME", callback=check_text, help="Of this user."),
+    typer.Option("--for-user", metavar="NAME", callback=check_text, help="Of this user."),
 ]
 UserDefaults = Annotated[
-    bool, typer.Option("--user-defaults", help="Of each user without a quota of their own.")
+    bool, typer.Option("--for-user-defaults", help="Of each user without a quota of their own.")
 ]
 Client = Annotated[
     str | None,
     typer.Option(
-        "--client-id", metavar="NAME", callback=check_text, help="Of clients that say this name."
+        "--for-client-id",
+        metavar="NAME",
+        callback=check_text,
+        help="Of clients that say this name.",
     ),
 ]
 ClientDefaults = Annotated[
-    bool, typer.Option("--client-defaults", help="Of each client id without a quota of its own.")
+    bool,
+    typer.Option("--for-client-defaults", help="Of each client id without a quota of its own."),
 ]
 
 Quotas_ = Mapping[Entity, Mapping[Quota, float]]
@@ -163,15 +167,15 @@ def _entity(
         ("client", client_id, client_defaults),
     ):
         if name is not None and default:
-            raise WrongUsage(f"give the name of a {kind} or --{kind}-defaults, not both")
+            raise WrongUsage(f"give the name of a {kind} or --for-{kind}-defaults, not both")
         problem = None if name is None else problem_of_name(kind, name)
         if problem is not None:
             raise WrongUsage(problem)
     entity = Entity(DEFAULT if user_defaults else user, DEFAULT if client_defaults else client_id)
     if entity == Entity():
         raise WrongUsage(
-            "say whose quota it is: --user or --user-defaults, --client-id or --client-defaults, "
-            "or one of each"
+            "say whose quota it is: --for-user or --for-user-defaults, --for-client-id or "
+            "--for-client-defaults, or one of each"
         )
     return entity
 

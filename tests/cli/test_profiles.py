@@ -4,11 +4,14 @@ import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.cli.app import app
 from horolog.cli.errors import WrongUsage
 from horolog.cli.security import profiles
 from horolog.cli.security.options import OPTIONS
@@ -195,3 +198,18 @@ def test_help_of_the_json_of_profiles_is_json(run: Run, home: Path) -> None:
     (one,) = run("profile", "list", "--json").objects
     assert one["password_command"] == ["secret-tool", "lookup", "my key"]
     assert json.loads(json.dumps(one)) == one
+
+
+def test_options_of_the_login_are_those_of_every_command() -> None:
+    """An option of the same name would leave only variables and profiles to log in with. The file
+    of a new password is called so by what others rely on."""
+    hidden = set()
+    pending: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
+    while pending:
+        name, command = pending.pop()
+        pending += [((*name, key), one) for key, one in getattr(command, "commands", {}).items()]
+        own = [param for param in command.params if param.name != "server"]
+        if len(own) < len(command.params):
+            flags = {flag for param in own for flag in param.opts}
+            hidden |= {(*name, one.flag) for one in OPTIONS if one.flag in flags}
+    assert hidden == {("user", "add", "--password-file"), ("user", "password", "--password-file")}

@@ -1,5 +1,8 @@
 """Quotas of users who have logged in, in both protocols."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from horolog.protocol.api.encodings import Encoding
@@ -9,6 +12,7 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.quotas.rules import Entity, Quota
 from horolog.server.quotas.store import Change
 from horolog.testing.logins import log_in, log_in_to_kafka
+from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.wire import wire
 
@@ -42,3 +46,26 @@ async def test_a_user_at_the_quota_and_another(
                 await client.call(MetadataRequest(topics=[]))
         assert told["bob"] == 0
         assert 100 < told["alice"] < 400
+
+
+async def test_the_command_of_who_has_to_log_in(
+    guarded: Guarded, authority: Authority, tmp_path: Path
+) -> None:
+    """Whose quota it is and who asks are different options."""
+    async with guarded() as broker:
+        (tmp_path / "password").write_text(USERS["alice"])
+        program = Program(f"tls://{broker.addresses.native}")
+        login = (
+            "--ca",
+            authority.cert,
+            "--user",
+            "alice",
+            "--password-file",
+            tmp_path / "password",
+        )
+        for asked in (("set", "--for-user", "bob", "producer_byte_rate=4900"), ("list",)):
+            said = await asyncio.to_thread(program.ok, "quota", *asked, *login)
+            assert "bob" in said.out
+        quotas = broker.security.quotas.table.quotas
+        assert quotas[Entity("bob")] == {Quota.PRODUCER_BYTE_RATE: 4900.0}
+        assert list(broker.figures.logins) == [("SCRAM-SHA-512", "done")]
