@@ -8,10 +8,10 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
 from .identity_file import IdentityFile
-from .stored_log import Secures, StoredLog
+from .stored_log import StoredLog
 
 
-class StoredDirectory(Secures):
+class StoredDirectory:
     """The `Directory` of a broker; see there."""
 
     def __init__(

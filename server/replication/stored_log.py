@@ -1,6 +1,6 @@
 """A partition's log on disk as `replication/` sees it."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from ...protocol.errors import CodedError, StorageError
 from ...replication.epochs import EpochStart, History
@@ -144,13 +144,13 @@ class StoredLog:
         self.log.replica.follow()
 
 
-class Secures:
+class Secures(Protocol):
     """What a log needs of its directory."""
 
     def secure_log_start(self, log: Log) -> None:
         """Bring to stable storage where `log` begins, and drop what is before."""
-        raise NotImplementedError
+        ...
 
     def failed(self, log: Log, error: Exception) -> None:
         """Messages of `log` could not be copied, for now."""
-        raise error
+        ...

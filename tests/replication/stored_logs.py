@@ -10,7 +10,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.replication.epochs import epoch_at
 from horolog.replication.partition_log import Partition, Stored
-from horolog.server.replication.stored_log import Secures, StoredLog, Stretch
+from horolog.server.replication.stored_log import StoredLog, Stretch
 from horolog.storage.log.log import Log
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
@@ -20,11 +20,14 @@ SEGMENT_BYTES = 700
 MAX_BYTES = 1 << 20
 
 
-class Drops(Secures):
+class Drops:
     """A directory of which only this is needed."""
 
     def secure_log_start(self, log: Log) -> None:
         log.expiry.drop_expired()
+
+    def failed(self, log: Log, error: Exception) -> None:
+        raise error
 
 
 def encoded(entry: Entry) -> bytes:
