@@ -49,7 +49,7 @@ def test_a_reader_over_its_quota_reads_everything_all_the_same(tmp_path: Path) -
             for number in range(15):
                 producer.send("t", bytes(20_000), timestamp_ms=T0_MS + number)
         quota = "consumer_byte_rate=200000"
-        Program().ok("quota", "set", "--user-defaults", quota, "--server", broker.address)
+        Program().ok("quota", "set", "--for-user-defaults", quota, "--server", broker.address)
         address = f"kafka://{broker.kafka_address}"
         began = time.monotonic()
         found = read(source(address, subscribe="t", startingOffsets="earliest"))
