@@ -124,7 +124,8 @@ class Cluster:
         await self.decider.prepare()
         self.decider.start()
         self._tick()
-        if self.node.leader is None and self.node.follower is None:
+        by_hand = not self.settings.cluster_etcd
+        if by_hand and self.node.leader is None and self.node.follower is None:
             self.observe("leads_not", reason=self.waits_for)
 
     async def stop(self) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SILENT_S: Final = 60.0
 """After so long a connection on which nothing is asked for is taken for gone."""
 
+BROKERS_MAX: Final = 5
+"""A leader and four followers."""
+
 MAX_CHANNELS: Final = 16
 """Connections of followers that are known at a time, dead ones included."""
 
@@ -124,10 +127,11 @@ class Followers:
                 f"and this is cluster {ours}: start it with another data directory"
             )
         others = set(self.known) | {request.broker_id}
-        if len(others) >= cluster.settings.cluster_brokers:
+        most = BROKERS_MAX if cluster.settings.cluster_etcd else cluster.settings.cluster_brokers
+        if len(others) >= most:
             raise PolicyViolation(
-                f"broker {request.broker_id} would be one too many: cluster.brokers is "
-                f"{cluster.settings.cluster_brokers}, and {sorted(self.known)} are known"
+                f"broker {request.broker_id} would be one too many: there can be {most} "
+                f"(cluster.brokers, or {BROKERS_MAX} with etcd), and {sorted(self.known)} are known"
             )
 
     def say(self, channel: Channel, message: FromFollower | FromLeader) -> None:

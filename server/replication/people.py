@@ -210,6 +210,6 @@ class People:
             await asyncio.sleep(LOOK_S)  # What the state machine decides has no event.
         if not cluster.leads:
             raise RequestTimedOut(
-                f"broker {cluster.broker_id} does not lead after {LEADS_WITHIN_S:g} s, and may yet: "
+                f"broker {cluster.broker_id} does not lead after {LEADS_WITHIN_S:g} s, and may: "
                 f"{cluster.waits_for or cluster.told}"
             )
