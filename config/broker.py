@@ -100,6 +100,7 @@ class BrokerSettings:
     cluster_follow: str
     cluster_etcd: str
     cluster_name: str
+    cluster_address: str
     cluster_lease_ms: int
     cluster_unclean_leader_election_enable: bool
     cluster_etcd_credentials: str

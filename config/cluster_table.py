@@ -10,6 +10,9 @@ from .setting import Kind
 NOBODY: Final = "nobody"
 """`cluster.follow` of a broker that is to lead, or is alone."""
 
+LISTENS: Final = "listen"
+"""`cluster.address` of a broker that is found where it listens."""
+
 CLUSTER: Final = (
     _integer(
         "broker.id",
@@ -43,6 +46,15 @@ CLUSTER: Final = (
         "Name of the cluster in etcd, the same for all of its brokers (--cluster).",
         reads=check_cluster_name,
         form=NAME_FORM,
+    ),
+    _setting(
+        "cluster.address",
+        Kind.ADDRESS,
+        LISTENS,
+        "Address of the native protocol where the other brokers, and clients that they send here, "
+        "find this one, if it is another than `listen`, whose first is taken otherwise; in place "
+        "of 0.0.0.0 with the name of this machine.",
+        choices=(LISTENS,),
     ),
     _integer(
         "cluster.lease.ms",

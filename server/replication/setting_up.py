@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import SystemRandom
 
 from ...clock import boot_time_s
-from ...config.cluster_table import NOBODY
+from ...config.cluster_table import LISTENS, NOBODY
 from ...protocol.errors import InvalidConfig
 from ...storage.events import Observer
 from ...storage.files import Files
@@ -40,6 +40,8 @@ def join_cluster(
             f"cluster.min.insync.replicas is {settings.cluster_min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
+    if settings.cluster_address != LISTENS:
+        native_address = settings.cluster_address
     identity = IdentityFile(files, settings.data_dir, settings.broker_id)
     if follows and not identity.identity.nonce and services.directory.topics():
         raise InvalidConfig(

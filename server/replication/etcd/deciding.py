@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.errors import HorologError, InvalidConfig
@@ -16,7 +17,7 @@ from ....replication.effects import (
     Transact,
 )
 from ....replication.settings import Incarnation
-from ..followers import Known
+from ..followers import Known, reachable
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
@@ -244,7 +245,12 @@ class ByEtcd:
 
     async def _register(self, effect: Register) -> None:
         cluster = self._cluster
-        member = StoredMember(effect.info, cluster.native_address, cluster.kafka_address)
+        host = gethostname()
+        member = StoredMember(
+            effect.info,
+            reachable(cluster.native_address, host),
+            reachable(cluster.kafka_address, host),
+        )
         for _ in range(2):  # The key may have gone with an earlier lease.
             sent = self._sent()
             seen = await self._store.register(member, self._member_revision)
