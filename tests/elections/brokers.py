@@ -199,7 +199,7 @@ class Writer:
     async def answers(self, more: int) -> None:
         """Wait until so many more were answered."""
         enough = len(self.answered) + more
-        while len(self.answered) < enough:
+        while len(self.answered) < enough:  # noqa: ASYNC110 - of other processes
             await asyncio.sleep(0.01)
 
     async def _write(self, addresses: str, until: asyncio.Event) -> None:

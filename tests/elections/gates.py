@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -50,7 +51,8 @@ class Gate:
             writer.transport.abort()
             return
         self._writers.add(there[1])
-        await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:

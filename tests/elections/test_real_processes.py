@@ -1,7 +1,6 @@
 """Brokers that etcd decides for, killed, stopped and cut off (replication.md, sections 4, 5, 8)."""
 
 import asyncio
-import time
 from pathlib import Path
 
 from horolog.testing.etcd import EtcdProcess
@@ -28,7 +27,9 @@ def test_a_leader_is_killed_and_another_one_planned(place: Path, etcd: EtcdProce
         assert all_.in_sync() is second
         writer.times_s.clear()
         asyncio.run(
-            writer.during(all_, lambda: second.program.ok("cluster", "promote", str(first.broker_id)))
+            writer.during(
+                all_, lambda: second.program.ok("cluster", "promote", str(first.broker_id))
+            )
         )
         assert writer.longest_gap_s() < 1
         assert all_.in_sync() is first
