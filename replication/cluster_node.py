@@ -158,6 +158,7 @@ class ClusterNode(Node):
                     counted = self.identity._replace(counted_revision=view.state_revision)
                     self.remember(counted)
                 leader.state_read(state, view.state_revision)
+                leader.absent = state.isr - {info.member for info in view.members.values()}
             else:
                 self.resign()
                 leader = None
