@@ -127,11 +127,13 @@ class Followers:
                 f"and this is cluster {ours}: start it with another data directory"
             )
         others = set(self.known) | {request.broker_id}
-        most = BROKERS_MAX if cluster.settings.cluster_etcd else cluster.settings.cluster_brokers
+        most, name = cluster.settings.cluster_brokers, "cluster.brokers"
+        if cluster.settings.cluster_etcd:
+            most, name = BROKERS_MAX, "the most with etcd"
         if len(others) >= most:
             raise PolicyViolation(
-                f"broker {request.broker_id} would be one too many: there can be {most} "
-                f"(cluster.brokers, or {BROKERS_MAX} with etcd), and {sorted(self.known)} are known"
+                f"broker {request.broker_id} would be one too many: {name} is {most}, and "
+                f"{sorted(self.known)} are known"
             )
 
     def say(self, channel: Channel, message: FromFollower | FromLeader) -> None:

@@ -205,9 +205,7 @@ def test_followers_cannot_reach_their_leader(place: Path, etcd: EtcdProcess) -> 
 
 @elections
 @pytest.mark.timeout(300)
-def test_only_who_is_in_sync_leads_or_a_person_accepts_loss(
-    place: Path, etcd: EtcdProcess
-) -> None:
+def test_only_who_is_in_sync_leads_or_a_person_accepts_loss(place: Path, etcd: EtcdProcess) -> None:
     with cluster(place, etcd) as all_:
         with_topic(all_)
         leader = all_.leader()
