@@ -39,13 +39,14 @@ class Broker:
         self.to_me = self._stack.enter_context(Gate(self.address))
         self.settings = {"cluster.address": self.to_me.address, **settings}
         self.server: ServerProcess | None = None
+        self.env: dict[str, str] = {}
 
     def start(self, *how: str) -> None:
         arguments = ["--listen", self.address, "--broker-id", str(self.broker_id)]
         arguments += ["--etcd", f"http://{self.to_etcd.address}", "--cluster", "test", *how]
         for name, value in self.settings.items():
             arguments += ["--set", f"{name}={value}"]
-        self.server = self._running.enter_context(serving(self.data_dir, *arguments))
+        self.server = self._running.enter_context(serving(self.data_dir, *arguments, env=self.env))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         assert self.server is not None

@@ -2,7 +2,9 @@
 
 import asyncio
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,29 @@ def test_two_brokers_with_one_id(place: Path, etcd: EtcdProcess) -> None:
         all_.in_sync()
         assert "another broker" not in all_[2].told()
         assert time.monotonic() - begun < 20
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_leader_whose_sync_failed_lets_another_one_lead(
+    place: Path, etcd: EtcdProcess, require_program: Callable[[str], str]
+) -> None:
+    library, now = place / "failing_sync.so", place / "now"
+    source = Path(__file__).parents[1] / "faults" / "disks" / "failing_sync.c"
+    gcc = [require_program("gcc"), "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(gcc, check=True)
+    with cluster(place, etcd) as all_:
+        all_[1].env = {
+            "LD_PRELOAD": str(library),
+            "FAIL_SYNC_OF": f"{TOPIC}-0/{0:020d}.log",
+            "FAIL_SYNC_ONCE": str(now),
+        }
+        writer = with_topic(all_)
+        assert all_.leader() is all_[1]
+        asyncio.run(writer.during(all_, lambda: (now.touch(), all_.leader(other_than=1))))
+        assert "log_failed" in all_[1].told()
+        all_.in_sync(2, 3)
+        all_[1].kill()  # it could not stop cleanly
+        all_[1].start()
+        all_.in_sync()
+        writer.check(all_)
