@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.program import Program
 
-from .brokers import TOPIC, cluster
+from .brokers import TOPIC, Broker, cluster
 
 BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name": "x"}
 
@@ -113,6 +114,10 @@ def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:
         assert list(all_.stored().values()) == ["kept"]
 
 
+def _went_back(broker: Broker) -> bool:
+    return "restored from a backup" in broker.status().waits_for
+
+
 @pytest.mark.elections
 @pytest.mark.timeout(300)
 def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProcess) -> None:
@@ -130,7 +135,7 @@ def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProces
         shutil.copytree(place / "backup", place / "etcd" / "data")
         etcd.start()
         for broker in all_.all.values():
-            all_.eventually(lambda it=broker: "restored from a backup" in it.status().waits_for)
+            all_.eventually(partial(_went_back, broker))
             assert broker.status().leader == -1
             broker.stop()
         # Also by brokers that are started afterwards.
