@@ -1,7 +1,7 @@
 """A stored state on its way to another broker: in parts, none of them large.
 
-The leader reads its file, the follower writes one beside its own. When that is whole, and is what it
-should be, it takes the place of the follower's.
+The leader reads its file, the follower writes one beside its own. When that is whole, and is what
+it should be, it takes the place of the follower's.
 """
 
 from collections.abc import Iterator

@@ -184,7 +184,7 @@ def test_a_state_that_is_none_changes_nothing(folder: Path, state: bytes) -> Non
     copy.metadata.append(created("a", A))
     copy.log.flush()
     copy.apply()
-    with pytest.raises((StorageError, InvalidRequest), match="cannot be read|a state is of 0"):
+    with pytest.raises((StorageError, InvalidRequest), match=r"cannot be read|a state is of 0"):
         copy.metadata.copying_state().take(StatePart(5, len(state), 0, state))
     with pytest.raises(StorageError, match="end at 0, its log begins at 5"):
         begin_with(copy, 5, copy.metadata.reading_state())
@@ -198,9 +198,7 @@ def test_a_state_comes_in_parts(folder: Path) -> None:
     """Each is looked at; what is not the next one is refused, and the first begins it again."""
     copy = alone(folder / "data")
     whole = (folder / "data" / "metadata-log" / "state").read_bytes()
-    parts = [
-        StatePart(0, len(whole), at, whole[at : at + 7]) for at in range(0, len(whole), 7)
-    ]
+    parts = [StatePart(0, len(whole), at, whole[at : at + 7]) for at in range(0, len(whole), 7)]
     copied = copy.metadata.copying_state()
     assert copied.take(parts[0]) is None
     for wrong in (
