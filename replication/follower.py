@@ -44,7 +44,9 @@ class Follower:
     @property
     def has_everything(self) -> bool:
         """Whether it has had, on this connection, all that was committed in every partition."""
-        return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
+        directory = self._directory
+        reached = self._welcomed and self._not_reached.isdisjoint(directory.logs)
+        return reached and directory.complete
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""
@@ -52,7 +54,7 @@ class Follower:
             if self.connection is None:
                 self._asked_s = now_s
                 self._effects.append(Connect(self.leader_id))
-        elif now_s - self._asked_s >= self._settings.answer_within_s + self._settings.fetch_wait_s:
+        elif now_s - self._asked_s >= self._settings.leader_within_s + self._settings.fetch_wait_s:
             self.drop()
 
     def connected(self, now_s: float, connection: Connection) -> None:

@@ -11,7 +11,7 @@ from ...protocol.api.cluster.describe_replicas import (
 )
 from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
 from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import HorologError, PolicyViolation
+from ...protocol.errors import HorologError, PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
 from ..handlers.base import Later
 from ..metrics.replica_families import ReplicaFigures
@@ -23,6 +23,9 @@ LOOKED_AT: Final = 100
 """Partitions of which the time of the first message that a follower lacks is looked up."""
 
 LOOK_S: Final = 0.02
+
+LEADS_WITHIN_S: Final = 10.0
+"""So long a person waits until the broker leads that is to."""
 
 
 class People:
@@ -124,7 +127,8 @@ class People:
         node, following = cluster.node, cluster.following
         messages, seconds = following.missing()
         response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
-        response.promise = node.why_not_promote() or ""
+        response.promise = cluster.decider.promise
+        response.in_sync = cluster.decider.in_sync or []
         state = "catching-up" if node.identity.in_doubt or messages else "in-sync"
         if node.follower is None:
             state = "down"
@@ -177,10 +181,12 @@ class People:
                 "s, so this one leads on; try again"
             )
 
-    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse:
+    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | Later:
         cluster = self._cluster
         messages, seconds = cluster.following.missing()
-        reason = cluster.happens(lambda now_s: cluster.node.promote(now_s, accept_loss=accept_loss))
+        reason = cluster.happens(
+            lambda now_s: cluster.decider.promote(now_s, accept_loss=accept_loss)
+        )
         if reason is not None:
             raise PolicyViolation(
                 f"{reason}. What may be missing here: up to {seconds:.1f} s, about {messages:,} "
@@ -188,4 +194,22 @@ class People:
             )
         if accept_loss:
             cluster.observe("promoted_with_loss", messages=messages, seconds=round(seconds, 1))
-        return PromoteResponse(epoch=cluster.epoch)
+        if cluster.leads:
+            return PromoteResponse(epoch=cluster.epoch)
+        task = cluster.start_work(self._until_led())
+        return Later(task, lambda: self._led(task))
+
+    def _led(self, task: "asyncio.Task[None]") -> PromoteResponse:
+        task.result()
+        return PromoteResponse(epoch=self._cluster.epoch)
+
+    async def _until_led(self) -> None:
+        cluster = self._cluster
+        until_s = cluster.now_s + LEADS_WITHIN_S
+        while not cluster.leads and cluster.now_s < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # What the state machine decides has no event.
+        if not cluster.leads:
+            raise RequestTimedOut(
+                f"broker {cluster.broker_id} does not lead after {LEADS_WITHIN_S:g} s, and may: "
+                f"{cluster.waits_for or cluster.told}"
+            )
