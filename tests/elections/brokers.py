@@ -37,6 +37,8 @@ class Broker:
         self._running = ExitStack()
         self.to_etcd = self._stack.enter_context(Gate(etcd.url.rpartition("/")[2]))
         self.to_me = self._stack.enter_context(Gate(self.address))
+        self.kafka_address = ""
+        """Empty: it has no Kafka listener."""
         self.settings = {"cluster.address": self.to_me.address, **settings}
         self.server: ServerProcess | None = None
         self.env: dict[str, str] = {}
@@ -44,6 +46,8 @@ class Broker:
     def start(self, *how: str) -> None:
         arguments = ["--listen", self.address, "--broker-id", str(self.broker_id)]
         arguments += ["--etcd", f"http://{self.to_etcd.address}", "--cluster", "test", *how]
+        if self.kafka_address:
+            arguments += ["--kafka-listen", self.kafka_address]
         for name, value in self.settings.items():
             arguments += ["--set", f"{name}={value}"]
         self.server = self._running.enter_context(serving(self.data_dir, *arguments, env=self.env))
