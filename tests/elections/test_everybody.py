@@ -105,7 +105,7 @@ class Librdkafka(Worker):
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
-            self.answered.append(message.value().decode())
+            self.answered.append((message.value() or b"").decode())
 
 
 class KafkaPython(Worker):
@@ -168,7 +168,7 @@ class Group(Worker):
                     break
             for message in consumer.consume(500, 0.2):
                 if message.error() is None:
-                    self.answered.append(message.value().decode())
+                    self.answered.append((message.value() or b"").decode())
             try:
                 consumer.commit(asynchronous=False)
                 (found,) = consumer.committed([place], timeout=5)
