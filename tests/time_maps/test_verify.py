@@ -10,7 +10,8 @@ from zlib import crc32
 import pytest
 
 from horolog.protocol.records.kernel import time_blocks
-from horolog.protocol.records.kernel.reference.times import MapBlock, Span, time_map_blocks
+from horolog.protocol.records.kernel.reference.spans import Span
+from horolog.protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
