@@ -46,7 +46,7 @@ class _Staged:
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
         self.sets: list[Buffer] = []
         self.first_offsets: list[int] = []
-        self.noted: list[tuple[int, int, int, SetTimes | None]] = []
+        self.noted: list[tuple[int, Buffer, int, SetTimes | None]] = []
         """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.append_spans: Sequence[Span] | None = None
@@ -190,7 +190,7 @@ class Segment(IndexedSegment):
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
         staged.append_spans = append_spans
-        staged.noted.append((position, len(data), self.next_offset, times))
+        staged.noted.append((position, data, self.next_offset, times))
         staged.broken = False
 
     def commit(self) -> None:
