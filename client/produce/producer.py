@@ -97,6 +97,7 @@ class Producer(Client):
         self._linger_s = linger_ms / 1000
         self._batch_bytes = batch_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._known_count = self._cluster.known_partition_count
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._budget = ByteBudget(buffer_bytes)
@@ -259,7 +260,7 @@ class Producer(Client):
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
-        count = self._cluster.known_partition_count(topic)
+        count = self._known_count(topic)
         if count is None:
             count = await retry(
                 partial(self._cluster.partition_count, topic),
@@ -331,7 +332,7 @@ class Producer(Client):
             raise self._closed_error()
         count = 1
         if partition is None:
-            known = self._cluster.known_partition_count(topic)
+            known = self._known_count(topic)
             if known is None:
                 return None
             count = known
