@@ -1,7 +1,8 @@
 """Messages a second through the client library, from one process with one event loop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ from .brokers import MIB, RETENTION_LIMIT, broker
 from .figure import Figure, rates
 from .raw_client import check_end
 
-_VALUE: Final = b"v" * 100
-_BATCH: Final = 100_000
+VALUE: Final = b"v" * 100
+BATCH: Final = 100_000
 _SENDERS: Final = 2_000
 _SENDS_EACH: Final = 20
 _STORED: Final = 1_000_000
@@ -27,23 +28,29 @@ _SECONDS: Final = 0.5
 def client_send() -> Iterator[Figure]:
     """`await producer.send(...)` in many tasks, each of which waits for its answer."""
 
-    async def step(producer: Producer) -> int:
-        async def sender() -> None:
-            for _ in range(_SENDS_EACH):
-                await producer.send("bench", _VALUE)
-
-        await asyncio.gather(*(sender() for _ in range(_SENDERS)))
-        return _SENDERS * _SENDS_EACH
+    def step(producer: Producer) -> Coroutine[Any, Any, int]:
+        return send_each(partial(producer.send, "bench"))
 
     yield from _produced("client_send", step)
+
+
+async def send_each(send: Callable[[bytes], Awaitable[object]]) -> int:
+    """Call `send` in many tasks; how often that was."""
+
+    async def sender() -> None:
+        for _ in range(_SENDS_EACH):
+            await send(VALUE)
+
+    await asyncio.gather(*(sender() for _ in range(_SENDERS)))
+    return _SENDERS * _SENDS_EACH
 
 
 def client_send_batch() -> Iterator[Figure]:
     """`await producer.send_batch(...)` of columns: a list of values and one of times."""
 
     async def step(producer: Producer) -> int:
-        times_ms = [SystemClock().now_ms()] * _BATCH
-        sent = await producer.send_batch("bench", [_VALUE] * _BATCH, timestamps_ms=times_ms)
+        times_ms = [SystemClock().now_ms()] * BATCH
+        sent = await producer.send_batch("bench", [VALUE] * BATCH, timestamps_ms=times_ms)
         return sent.count
 
     yield from _produced("client_send_batch", step)
@@ -57,10 +64,7 @@ def _produced(name: str, step: Callable[[Producer], Coroutine[Any, Any, int]]) -
         raw.call(create_topic("bench", **RETENTION_LIMIT))
         sent = 0
 
-        async def open_producer() -> Producer:
-            return await Producer(server.native, acks=1).__aenter__()
-
-        producer = runner.run(open_producer())
+        producer = runner.run(open_producer(server.native))
 
         def work() -> int:
             nonlocal sent
@@ -75,18 +79,23 @@ def _produced(name: str, step: Callable[[Producer], Coroutine[Any, Any, int]]) -
         yield Figure(name, median(found), "msg/s")
 
 
+async def open_producer(address: str) -> Producer:
+    return await Producer(address, acks=1).__aenter__()
+
+
+async def open_consumer(address: str) -> Consumer:
+    consumer = await Consumer(address, partition_max_bytes=MIB).__aenter__()
+    consumer.assign("bench", 0, offset=0)
+    return consumer
+
+
 def client_columns() -> Iterator[Figure]:
     """`await consumer.fetch_columns()` from the beginning to the end of a log in memory."""
 
     async def fill(address: str) -> None:
         async with Producer(address, acks=1) as producer:
-            for _ in range(_STORED // _BATCH):
-                await producer.send_batch("bench", [_VALUE] * _BATCH)
-
-    async def open_consumer(address: str) -> Consumer:
-        consumer = await Consumer(address, partition_max_bytes=MIB).__aenter__()
-        consumer.assign("bench", 0, offset=0)
-        return consumer
+            for _ in range(_STORED // BATCH):
+                await producer.send_batch("bench", [VALUE] * BATCH)
 
     async def read_all(consumer: Consumer) -> int:
         consumer.seek("bench", 0, 0)

@@ -13,11 +13,11 @@ from .brokers import ONE_TURN_BYTES, RETENTION_LIMIT, broker, sets
 from .figure import Figure, median_ratio, quantile
 from .raw_client import RawClient, check_end, encoded
 
-_PRODUCERS: Final = 64
+PRODUCERS: Final = 64
 _SETS_A_SYNC: Final = 32
 _ROUNDS: Final = 5
 _SECONDS: Final = 0.6
-_DURABLE: Final = -1
+DURABLE: Final = -1
 
 
 def durable_acks(
@@ -35,15 +35,15 @@ def durable_acks(
         one_turn = turn_bytes // len(data)
         client.pipeline(encoded(produce("bench", data, acks=1)), 1, one_turn, 8)
         producers = [
-            stack.enter_context(closing(RawClient(server.native))) for _ in range(_PRODUCERS)
+            stack.enter_context(closing(RawClient(server.native))) for _ in range(PRODUCERS)
         ]
-        request = encoded(produce("bench", data, acks=_DURABLE))
+        request = encoded(produce("bench", data, acks=DURABLE))
         path = server.data_dir.parent / "synced"
         file = stack.enter_context(path.open("xb", buffering=0))
         written = data * _SETS_A_SYNC
         sent = one_turn
         for _ in range(rounds):
-            times, taken = _produce(producers, request, seconds)
+            times, taken = produce_each(producers, request, seconds)
             sent += len(times)
             rates.append(len(times) / taken)
             slowest.append(quantile(times, 0.99))
@@ -58,7 +58,7 @@ def durable_acks(
     yield Figure("disk_syncs_32_p99", median(slowest_syncs), "s")
 
 
-def _produce(
+def produce_each(
     producers: list[RawClient], request: bytes, least_seconds: float
 ) -> tuple[list[float], float]:
     """Seconds that each request took, and all of them together."""

@@ -1,6 +1,6 @@
 """`python -m horolog.bench.limits`: what no broker of one process can exceed on this machine.
 
-Two tables.
+Three tables.
 
 Sets of 64 KiB with 100-byte messages, in turns: a growing log of the broker; a process that gets
 the same sets from a socket and writes them to a new file; and one that also checks and numbers them
@@ -11,20 +11,29 @@ Then single requests and fetches, as `make bench` measures them, in turns with t
 process that gives each request its answer and does nothing else (`least_answers.py`): it takes all
 that came at once, writes it to a file where the broker has to, and answers. The median of one
 request at a time in seconds, else requests or bytes a second; the last column is how much of that
-the broker reaches.
+the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
+before they are answered, from 64 connections, have a process of their own (`least_syncs.py`), which
+begins no segment and removes none.
+
+Then the client library beside clients that do only what cannot be left out (`least_clients.py`):
+messages a second.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from statistics import median
 from typing import Final
 
 from ..testing.requests import create_topic, produce
-from .brokers import MIB, batch, broker, sets
+from . import least_clients
+from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, sets
+from .durable import DURABLE, PRODUCERS, produce_each
 from .fetching import filled
-from .figure import times_in_turns
+from .figure import median_ratio, quantile, times_in_turns
 from .growing import seconds_in_turns
 from .least_answers import answering
+from .least_syncs import syncing
 from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
 
@@ -34,6 +43,8 @@ _SLICES: Final = 8
 _SLICE_BYTES: Final = 32 * MIB
 _SET_BYTES: Final = 64 << 10
 _TURNS: Final = 20
+_DURABLE_ROUNDS: Final = 5
+_DURABLE_SECONDS: Final = 0.6
 
 
 def main() -> None:
@@ -46,13 +57,23 @@ def main() -> None:
         print(f"{name:<4}{figures}", flush=True)
     print(f"\n{'':<24}{'broker':>14}{'least':>14}{'share':>8}")
     measurements: list[Callable[[], Iterator[_Row]]] = [
+        _echoed,
         _one_at_a_time,
         _pipelined,
+        _durable,
         *(partial(_fetched, *one) for one in _FETCHES),
     ]
     for measured in measurements:
-        for label, ours, least, share in measured():
-            print(f"{label:<24}{ours:>14,.6g}{least:>14,.6g}{share:>8.2f}", flush=True)
+        for row in measured():
+            _show(row)
+    print(f"\n{'':<24}{'client':>14}{'least':>14}{'share':>8}")
+    for row in least_clients.rows():
+        _show(row)
+
+
+def _show(row: "_Row") -> None:
+    label, ours, least, share = row
+    print(f"{label:<24}{ours:>14,.6g}{least:>14,.6g}{share:>8.2f}", flush=True)
 
 
 def _rates(data: bytes, count: int) -> tuple[float, float, float]:
@@ -82,6 +103,20 @@ _Row = tuple[str, float, float, float]
 """A name, the broker's figure, that of the least process, and the first as a share of it."""
 
 
+def _echoed() -> Iterator[_Row]:
+    """The smallest request."""
+    with broker() as (server, client):
+        request = echo_request()
+        answer = _frame(client.exchange(request))
+        with answering(server.data_dir.parent, answer, len(answer)) as least:
+            ours, theirs = times_in_turns(
+                [partial(client.exchange, request), partial(least.exchange, request)],
+                rounds=_TURNS,
+                each=100,
+            )
+    yield "echo_p50", ours, theirs, theirs / ours
+
+
 def _one_at_a_time() -> Iterator[_Row]:
     """A produce request of one message."""
     with broker() as (server, client):
@@ -105,6 +140,27 @@ def _pipelined() -> Iterator[_Row]:
         answer = _frame(client.exchange(request))
         with answering(server.data_dir.parent, answer, len(answer), written=True) as least:
             yield _rates_of("produce_one_pipelined", client, least, request * 32, 32, 32, 2, 1)
+
+
+def _durable() -> Iterator[_Row]:
+    """Sets that are answered after a sync, and the slowest of a hundred of them."""
+    data, _ = sets(100, 16 << 10)
+    request = encoded(produce("bench", data, acks=DURABLE))
+    rates: list[list[float]] = [[], []]
+    slowest: list[list[float]] = [[], []]
+    with broker() as (server, client), ExitStack() as stack:
+        client.call(create_topic("bench", **RETENTION_LIMIT))
+        answer = _frame(client.exchange(request))
+        ours = [stack.enter_context(closing(RawClient(server.native))) for _ in range(PRODUCERS)]
+        least = stack.enter_context(syncing(server.data_dir.parent, answer, PRODUCERS))
+        for _ in range(_DURABLE_ROUNDS):
+            for number, producers in enumerate((ours, least)):
+                times, taken = produce_each(producers, request, _DURABLE_SECONDS)
+                rates[number].append(len(times) / taken)
+                slowest[number].append(quantile(times, 0.99))
+    share, slower = median_ratio(*rates), median_ratio(*reversed(slowest))
+    yield "durable_acks", median(rates[0]), median(rates[1]), share
+    yield "durable_acks_p99", median(slowest[0]), median(slowest[1]), slower
 
 
 _FETCHES: Final = (

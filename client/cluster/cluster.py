@@ -1,7 +1,7 @@
 """What a client talks to: the broker or brokers, and what is known of their topics."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...protocol.api.schema import Api
@@ -23,6 +23,9 @@ class Cluster(ABC):
 
     several: bool
     """Another broker may be in charge for the next request."""
+
+    known_partition_count: Callable[[str], int | None]
+    """How many partitions a topic has, when that is known. Every message asks."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -63,10 +66,6 @@ class Cluster(ABC):
     @abstractmethod
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
         """Send a request that the broker does not answer (produce with `acks` 0)."""
-
-    @abstractmethod
-    def known_partition_count(self, topic: str) -> int | None:
-        """How many partitions `topic` has, when that is known."""
 
     @abstractmethod
     async def partition_count(self, topic: str) -> int:

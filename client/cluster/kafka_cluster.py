@@ -71,6 +71,7 @@ class KafkaCluster(Cluster):
         tls = security is not None and bool(security.tls)
         self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)
         self.map = KafkaMap()
+        self.known_partition_count = self.map.partition_count
         self._bootstrap = tuple(addresses)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
@@ -119,9 +120,6 @@ class KafkaCluster(Cluster):
             connection.submit_unanswered(api, body)
 
         await self._served(api, to, submit)
-
-    def known_partition_count(self, topic: str) -> int | None:
-        return self.map.partition_count(topic)
 
     async def partition_count(self, topic: str) -> int:
         place = Leader(topic, 0, create=True)

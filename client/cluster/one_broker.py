@@ -42,6 +42,7 @@ class OneBroker(Link, Cluster):
             security=security,
         )
         self._partition_counts: dict[str, int] = {}
+        self.known_partition_count = self._partition_counts.get
 
     async def open(self) -> None:
         await self.connection()
@@ -68,9 +69,6 @@ class OneBroker(Link, Cluster):
 
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
         (await self.connection()).submit_unanswered(api, body)
-
-    def known_partition_count(self, topic: str) -> int | None:
-        return self._partition_counts.get(topic)
 
     async def partition_count(self, topic: str) -> int:
         known = self._partition_counts.get(topic)

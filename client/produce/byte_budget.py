@@ -10,11 +10,12 @@ class ByteBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.taken_bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Those who wait, with how much each of them needs."""
 
     def take(self, size_bytes: int) -> bool:
         """Take it now if it is free and no caller waits; says whether."""
-        if self._waiting or self.taken_bytes + size_bytes > self.limit_bytes:
+        if self.waiting or self.taken_bytes + size_bytes > self.limit_bytes:
             return False
         self.taken_bytes += size_bytes
         return True
@@ -29,7 +30,7 @@ class ByteBudget:
         if self.take(size_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size_bytes, turn))
+        self.waiting.append((size_bytes, turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -46,17 +47,17 @@ class ByteBudget:
 
     def end(self, error: Exception) -> None:
         """Fail everybody who waits."""
-        while self._waiting:
-            _, turn = self._waiting.popleft()
+        while self.waiting:
+            _, turn = self.waiting.popleft()
             if not turn.done():
                 turn.set_exception(error)
 
     def _let_in(self) -> None:
-        while self._waiting:
-            size_bytes, turn = self._waiting[0]
+        while self.waiting:
+            size_bytes, turn = self.waiting[0]
             if not turn.done():
                 if self.taken_bytes + size_bytes > self.limit_bytes:
                     return
                 self.taken_bytes += size_bytes
                 turn.set_result(None)
-            self._waiting.popleft()
+            self.waiting.popleft()

@@ -14,7 +14,6 @@ from ..errors import ClientClosed
 from ..results import SentRecord
 from .byte_budget import ByteBudget
 from .delivery import Appended
-from .encoding import Headers
 from .outbox_batch import Batch
 from .set_limits import TOO_LARGE
 
@@ -94,45 +93,32 @@ class Outbox:
         self._budget = budget
         self._deliver = deliver
         self._cut_bytes = cut_bytes
-        self._batch_bytes = cut_bytes()
+        self.batch_bytes = cut_bytes()
+        """How large a batch may be, as far as is known."""
         self._linger_s = linger_s
         self._loop = asyncio.get_running_loop()
+        self.new_waiter: Callable[[], asyncio.Future[SentRecord]] = self._loop.create_future
         self._queue: deque[Batch] = deque()
-        self._open: Batch | None = None
+        self.open: Batch | None = None
         """The last one in the queue, when more messages may go into it."""
         self._hurry: asyncio.Future[None] | None = None
         """What a batch waits for that is not full, to be sent before its time."""
         self._sending: asyncio.Task[None] | None = None
         self._completions = Completions(topic, partition)
 
-    def add(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        time_ms: int,
-        size_bytes: int,
-        headers: Headers = (),
-    ) -> "asyncio.Future[SentRecord]":
-        """Append a message; its room is taken already."""
-        batch = self._open
-        if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
-            batch = Batch(self._loop.time())
-            self._put(batch)
-            self._open = batch
-        if headers:
-            batch.headers = batch.headers or {}
-            batch.headers[len(batch.keys)] = headers
-        batch.keys.append(key)
-        batch.values.append(value)
-        batch.times_ms.append(time_ms)
-        batch.size_bytes += size_bytes
-        waiter: asyncio.Future[SentRecord] = self._loop.create_future()
-        batch.waiters.append(waiter)
-        return waiter
+    def begin(self) -> Batch:
+        """A new batch behind all others that messages may go into: `open` from now on."""
+        batch = Batch(self._loop.time())
+        self.add_batch(batch)
+        self.open = batch
+        return batch
 
     def add_batch(self, batch: Batch) -> None:
         """Append a batch behind all messages; its room is taken already."""
-        self._put(batch)
+        self._close_open()
+        self._queue.append(batch)
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send_all())
 
     def hurry(self) -> "asyncio.Task[None] | None":
         """Send what there is without lingering. The task is one that still has to end; None once
@@ -145,19 +131,13 @@ class Outbox:
         if self._sending is not None:
             self._sending.cancel()
             self._sending = None  # a task that has not begun yet would not say so itself
-        self._open = None
+        self.open = None
         self._completions.finish()
         while self._queue:
             self._finish(self._queue.popleft(), error)
 
-    def _put(self, batch: Batch) -> None:
-        self._close_open()
-        self._queue.append(batch)
-        if self._sending is None:
-            self._sending = self._loop.create_task(self._send_all())
-
     def _close_open(self) -> None:
-        self._open = None
+        self.open = None
         if self._hurry is not None and not self._hurry.done():
             self._hurry.set_result(None)
 
@@ -165,10 +145,10 @@ class Outbox:
         try:
             while self._queue:
                 batch = self._queue[0]
-                if batch is self._open:
+                if batch is self.open:
                     await self._linger(batch)
-                    if batch is self._open:
-                        self._open = None
+                    if batch is self.open:
+                        self.open = None
                 self._queue.popleft()
                 await self._send(batch)
         finally:
@@ -205,7 +185,7 @@ class Outbox:
         else:
             self._budget.give(batch.size_bytes)
             self._completions.tell(batch, appended)
-        self._batch_bytes = self._cut_bytes()
+        self.batch_bytes = self._cut_bytes()
 
     def _divide(self, batch: Batch) -> None:
         """Put two batches in its place."""

@@ -1,6 +1,10 @@
 """Messages of one partition that go as one set."""
 
 import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count as counting
+from itertools import repeat
 from typing import Final
 
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -9,7 +13,10 @@ from ..results import SentRecord
 from .delivery import Appended
 from .encoding import Headers
 
-_new_tuple: Final = tuple.__new__
+_sent_record: Final[Callable[[tuple[str, int, int, int | None]], SentRecord]] = partial(
+    tuple.__new__, SentRecord
+)
+"""`SentRecord(...)` of its fields, without a function of Python."""
 
 
 class Batch:
@@ -69,17 +76,20 @@ class Batch:
         if self.group is not None:
             self.group.part_sent(partition, len(self.values), appended)
             return
-        step = 0 if appended.base_offset < 0 else 1
-        offset = appended.base_offset + step * rows.start
-        append_ms = appended.append_time_ms
-        for waiter, time_ms in zip(self.waiters[rows], self.times_ms[rows], strict=True):
+        base_offset, append_ms = appended.base_offset, appended.append_time_ms
+        offsets = repeat(-1) if base_offset < 0 else counting(base_offset + rows.start)
+        times_ms: Iterable[int | None]
+        if append_ms is not None:
+            times_ms = repeat(append_ms)
+        else:
+            times_ms = own_ms = self.times_ms[rows]
+            if NO_TIMESTAMP in own_ms:
+                times_ms = [None if time_ms == NO_TIMESTAMP else time_ms for time_ms in own_ms]
+        # The loop makes nothing itself: it is what the answer of a message costs.
+        places = zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)
+        for waiter, sent in zip(self.waiters[rows], map(_sent_record, places), strict=False):
             if not waiter.done():
-                own_ms = None if time_ms == NO_TIMESTAMP else time_ms
-                told_ms = own_ms if append_ms is None else append_ms
-                # As `SentRecord(...)` without its function around that, for speed.
-                sent = _new_tuple(SentRecord, (topic, partition, offset, told_ms))
                 waiter.set_result(sent)
-            offset += step
 
     def fail(self, error: Exception) -> None:
         """Tell everybody who waits that it was not sent, or that this is not known."""

@@ -97,6 +97,7 @@ class Producer(Client):
         self._linger_s = linger_ms / 1000
         self._batch_bytes = batch_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._known_count = self._cluster.known_partition_count
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._budget = ByteBudget(buffer_bytes)
@@ -150,9 +151,9 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
-        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
+        waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
-            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
+            waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
         return await waiter
 
     async def enqueue(
@@ -172,9 +173,9 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
-        waiter = self._enqueue_now(topic, value, key, time_ms, partition, headers)
+        waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
-            waiter = await self._enqueue_later(topic, value, key, time_ms, partition, headers)
+            waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
         return waiter
 
     async def send_batch(
@@ -259,7 +260,7 @@ class Producer(Client):
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
-        count = self._cluster.known_partition_count(topic)
+        count = self._known_count(topic)
         if count is None:
             count = await retry(
                 partial(self._cluster.partition_count, topic),
@@ -298,7 +299,7 @@ class Producer(Client):
     def _closed_error(self) -> ClientClosed:
         return ClientClosed(f"the client of {self._cluster.address} is closed")
 
-    def _enqueue_now(  # noqa: C901 - one way of a message, measured
+    def _put(  # noqa: C901, PLR0912 - one way of a message, measured
         self,
         topic: str,
         value: bytes | None,
@@ -306,10 +307,14 @@ class Producer(Client):
         time_ms: int,
         partition: int | None,
         headers: Headers,
+        *,
+        has_room: bool = False,
     ) -> "asyncio.Future[SentRecord] | None":
-        """Put a message into the buffer; None when that has to wait for something.
+        """Put a message into the buffer; None when that has to wait for the number of partitions,
+        or for room, which it may have already.
 
-        One function without awaits: for small messages, what is in here is what a send costs.
+        One function without awaits, in which the usual message calls no other one of Python: for
+        small messages, what is in here is what a send costs.
         """
         size_bytes = RECORD_OVERHEAD
         if value is not None:
@@ -325,19 +330,36 @@ class Producer(Client):
             size_bytes += headers_bytes(headers)
         if self._closing:
             raise self._closed_error()
+        count = 1
         if partition is None:
-            count = self._cluster.known_partition_count(topic)
-            if count is None:
+            known = self._known_count(topic)
+            if known is None:
                 return None
-            if not self._budget.take(size_bytes):
+            count = known
+        if not has_room:
+            budget = self._budget
+            taken_bytes = budget.taken_bytes + size_bytes
+            if budget.waiting or taken_bytes > budget.limit_bytes:
                 return None
+            budget.taken_bytes = taken_bytes
+        if partition is None:
             partition = 0 if count == 1 else self._choose(key, count)
-        elif not self._budget.take(size_bytes):
-            return None
         outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
-        return outbox.add(key, value, time_ms, size_bytes, headers)
+        batch = outbox.open
+        if batch is None or batch.size_bytes + size_bytes > outbox.batch_bytes:
+            batch = outbox.begin()
+        if headers:
+            batch.headers = batch.headers or {}
+            batch.headers[len(batch.keys)] = headers
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.times_ms.append(time_ms)
+        batch.size_bytes += size_bytes
+        waiter = outbox.new_waiter()
+        batch.waiters.append(waiter)
+        return waiter
 
-    async def _enqueue_later(
+    async def _put_later(
         self,
         topic: str,
         value: bytes | None,
@@ -346,16 +368,21 @@ class Producer(Client):
         partition: int | None,
         headers: Headers,
     ) -> "asyncio.Future[SentRecord]":
+        """As `_put`, which has looked at the message already, when all that is known and free."""
         if partition is None:
             partition = await self.partition_for(topic, key)
+        waiter = self._put(topic, value, key, time_ms, partition, headers)
+        if waiter is not None:
+            return waiter
         headers = checked_headers(headers)
         size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + headers_bytes(headers)
-        if not self._budget.take(size_bytes):
-            await self._budget.wait(size_bytes)
+        await self._budget.wait(size_bytes)
         if self._closing:
             self._budget.give(size_bytes)
             raise self._closed_error()
-        return self._outbox(topic, partition).add(key, value, time_ms, size_bytes, headers)
+        waiter = self._put(topic, value, key, time_ms, partition, headers, has_room=True)
+        assert waiter is not None
+        return waiter
 
     def _choose(self, key: bytes | None, count: int) -> int:
         if key is not None:

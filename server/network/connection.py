@@ -174,8 +174,10 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _is_idle(self) -> bool:
         """Whether all before the frames that wait is answered, and all answers are read."""
+        answers = self._answers
         return not (
-            self._answers
+            answers.made
+            or answers.unmade
             or self._sender
             or self._unread
             or self._finishing
@@ -305,6 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer the only request there is, before which nothing waits, and send the answer if it
         is made: what `_work` would do, which looks at more."""
         assert self._transport is not None
+        answers = self._answers
         try:
             for answer in self._answerer.answer(self._frames, 1, self._caller):
                 if isinstance(answer, bytes):
@@ -313,13 +316,13 @@ class Connection(asyncio.BufferedProtocol):
                     if len(answer) > FREE_BYTES:
                         self._host.held_memory.note(self)
                 else:
-                    self._answers.add(answer)
+                    answers.add(answer)
         except (ProtocolError, CloseConnection) as error:
             self._break(error)
         except Exception as error:
             self.failed(error)
             return
-        if self._answers or self._broken:
+        if answers.made or answers.unmade or self._broken:
             self._work()
 
     def _take(self, answers: Iterable[Answer]) -> None:

@@ -62,18 +62,19 @@ class AnswerQueue:
     """
 
     __slots__ = (
-        "_ready",
         "_turn_came",
         "alone",
         "held_bytes",
         "in_files_bytes",
         "in_parts",
+        "made",
         "unmade",
     )
 
     def __init__(self, turn_came: Callable[[], None]) -> None:
         self._turn_came = turn_came
-        self._ready: list[Made] = []
+        self.made: list[Made] = []
+        """Those that can be written before all others."""
         self.unmade: deque[Answer] = deque()
         """Those that are not made, and what stands behind them; for others to look at."""
         self.held_bytes = 0
@@ -87,13 +88,13 @@ class AnswerQueue:
         """How many of those that are not made have to be before another request is handled."""
 
     def __bool__(self) -> bool:
-        return bool(self._ready or self.unmade)
+        return bool(self.made or self.unmade)
 
     @property
     def has_come(self) -> bool:
         """Whether the first answer may be written."""
-        if self._ready or not self.unmade:
-            return bool(self._ready)
+        if self.made or not self.unmade:
+            return bool(self.made)
         head = self.unmade[0]
         return not isinstance(head, Deferred) or head.ready.done()
 
@@ -112,7 +113,7 @@ class AnswerQueue:
         if self.unmade:
             self.unmade.append(answer)
         elif answer is not None:
-            self._ready.append(answer)
+            self.made.append(answer)
 
     def take(self, limit_bytes: int) -> list[Made]:
         """The answers that may be written now, in order; they leave the queue.
@@ -121,8 +122,8 @@ class AnswerQueue:
         or enough answers in parts. One may turn out to be deferred again.
         """
         waiting = self.unmade
-        taken = self._ready
-        self._ready = []
+        taken = self.made
+        self.made = []
         if not waiting:
             self.held_bytes = self.in_files_bytes = self.in_parts = 0
             return taken
@@ -177,7 +178,7 @@ class AnswerQueue:
         """Forget everything and cancel what is being waited for."""
         waiting = list(self.unmade)
         self.unmade.clear()
-        self._ready.clear()
+        self.made.clear()
         self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = 0
         for answer in waiting:
             if isinstance(answer, Deferred):

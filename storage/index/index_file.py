@@ -45,6 +45,8 @@ class IndexFile(ABC):
     """The entries of one index file and their mirror in memory."""
 
     ENTRY_BYTES: ClassVar[int]
+    KEPT_ENTRIES: ClassVar[int] = 0
+    """How many entries a place is kept for."""
 
     def __init__(
         self,
@@ -58,6 +60,8 @@ class IndexFile(ABC):
         self._name = str(path)
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_BYTES
+        self.room = self.max_entries - self.KEPT_ENTRIES
+        """How many entries more there may be."""
         self._open_files = open_files
         self._failed_from: int | None = None
         """First entry that a write that failed may have left wrong in the file."""
@@ -70,6 +74,10 @@ class IndexFile(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Number of entries."""
+
+    def _count_room(self) -> None:
+        """The number of entries has changed."""
+        self.room = self.max_entries - self.KEPT_ENTRIES - len(self)
 
     @abstractmethod
     def encoded(self, first: int = 0) -> bytes:

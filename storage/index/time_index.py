@@ -28,6 +28,8 @@ class TimeIndex(IndexFile):
     """Sparse map from the largest timestamp so far to the offset where it was known."""
 
     ENTRY_BYTES = 12
+    KEPT_ENTRIES = 1
+    """The closing one."""
 
     def __init__(
         self,
@@ -45,11 +47,6 @@ class TimeIndex(IndexFile):
         return len(self._timestamps)
 
     @property
-    def room(self) -> int:
-        """How many entries more there may be; a place is kept for the closing entry."""
-        return self.max_entries - 1 - len(self._timestamps)
-
-    @property
     def last_timestamp_ms(self) -> int:
         """Timestamp of the last entry, -1 when there is none."""
         return self._timestamps[-1] if self._timestamps else -1
@@ -62,6 +59,7 @@ class TimeIndex(IndexFile):
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)
+        self._count_room()
         return True
 
     def add_all(self, timestamps_ms: "array[int]", offsets: "array[int]") -> None:
@@ -76,6 +74,7 @@ class TimeIndex(IndexFile):
             timestamps_ms, offsets = timestamps_ms[known:], offsets[known:]
         self._timestamps.extend(timestamps_ms)
         self._offsets.extend(offsets)
+        self._count_room()
 
     @property
     def open_form(self) -> tuple[int, int]:
@@ -171,7 +170,9 @@ class TimeIndex(IndexFile):
         halves[_LOW::2] = numbers[1::3]
         self._timestamps = array("q", halves.tobytes())
         self._offsets = numbers[2::3]
+        self._count_room()
 
     def _shorten(self, count: int) -> None:
         del self._timestamps[count:]
         del self._offsets[count:]
+        self._count_room()

@@ -226,7 +226,7 @@ class Appender:
         rolled = None if admitted.fits else self._make_room(run, admitted)
         try:
             appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
-            log.segment_list.stage(
+            log.segment_list.active.stage(
                 admitted.data, admitted.walk, appended_ms, admitted.first_offsets, _times(admitted)
             )
         except OSError as error:
@@ -277,7 +277,7 @@ class Appender:
         rolled = self._make_room(run, admitted)
         run.first_offset = log.segment_list.active.next_offset
         try:
-            log.segment_list.stage(stored, admitted.walk, NO_TIMESTAMP)
+            log.segment_list.active.stage(stored, admitted.walk, NO_TIMESTAMP)
         except OSError as error:
             raise self.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms

@@ -219,7 +219,7 @@ class IndexedSegment(ReadableSegment):
             whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
             end = self.next_offset if whole else scan.next_offset
             self._finish_time_index(scan.largest_ms, end)
-        self._first_timestamp_ms = scan.first_timestamp_ms
+        self.first_timestamp_ms = scan.first_timestamp_ms
         self.tail_stamp_ms = scan.last_append_time_ms
         if not scan.later_format:
             self.offset_index.replace(self._seams.files)

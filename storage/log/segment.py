@@ -4,7 +4,7 @@ A segment is *active* while it takes appends and *closed* after the next one beg
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,6 @@ class _Staged:
         "broken",
         "entries",
         "first_offsets",
-        "first_timestamp_ms",
         "largest",
         "magic_changes",
         "next_offset",
@@ -58,7 +57,6 @@ class _Staged:
         self.since_bytes = segment.since_bytes
         self.largest = segment.largest
         self.tail_stamp_ms = segment.tail_stamp_ms
-        self.first_timestamp_ms = segment._first_timestamp_ms
         self.magic_changes = len(segment.magic_changes)
         self.entries: tuple[int, int] | None = None
         """How many the indexes had, if some were added."""
@@ -76,6 +74,8 @@ class Segment(IndexedSegment):
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
             self.jitter_ms = seams.random.randrange(max(bound, 1))
         self._staged: _Staged | None = None
+        self.before_append: Callable[[Segment], None] | None = None
+        """Called before anything is staged."""
 
     @classmethod
     def create(
@@ -141,15 +141,14 @@ class Segment(IndexedSegment):
         `OSError` the files are as they were, unless cutting them back fails too, which raises
         `StorageError`.
         """
-        self.stage(data, found, append_time_ms=append_time_ms)
+        self.stage(data, found, append_time_ms)
         self.commit()
 
     def stage(
         self,
         data: Buffer,
         found: Walk,
-        *,
-        append_time_ms: int = NO_TIMESTAMP,
+        append_time_ms: int,
         first_offsets: Sequence[int] = (),
         times: SetTimes | None = None,
         append_spans: Sequence[Span] | None = None,
@@ -164,6 +163,8 @@ class Segment(IndexedSegment):
         """
         staged = self._staged
         if staged is None:
+            if self.before_append is not None:
+                self.before_append(self)
             if self._file is None:
                 self.hold_open()
             staged = self._staged = _Staged(self, append_time_ms)
@@ -180,7 +181,7 @@ class Segment(IndexedSegment):
                 staged.entries = self._index_entries
             self._add_marks(found.marks)
         if not position:
-            self._first_timestamp_ms = found.first_timestamp_ms
+            self.first_timestamp_ms = found.first_timestamp_ms
         if found.max_timestamp_ms > self.largest[0]:
             self.largest = (found.max_timestamp_ms, found.max_offset)
         for at, magic in found.magic_changes:
@@ -232,10 +233,14 @@ class Segment(IndexedSegment):
         self.size_bytes, self.next_offset = staged.size_bytes, staged.next_offset
         self.since_bytes, self.largest = staged.since_bytes, staged.largest
         self.tail_stamp_ms = staged.tail_stamp_ms
-        self._first_timestamp_ms = staged.first_timestamp_ms
+        if not staged.size_bytes:
+            self._forget_first_timestamp()
         del self.magic_changes[staged.magic_changes :]
         self.time_map.take_back(staged.size_bytes)
         self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
+
+    def _forget_first_timestamp(self) -> None:
+        self.__dict__.pop("first_timestamp_ms", None)
 
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
         self._indexes_behind = True
@@ -279,7 +284,7 @@ class Segment(IndexedSegment):
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]
         if not position:
             self.created_ms = self._seams.clock.now_ms()
-            self._first_timestamp_ms = None
+            self._forget_first_timestamp()
             self.time_map.begin()
         self._keep_creation_time()
         kept = len(self.offset_index)

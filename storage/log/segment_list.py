@@ -12,13 +12,9 @@ from pathlib import Path
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
-from ...protocol.records.kernel import Walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..files import Buffer
-from ..index.append_times import Span
 from ..index.index_checksums import SegmentChecksums, format_checksums
-from ..index.time_map import SetTimes
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
 from .closed_times import ClosedTimes
@@ -76,6 +72,8 @@ class SegmentList:
         """Take a segment into the log."""
         segment.gaps = self._gaps
         segment.on_damage = self._damage_met
+        if segment.base_offset in self._checksums:
+            segment.before_append = self._forget_checksums
         return segment
 
     def _damage_met(self, segment: ReadableSegment) -> None:
@@ -214,6 +212,7 @@ class SegmentList:
             self.unsynced_indexes.add(segment.base_offset)
             self._checksums[segment.base_offset] = checksums
             self.checksums_changed = True
+            segment.before_append = self._forget_checksums
 
     def time_map_made(self, segment: Segment) -> None:
         """The time map of a segment was made from its log: let it be believed after a restart."""
@@ -229,6 +228,7 @@ class SegmentList:
             self.unsynced_indexes.add(segment.base_offset)
 
     def _forget_checksums(self, segment: Segment) -> None:
+        segment.before_append = None
         if self._checksums.pop(segment.base_offset, None) is not None:
             self.checksums_changed = True
 
@@ -324,28 +324,6 @@ class SegmentList:
                     # Reading a damaged closed segment raises; appends can go on.
                     break
         return NO_TIMESTAMP
-
-    def stage(
-        self,
-        data: Buffer,
-        found: Walk,
-        append_time_ms: int,
-        first_offsets: Sequence[int] = (),
-        times: SetTimes | None = None,
-        append_spans: Sequence[Span] | None = None,
-    ) -> None:
-        """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""
-        active = self.active
-        if active.base_offset in self._checksums:
-            self._forget_checksums(active)
-        active.stage(
-            data,
-            found,
-            append_time_ms=append_time_ms,
-            first_offsets=first_offsets,
-            times=times,
-            append_spans=append_spans,
-        )
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
         """Begin a new active segment at `base_offset`; an empty one gives its place to it.

@@ -46,6 +46,7 @@ def admit_usual(
     if settings.limits_times:
         earliest_ms, limit_ms = accepted_range(settings, now_ms)
     sets = list(record_sets)
+    formats_before = active.magic_changes
     numbered = producer_numbers(sets)
     if numbered:
         due = sets_in_turn(numbered, states)
@@ -61,11 +62,11 @@ def admit_usual(
         highest_ms=latest_ms if limit_ms is None else min(limit_ms, latest_ms),
         entry_max_bytes=settings.max_message_bytes,
         room_bytes=settings.segment_bytes - active.size_bytes,
-        marks_max=active.index_room,
+        marks_max=min(active.offset_index.room, active.time_index.room),
         interval_bytes=settings.index_interval_bytes,
         since_bytes=active.since_bytes,
         largest_ms=active.largest[0],
-        magic=active.last_magic,
+        magic=formats_before[-1][1] if formats_before else -1,
         segment_offset=active.base_offset,
         segment_position=active.size_bytes,
     )

@@ -6,6 +6,7 @@ and a reader that would have to gets an error.
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -89,7 +90,6 @@ class ReadableSegment:
         """Whether the damaged rest may hold a larger timestamp than `largest`."""
         self.on_damage: Callable[[ReadableSegment], None] | None = None
         """Called when reading meets damage that was not known."""
-        self._first_timestamp_ms: int | None = None
         self._known_positions: KnownPositions | None = None
         self._known_positions_cuts = 0
         self.open_files = seams.open_files
@@ -139,14 +139,9 @@ class ReadableSegment:
         """When the log file was last written."""
         return self._seams.files.modified_ms(self.log_path)
 
-    @property
+    @cached_property
     def first_timestamp_ms(self) -> int:
         """Timestamp of the first entry, -1 when it has none or the segment is empty."""
-        if self._first_timestamp_ms is None:
-            self._first_timestamp_ms = self._read_first_timestamp()
-        return self._first_timestamp_ms
-
-    def _read_first_timestamp(self) -> int:
         head = self.file.pread(BATCH_OVERHEAD, 0)
         magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
         at = {1: TIMESTAMP_AT, BATCH_MAGIC: MAX_TIMESTAMP_AT}.get(magic)

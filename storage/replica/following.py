@@ -178,7 +178,7 @@ class Following:
         run.first_offset = listed.active.next_offset
         spans = _spans_within(facts, listed.active, found.last_offset + 1)
         try:
-            listed.stage(stored, found, NO_TIMESTAMP, append_spans=spans)
+            listed.active.stage(stored, found, NO_TIMESTAMP, append_spans=spans)
         except OSError as error:
             raise self._appender.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms

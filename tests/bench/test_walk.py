@@ -36,6 +36,13 @@ def test_a_walk_is_of_the_broker_and_of_one_request(name: str) -> None:
     assert max(times for _, times in found.functions) < len(found.functions)
 
 
+@pytest.mark.parametrize("name", ["native-produce", "kafka-produce"])
+def test_a_message_crosses_few_functions_in_few_files(name: str) -> None:
+    found = walk(KINDS[name])
+    assert len(found.functions) <= 60
+    assert len(found.files) <= 20
+
+
 def test_an_answer_to_something_else_is_no_walk() -> None:
     kind = KINDS["native-produce"]
     with pytest.raises(Refused, match="names offset 7, not 2"):

@@ -330,6 +330,9 @@ cdef class RecordEncoder:
         )
 
     def add_columns(self, values, keys, timestamps_ms):
+        if self.count == 0:
+            self._reserve(BATCH_OVERHEAD + content_bytes(values, MOST_RECORD_OVERHEAD + 1)
+                          + (0 if keys is None else content_bytes(keys, 0)))
         if keys is None:
             for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
                 self.add(value, None, timestamp_ms)
@@ -470,6 +473,16 @@ cdef class RecordEncoder:
             self.max_timestamp_ms = time_ms
         self.count += 1
         return 0
+
+
+# What the bytes of a column take, and each row so much more.
+cdef long long content_bytes(column, long long each) except -1:
+    cdef long long size = 0
+    for content in column:
+        size += each
+        if type(content) is bytes:
+            size += len(<bytes>content)
+    return size
 
 
 cdef const unsigned char *NO_HEADERS = b"\0"

@@ -1,0 +1,184 @@
+"""What no client library in Python exceeds: its figures beside clients that do only what cannot be
+left out, in turns, at one broker.
+
+    client_send        one call of a coroutine, one future and one place in a list for each message;
+                       the sets of what has come are encoded with one call of the kernel. It checks
+                       nothing, knows one partition, sends nothing again and bounds no memory
+    client_send_batch  the sets of `Producer.send_batch`, made beforehand, and one of them in
+                       flight, because the sets of a partition go one after the other
+    client_columns     the fetches of `fetch_columns`, the next one under way while the columns of
+                       one are made by the kernel
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import uvloop
+
+from ..client.consume.consumer import Consumer
+from ..client.produce.producer import Producer
+from ..clock import SystemClock
+from ..config.address import split_address
+from ..protocol.api.log.fetch import FETCH
+from ..protocol.records.columns import read_columns
+from ..protocol.records.messages.sets import build_columns
+from ..testing.requests import create_topic, produce, result
+from .brokers import MIB, RETENTION_LIMIT, broker, sets
+from .client import BATCH, VALUE, open_consumer, open_producer, send_each
+from .fetching import filled
+from .figure import times_in_turns
+from .raw_client import RawClient, decoded, encoded
+
+_ROUNDS: Final = 9
+_SET_MESSAGES: Final = 500
+_SETS_IN_FLIGHT: Final = 3
+_BATCH_BYTES: Final = 256 << 10
+_LENGTH_BYTES: Final = 4
+_OPENED_BYTES: Final = 64 * MIB
+
+Row = tuple[str, float, float, float]
+"""A name, the library's figure, that of the least client, and the first as a share of it."""
+
+
+def rows() -> Iterator[Row]:
+    """Messages a second."""
+    with (
+        broker() as (server, raw),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        raw.call(create_topic("bench", **RETENTION_LIMIT))
+        producer = runner.run(open_producer(server.native))
+        yield _sends(runner, producer, server.native)
+        yield _batches(runner, producer, raw)
+        runner.run(producer.close())
+    with (
+        broker() as (server, raw),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        requests = filled(raw, MIB, 128 * MIB)
+        consumer = runner.run(open_consumer(server.native))
+        yield _columns(runner, consumer, raw, requests)
+        runner.run(consumer.close())
+
+
+def _row(name: str, messages: int, works: Sequence[Callable[[], object]]) -> Row:
+    for work in works:
+        work()
+    ours, least = times_in_turns(works, rounds=_ROUNDS, each=1)
+    return name, messages / ours, messages / least, least / ours
+
+
+def _sends(runner: asyncio.Runner, producer: Producer, address: str) -> Row:
+    least = runner.run(_LeastProducer.connected(address))
+
+    def work(send: Callable[[bytes], Awaitable[object]]) -> Callable[[], int]:
+        return lambda: runner.run(send_each(send))
+
+    works = work(partial(producer.send, "bench")), work(least.send)
+    row = _row("client_send", works[0](), works)
+    runner.run(least.close())
+    return row
+
+
+def _batches(runner: asyncio.Runner, producer: Producer, raw: RawClient) -> Row:
+    data, count = sets(100, _BATCH_BYTES)
+    request, times = encoded(produce("bench", data, acks=1)), BATCH // count
+    values, times_ms = [VALUE] * (times * count), [SystemClock().now_ms()] * (times * count)
+
+    def send() -> Coroutine[Any, Any, object]:
+        return producer.send_batch("bench", values, timestamps_ms=times_ms)
+
+    return _row(
+        "client_send_batch",
+        times * count,
+        (lambda: runner.run(send()), partial(raw.pipeline, request, 1, times, 1)),
+    )
+
+
+def _columns(
+    runner: asyncio.Runner, consumer: Consumer, raw: RawClient, requests: Sequence[bytes]
+) -> Row:
+    answer = raw.exchange(requests[0])
+    records = result(decoded(FETCH, FETCH.last_version(native=True), answer)).records
+    messages, head_bytes = _rows_of(records), len(answer) - len(records)
+
+    def least() -> None:
+        raw.send(requests[0])
+        for request in requests[1:]:
+            frame = raw.answer()
+            raw.send(request)
+            _rows_of(frame[head_bytes:])
+        _rows_of(raw.answer()[head_bytes:])
+
+    async def read() -> None:
+        consumer.seek("bench", 0, 0)
+        for _ in requests:
+            await consumer.fetch_columns()
+
+    return _row("client_columns", messages * len(requests), (lambda: runner.run(read()), least))
+
+
+def _rows_of(records: bytes | memoryview) -> int:
+    found = read_columns(records, max_decompressed_bytes=_OPENED_BYTES)
+    return sum(columns.count for columns in found)
+
+
+class _LeastProducer(asyncio.Protocol):
+    """Sends to one partition of one broker."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._values: list[bytes] = []
+        self._waiters: list[asyncio.Future[tuple[int, int]]] = []
+        self._in_flight: list[list[asyncio.Future[tuple[int, int]]]] = []
+        self._due = False
+        self._received = bytearray()
+
+    @classmethod
+    async def connected(cls, address: str) -> "_LeastProducer":
+        loop = asyncio.get_running_loop()
+        _, producer = await loop.create_connection(cls, *split_address(address))
+        return producer
+
+    async def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    async def send(self, value: bytes) -> tuple[int, int]:
+        """Append a message; its partition, and its number in the set."""
+        waiter: asyncio.Future[tuple[int, int]] = self._loop.create_future()
+        self._values.append(value)
+        self._waiters.append(waiter)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._send_sets)
+        return await waiter
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= _LENGTH_BYTES:
+            size = _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")
+            if len(received) < size:
+                break
+            del received[:size]
+            told = self._in_flight.pop(0)
+            self._send_sets()
+            for number, waiter in enumerate(told):
+                waiter.set_result((0, number))
+
+    def _send_sets(self) -> None:
+        assert self._transport is not None
+        self._due = False
+        while self._values and len(self._in_flight) < _SETS_IN_FLIGHT:
+            values = self._values[:_SET_MESSAGES]
+            self._in_flight.append(self._waiters[:_SET_MESSAGES])
+            del self._values[:_SET_MESSAGES], self._waiters[:_SET_MESSAGES]
+            data = build_columns(values, [SystemClock().now_ms()] * len(values), None)
+            self._transport.write(encoded(produce("bench", bytes(data), acks=1)))

@@ -1,0 +1,120 @@
+"""A process that does the least that a broker has to do for sets that are to be on the disk before
+they are answered: `python -m horolog.bench.least_syncs ANSWER WRITTEN`.
+
+It prints `listening HOST:PORT`, takes any number of connections, and gives to each frame that it
+receives the content of the file ANSWER. All frames that are complete when no sync is under way are
+written to the end of the file WRITTEN with one call, synced in a thread, and answered then; what
+comes meanwhile waits for the next sync. It knows nothing of what the frames say, and begins no file
+behind another. It ends when the first connection does.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+import uvloop
+
+from .raw_client import RawClient
+
+_LISTENING: Final = "listening "
+_BUFFER_BYTES: Final = 64 << 10
+_LENGTH_BYTES: Final = 4
+
+
+@contextmanager
+def syncing(folder: Path, answer: bytes, connections: int) -> Iterator[list[RawClient]]:
+    """So many clients of such a process, which gives `answer`, a whole frame."""
+    path = folder / "answer"
+    path.write_bytes(answer)
+    command = [sys.executable, "-m", __name__, str(path), str(folder / "written")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().removesuffix("\n")
+            if not line.startswith(_LISTENING):
+                raise RuntimeError(f"{__name__} does not listen")
+            address = line.removeprefix(_LISTENING)
+            with ExitStack() as stack:
+                yield [stack.enter_context(closing(RawClient(address))) for _ in range(connections)]
+        finally:
+            process.kill()
+
+
+class _Connection(asyncio.BufferedProtocol):
+    def __init__(self, rounds: "_Rounds") -> None:
+        self._rounds = rounds
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._end = 0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rounds.over.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        size = _LENGTH_BYTES + int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
+        if self._end >= size:  # one frame at a time
+            self._rounds.take(self, bytes(memoryview(self._buffer)[:size]))
+            self._end = 0
+
+
+class _Rounds:
+    """Writes, syncs and answers what came, as long as something has come."""
+
+    def __init__(self, written: str, answer: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1)
+        self._file = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        self._answer = answer
+        self._waiting: list[tuple[_Connection, bytes]] = []
+        self._under_way = False
+        self.over = asyncio.Event()
+
+    def take(self, connection: _Connection, frame: bytes) -> None:
+        self._waiting.append((connection, frame))
+        if not self._under_way:
+            self._under_way = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        asked, self._waiting = self._waiting, []
+        self._under_way = bool(asked)
+        if asked:
+            data = b"".join([frame for _, frame in asked])
+            if os.write(self._file, data) != len(data):
+                raise OSError("the disk is full")
+            self._thread.submit(self._sync, asked)
+
+    def _sync(self, asked: Sequence[tuple[_Connection, bytes]]) -> None:
+        os.fdatasync(self._file)
+        self._loop.call_soon_threadsafe(self._end, asked)
+
+    def _end(self, asked: Sequence[tuple[_Connection, bytes]]) -> None:
+        self._begin()
+        for connection, _ in asked:
+            if connection.transport is not None:
+                connection.transport.write(self._answer)
+
+
+async def main(answer: bytes, written: str) -> None:
+    rounds = _Rounds(written, answer)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(rounds), "127.0.0.1", 0)
+    print("{}{}:{}".format(_LISTENING, *server.sockets[0].getsockname()), flush=True)
+    await rounds.over.wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]).read_bytes(), sys.argv[2]))
