@@ -9,12 +9,16 @@ from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, star
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
-from .partition_log import Partition, PartitionLog
+from .partition_log import Partition, PartitionLog, Stored
 from .session import Session
 from .settings import Member, ReplicationSettings
 
 NOTHING: Final = -1
 """The watermark for a follower whose log is not known to be a beginning of the leader's."""
+
+
+SYNC_AFTER_ANSWERS: Final = 16
+"""So many full answers to a follower that is far behind are synced together."""
 
 
 class Leader:
@@ -181,6 +185,12 @@ class Leader:
             return
         if session.waits:
             self._answer(session)
+        if request.ahead:
+            session.changed |= session.more
+        else:
+            session.sent.clear()
+            session.unsure.clear()
+        session.more = set()
         session.waits = True
         ends = {name: self.partitions[name].log.log_end_offset for name in session.behind}
         at_end_s = session.measure(now_s, ends)
@@ -212,6 +222,8 @@ class Leader:
         partition, end, last_epoch, synced, log_start_offset = position
         log = self.partitions[partition].log
         diverging = self.divergence(log, end, last_epoch)
+        if diverging is not None or end > session.unsure.get(partition, end):
+            session.unsure.pop(partition, None)
         # What was found of an earlier position is not so any more.
         session.diverging.pop(partition, None)
         if diverging is None and end >= log.log_start_offset:
@@ -233,6 +245,7 @@ class Leader:
         session.changed.add(partition)
         if diverging is not None:
             session.diverging[partition] = diverging
+            session.sent.pop(partition, None)
 
     def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
         """Where a follower that ends so left this log; `None` where it did not, or is below it."""
@@ -257,19 +270,27 @@ class Leader:
         room = self._settings.fetch_max_bytes
         counted = session.member in self.isr.counted
         parts = []
-        left = set()
+        left, more = set(), set()
         for partition in sorted(session.changed):
             part = self.partitions[partition]
             log, stored = part.log, None
-            end = session.ends.get(partition)
+            end = session.goes_on_at(partition)
             starts: tuple[EpochStart, ...] = ()
-            if end is not None and end < log.log_end_offset and end >= log.log_start_offset:
+            reached = end
+            if (
+                end is not None
+                and log.log_start_offset <= end < log.log_end_offset
+                and partition not in session.unsure
+            ):
                 if room <= 0:
                     left.add(partition)
                     continue
                 stored = log.read_stored(end, room)
                 room -= stored.size_bytes
                 starts = starts_between(log.epoch_starts, end, stored.next_offset)
+                reached = stored.next_offset
+                if stored.size_bytes:
+                    self._note_sent(session, partition, end, stored, more)
             diverging = session.diverging.pop(partition, None)
             begins_anew = end is None or end < log.log_start_offset
             parts.append(
@@ -280,13 +301,35 @@ class Leader:
                     starts,
                     log.log_start_offset,
                     NOTHING if end is None else log.high_watermark,
-                    part.sync_to if counted else max(part.sync_to, log.high_watermark),
+                    part.sync_to if counted else self._joins_with(session, part, reached),
                     log.producers_at_start() if begins_anew else None,
                 )
             )
         session.changed = left
+        session.more = more
         session.waits = False
         self._effects.append(Send(session.connection, Fetched(self.epoch, tuple(parts))))
+
+    @staticmethod
+    def _note_sent(
+        session: Session, partition: Partition, end: int, stored: Stored, more: set[Partition]
+    ) -> None:
+        session.unsynced_bytes += stored.size_bytes
+        if not stored.exact:
+            session.unsure[partition] = end
+            return
+        session.sent[partition] = stored.next_offset
+        more.add(partition)
+
+    def _joins_with(self, session: Session, part: LedPartition, reached: int | None) -> int:
+        """Up to where a follower that is not in sync has to sync, which is asked of it where it has
+        what it joins with, and now and then before: a sync for each answer would be all it does."""
+        wanted = max(part.sync_to, part.log.high_watermark)
+        if reached is not None and reached < wanted:
+            if session.unsynced_bytes < SYNC_AFTER_ANSWERS * self._settings.fetch_max_bytes:
+                return 0
+            session.unsynced_bytes = 0
+        return wanted
 
     # Who is in sync.
 

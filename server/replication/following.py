@@ -151,6 +151,7 @@ class Following:
             return
         if isinstance(message, Fetched):
             self._follow_starts(response)
+        cluster.happens(lambda now_s: node.ask_ahead(now_s, link, message))
         before = node.follower.epoch if node.follower is not None else None
         cluster.happens(lambda now_s: node.from_leader(now_s, link, message))
         if welcome and node.follower is not None and before != node.follower.epoch:

@@ -93,7 +93,9 @@ class StoredLog:
         """Nothing, where it cannot be read: other partitions go on."""
         try:
             copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
-            return Stored(copied, copied.facts.told_end, copied.found.size)
+            exact = copied.next_offset >= 0
+            next_offset = copied.next_offset if exact else copied.facts.told_end
+            return Stored(copied, next_offset, copied.found.size, exact)
         except (CodedError, OSError) as error:
             self._secure.failed(self.log, error)
             return Stored(None, offset, 0)
