@@ -1,24 +1,17 @@
 """The leader of one epoch: what is committed, who is in sync, what followers get."""
 
 from collections.abc import Mapping
-from typing import Final
 
+from .answering import next_parts
 from .cluster_state import ClusterState
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, starts_between
+from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
-from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
-from .partition_log import Partition, PartitionLog, Stored
+from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
+from .partition_log import Partition, PartitionLog
 from .session import Session
 from .settings import Member, ReplicationSettings
-
-NOTHING: Final = -1
-"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
-
-
-SYNC_AFTER_ANSWERS: Final = 16
-"""So many full answers to a follower that is far behind are synced together."""
 
 
 class Leader:
@@ -115,6 +108,9 @@ class Leader:
         part = self.partitions[partition]
         if token is not None:
             part.await_commit(first_offset, next_offset, token)
+            for session in self.sessions.values():
+                if session.synced.get(partition, -1) < part.sync_to:
+                    session.unsynced.add(partition)
             if part.sync_to > part.log.synced_offset:
                 self._effects.append(Sync(partition))
         self._advance(partition, part)
@@ -192,8 +188,10 @@ class Leader:
             session.unsure.clear()
         session.more = set()
         session.waits = True
-        ends = {name: self.partitions[name].log.log_end_offset for name in session.behind}
-        at_end_s = session.measure(now_s, ends)
+        partitions = self.partitions
+        ends = {name: partitions[name].log.log_end_offset for name in session.behind}
+        syncs = {name: partitions[name].sync_to for name in session.unsynced}
+        at_end_s = session.measure(now_s, ends, syncs)
         member = session.member
         if at_end_s is not None and at_end_s > self._at_end_s.get(member, float("-inf")):
             self._at_end_s[member] = at_end_s
@@ -220,7 +218,8 @@ class Leader:
     def _take(self, session: Session, position: Position) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
         partition, end, last_epoch, synced, log_start_offset = position
-        log = self.partitions[partition].log
+        part = self.partitions[partition]
+        log = part.log
         diverging = self.divergence(log, end, last_epoch)
         if diverging is not None or end > session.unsure.get(partition, end):
             session.unsure.pop(partition, None)
@@ -232,6 +231,10 @@ class Leader:
             session.ends[partition] = end
             session.synced[partition] = min(synced, end)
             session.starts[partition] = log_start_offset
+            if session.synced[partition] < part.sync_to:
+                session.unsynced.add(partition)
+            else:
+                session.unsynced.discard(partition)
             if end >= log.log_end_offset:
                 session.behind.discard(partition)
             else:
@@ -267,69 +270,14 @@ class Leader:
                 self._answer(session)
 
     def _answer(self, session: Session) -> None:
-        room = self._settings.fetch_max_bytes
-        counted = session.member in self.isr.counted
-        parts = []
-        left, more = set(), set()
-        for partition in sorted(session.changed):
-            part = self.partitions[partition]
-            log, stored = part.log, None
-            end = session.goes_on_at(partition)
-            starts: tuple[EpochStart, ...] = ()
-            reached = end
-            if (
-                end is not None
-                and log.log_start_offset <= end < log.log_end_offset
-                and partition not in session.unsure
-            ):
-                if room <= 0:
-                    left.add(partition)
-                    continue
-                stored = log.read_stored(end, room)
-                room -= stored.size_bytes
-                starts = starts_between(log.epoch_starts, end, stored.next_offset)
-                reached = stored.next_offset
-                if stored.size_bytes:
-                    self._note_sent(session, partition, end, stored, more)
-            diverging = session.diverging.pop(partition, None)
-            begins_anew = end is None or end < log.log_start_offset
-            parts.append(
-                Part(
-                    partition,
-                    diverging,
-                    stored,
-                    starts,
-                    log.log_start_offset,
-                    NOTHING if end is None else log.high_watermark,
-                    part.sync_to if counted else self._joins_with(session, part, reached),
-                    log.producers_at_start() if begins_anew else None,
-                )
-            )
-        session.changed = left
-        session.more = more
+        parts = next_parts(
+            session,
+            self.partitions,
+            self._settings.fetch_max_bytes,
+            counted=session.member in self.isr.counted,
+        )
         session.waits = False
-        self._effects.append(Send(session.connection, Fetched(self.epoch, tuple(parts))))
-
-    @staticmethod
-    def _note_sent(
-        session: Session, partition: Partition, end: int, stored: Stored, more: set[Partition]
-    ) -> None:
-        session.unsynced_bytes += stored.size_bytes
-        if not stored.exact:
-            session.unsure[partition] = end
-            return
-        session.sent[partition] = stored.next_offset
-        more.add(partition)
-
-    def _joins_with(self, session: Session, part: LedPartition, reached: int | None) -> int:
-        """Up to where a follower that is not in sync has to sync, which is asked of it where it has
-        what it joins with, and now and then before: a sync for each answer would be all it does."""
-        wanted = max(part.sync_to, part.log.high_watermark)
-        if reached is not None and reached < wanted:
-            if session.unsynced_bytes < SYNC_AFTER_ANSWERS * self._settings.fetch_max_bytes:
-                return 0
-            session.unsynced_bytes = 0
-        return wanted
+        self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.
 
@@ -374,12 +322,12 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            # Whoever says nothing may be gone without a word, and would not leave again either.
-            silent_s = now_s - (session.fetched_s or 0.0)
-            there_still = session.fetched_s is not None and silent_s <= self._settings.lag_max_s
-            if session.member.broker_id not in names and there_still and self.may_join(session):
+            # Whoever says nothing may be gone without a word, and whoever cannot keep up would
+            # leave again at once: until it has left, nothing is committed that it lacks.
+            heard_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
+            keeps_up = session.fetched_s is not None and now_s - heard_s <= self._settings.lag_max_s
+            if session.member.broker_id not in names and keeps_up and self.may_join(session):
                 wanted.add(session.member)
-                self._at_end_s[session.member] = now_s
         return frozenset(wanted)
 
     def may_join(self, session: Session) -> bool:

@@ -1,6 +1,6 @@
 """`python -m horolog.bench.cluster [NAME...]`: a leader and its follower, measured.
 
-Prints a table and writes `build/bench-cluster.json`, in the shape of `build/bench.json`. The figures
+Prints a table and writes `build/bench-cluster.json`, in the shape of `build/bench.json`. Figures
 beside Apache Kafka need Java and Maven; where there are none they are left out, and that is said.
 """
 

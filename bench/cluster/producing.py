@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from ...testing.requests import create_topic, produce
 from ..brokers import ONE_TURN_BYTES, RETENTION_LIMIT, broker, sets
@@ -18,7 +18,7 @@ _SECONDS: Final = 0.5
 _SET_BYTES: Final = 64 << 10
 _ONES: Final = 50
 ALL: Final = -1
-WRITTEN: Final = {"acks_all_durability": "written"}
+WRITTEN: Final[dict[str, Any]] = {"acks_all_durability": "written"}
 """Settings of a topic in which a message is safe once all in sync have it, on disk or not."""
 
 

@@ -17,7 +17,6 @@ from ..read.reading import Slice, read_slice
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 from .epoch_history import EpochStart
 
-
 NOT_KNOWN: Final = -1
 
 _HEAD: Final = Struct(">q8xBB")
