@@ -1,20 +1,17 @@
 """The leader of one epoch: what is committed, who is in sync, what followers get."""
 
 from collections.abc import Mapping
-from typing import Final
 
+from .answering import next_parts
 from .cluster_state import ClusterState
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, starts_between
+from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
-from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
+from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
 from .partition_log import Partition, PartitionLog
 from .session import Session
 from .settings import Member, ReplicationSettings
-
-NOTHING: Final = -1
-"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
 
 
 class Leader:
@@ -187,6 +184,12 @@ class Leader:
             return
         if session.waits:
             self._answer(session)
+        if request.ahead:
+            session.changed |= session.more
+        else:
+            session.sent.clear()
+            session.unsure.clear()
+        session.more = set()
         session.waits = True
         partitions = self.partitions
         ends = {name: partitions[name].log.log_end_offset for name in session.behind}
@@ -221,6 +224,8 @@ class Leader:
         part = self.partitions[partition]
         log = part.log
         diverging = self.divergence(log, end, last_epoch)
+        if diverging is not None or end > session.unsure.get(partition, end):
+            session.unsure.pop(partition, None)
         # What was found of an earlier position is not so any more.
         session.diverging.pop(partition, None)
         if diverging is None and end >= log.log_start_offset:
@@ -246,6 +251,7 @@ class Leader:
         session.changed.add(partition)
         if diverging is not None:
             session.diverging[partition] = diverging
+            session.sent.pop(partition, None)
 
     def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
         """Where a follower that ends so left this log; `None` where it did not, or is below it."""
@@ -267,39 +273,14 @@ class Leader:
                 self._answer(session)
 
     def _answer(self, session: Session) -> None:
-        room = self._settings.fetch_max_bytes
-        counted = session.member in self.isr.counted
-        parts = []
-        left = set()
-        for partition in sorted(session.changed):
-            part = self.partitions[partition]
-            log, stored = part.log, None
-            end = session.ends.get(partition)
-            starts: tuple[EpochStart, ...] = ()
-            if end is not None and end < log.log_end_offset and end >= log.log_start_offset:
-                if room <= 0:
-                    left.add(partition)
-                    continue
-                stored = log.read_stored(end, room)
-                room -= stored.size_bytes
-                starts = starts_between(log.epoch_starts, end, stored.next_offset)
-            diverging = session.diverging.pop(partition, None)
-            begins_anew = end is None or end < log.log_start_offset
-            parts.append(
-                Part(
-                    partition,
-                    diverging,
-                    stored,
-                    starts,
-                    log.log_start_offset,
-                    NOTHING if end is None else log.high_watermark,
-                    part.sync_to if counted else max(part.sync_to, log.high_watermark),
-                    log.producers_at_start() if begins_anew else None,
-                )
-            )
-        session.changed = left
+        parts = next_parts(
+            session,
+            self.partitions,
+            self._settings.fetch_max_bytes,
+            counted=session.member in self.isr.counted,
+        )
         session.waits = False
-        self._effects.append(Send(session.connection, Fetched(self.epoch, tuple(parts))))
+        self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.
 
