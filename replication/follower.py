@@ -32,7 +32,7 @@ class Follower:
         self._begins_anew = begins_anew
         self._asked_s: float | None = None
         """When something was asked for that is not answered yet."""
-        self._welcomed = False
+        self._welcomed = self._ever_welcomed = False
         self._fetching = False
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
@@ -45,6 +45,11 @@ class Follower:
     def has_everything(self) -> bool:
         """Whether it has had, on this connection, all that was committed in every partition."""
         return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
+
+    def has_reached(self, partition: Partition) -> bool:
+        """Whether it has had, of this leader, all that was committed in a partition. It stays so
+        while the leader is gone."""
+        return self._ever_welcomed and partition not in self._not_reached
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""
@@ -80,7 +85,7 @@ class Follower:
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
         self.epoch = message.epoch
-        self._welcomed = True
+        self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
         self._fetch(now_s)

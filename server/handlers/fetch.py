@@ -152,6 +152,11 @@ async def _get_ready(
                         await services.time_maps.make(log, place.unready)
 
 
+def _is_not_here_yet(log: Log, wanted: FetchPartition) -> bool:
+    """Whether a follower has not been told yet whether there is such an offset."""
+    return log.follows and wanted.fetch_offset > log.log_end_offset
+
+
 def _has_window(wanted: FetchPartition) -> bool:
     return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
 
@@ -221,6 +226,8 @@ class _Waiting:
         wanted = self._wanted[key]
         try:
             log = self._services.logs.find(*key)
+            if _is_not_here_yet(log, wanted):
+                return self.over
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise OffsetOutOfRange
             readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
@@ -296,6 +303,9 @@ class _Reading:
         committed = self.request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
+        if _is_not_here_yet(log, wanted):
+            result.high_watermark = log.high_watermark
+            return
         offset, end_offset = wanted.fetch_offset, None
         if _has_window(wanted):
             place = _place(log, wanted, committed=committed, far=far)

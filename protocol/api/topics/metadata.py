@@ -52,7 +52,9 @@ class MetadataPartition:
     error_code: int = int16(default=0, doc="0 when the partition can be served.")
     partition: int = int32(doc="Partition.")
     leader_id: int = int32(default=-1, doc="Id of the broker that serves it.")
-    leader_epoch: int = int32(since=7, default=-1, doc="Always -1.")
+    leader_epoch: int = int32(
+        since=7, default=-1, doc="Of the leader; -1 at a broker that is alone."
+    )
     replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
     isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
     offline_replicas: list[int] = array(
