@@ -38,6 +38,7 @@ from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone
+from .epochs import check_epoch
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -225,6 +226,7 @@ class _Waiting:
         """Look at one partition again; True when the fetch is to be answered."""
         wanted = self._wanted[key]
         try:
+            check_epoch(self._services, wanted.current_leader_epoch)
             log = self._services.logs.find(*key)
             if _is_not_here_yet(log, wanted):
                 return self.over
@@ -297,6 +299,7 @@ class _Reading:
     def _look_at(
         self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
+        check_epoch(self.services, wanted.current_leader_epoch)
         log = self.services.logs.find(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES

@@ -215,6 +215,26 @@ KAFKA_LAYOUTS = [
         id="init-producer-id",
     ),
     pytest.param(
+        23,
+        (0, 1),
+        "topics [name string, partitions [partition int32, leader_epoch int32]]",
+        id="offset-for-leader-epoch",
+    ),
+    pytest.param(
+        23,
+        (2,),
+        "topics [name string, partitions [partition int32, current_leader_epoch int32, "
+        "leader_epoch int32]]",
+        id="offset-for-leader-epoch-2",
+    ),
+    pytest.param(
+        23,
+        (3,),
+        "replica_id int32, topics [name string, partitions [partition int32, "
+        "current_leader_epoch int32, leader_epoch int32]]",
+        id="offset-for-leader-epoch-3",
+    ),
+    pytest.param(
         32,
         (0,),
         f"resources [{RESOURCE}, configuration_keys nullable [string]]",
@@ -500,6 +520,26 @@ KAFKA_RESPONSE_LAYOUTS = [
         (0, 1),
         f"{THROTTLE}, error_code int16, producer_id int64, producer_epoch int16",
         id="init-producer-id",
+    ),
+    pytest.param(
+        23,
+        (0,),
+        "topics [name string, partitions [error_code int16, partition int32, end_offset int64]]",
+        id="offset-for-leader-epoch",
+    ),
+    pytest.param(
+        23,
+        (1,),
+        "topics [name string, partitions [error_code int16, partition int32, leader_epoch int32, "
+        "end_offset int64]]",
+        id="offset-for-leader-epoch-1",
+    ),
+    pytest.param(
+        23,
+        (2, 3),
+        f"{THROTTLE}, topics [name string, partitions [error_code int16, partition int32, "
+        "leader_epoch int32, end_offset int64]]",
+        id="offset-for-leader-epoch-2",
     ),
     pytest.param(
         35,
