@@ -17,7 +17,7 @@ from ..schema import (
     records,
     string,
 )
-from .replicas import allow_follower, current_leader_epoch, follower_heard_ms
+from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -48,6 +48,7 @@ class FetchPartition:
         default="",
         doc="`append`: the window is one of append times; `timestamp`, or nothing, of timestamps.",
     )
+    seen_offset: int = seen_offset(since=5)
 
 
 @message

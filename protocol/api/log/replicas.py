@@ -22,8 +22,8 @@ def seen_offset(*, since: int) -> Any:
         native=True,
         since=since,
         default=-1,
-        doc="The largest high watermark that the client has been told of: a follower whose own is "
-        "below it does not answer. -1 for none.",
+        doc="The largest high watermark that the client has been told of, and counts on: a "
+        "follower whose own is below it does not answer. -1 for none.",
     )
 
 
