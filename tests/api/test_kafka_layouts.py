@@ -117,6 +117,14 @@ KAFKA_LAYOUTS = [
         id="metadata-4",
     ),
     pytest.param(
+        3,
+        (8, 9),
+        "topics nullable [name string], allow_auto_topic_creation boolean, "
+        "include_cluster_authorized_operations boolean, "
+        "include_topic_authorized_operations boolean",
+        id="metadata-8",
+    ),
+    pytest.param(
         8,
         (0,),
         "group_id string, topics [name string, partitions [partition int32, "
@@ -419,15 +427,24 @@ KAFKA_RESPONSE_LAYOUTS = [
             f"{throttle}brokers [node_id int32, host string, port int32, rack nullable string], "
             f"{cluster}controller_id int32, topics [error_code int16, name string, is_internal "
             f"boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
-            f"replica_nodes [int32], isr_nodes [int32]{offline}]]",
+            f"replica_nodes [int32], isr_nodes [int32]{offline}]{of_topic}]{of_cluster}",
             id=f"metadata-{versions[0]}",
         )
-        for versions, throttle, cluster, epoch, offline in (
-            ((1,), "", "", "", ""),
-            ((2,), "", CLUSTER, "", ""),
-            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", ""),
-            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", OFFLINE),
-            ((7,), f"{THROTTLE}, ", CLUSTER, "leader_epoch int32, ", OFFLINE),
+        for versions, throttle, cluster, epoch, offline, of_topic, of_cluster in (
+            ((1,), "", "", "", "", "", ""),
+            ((2,), "", CLUSTER, "", "", "", ""),
+            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", "", "", ""),
+            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", OFFLINE, "", ""),
+            ((7,), f"{THROTTLE}, ", CLUSTER, "leader_epoch int32, ", OFFLINE, "", ""),
+            (
+                (8, 9),
+                f"{THROTTLE}, ",
+                CLUSTER,
+                "leader_epoch int32, ",
+                OFFLINE,
+                ", topic_authorized_operations int32",
+                ", cluster_authorized_operations int32",
+            ),
         )
     ),
     pytest.param(8, (0, 1, 2), COMMITTED, id="offset-commit"),

@@ -9,6 +9,7 @@ from ..schema import (
     array,
     boolean,
     error_text,
+    flexible_since,
     int16,
     int32,
     message,
@@ -16,12 +17,16 @@ from ..schema import (
     string,
 )
 
+NOT_TOLD: Final = -(2**31)
+"""Operations that a client is allowed, where they are not told."""
+
 
 @message
 class MetadataTopic:
     name: str = string(doc="Topic asked about.")
 
 
+@flexible_since(9)
 @message
 class MetadataRequest:
     topics: list[MetadataTopic] | None = array(
@@ -36,6 +41,12 @@ class MetadataRequest:
         native_since=0,
         default=True,
         doc="False: a topic that does not exist is not created.",
+    )
+    include_cluster_authorized_operations: bool = boolean(
+        since=8, default=False, doc="Not looked at."
+    )
+    include_topic_authorized_operations: bool = boolean(
+        since=8, default=False, doc="Not looked at."
     )
 
 
@@ -71,6 +82,7 @@ class MetadataTopicResult:
     partitions: list[MetadataPartition] = array(
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
     )
+    topic_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
     error_message: str | None = error_text(native=True, default=None)
     topic_id: str = string(
         native=True,
@@ -79,6 +91,7 @@ class MetadataTopicResult:
     )
 
 
+@flexible_since(9)
 @message
 class MetadataResponse:
     throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
@@ -90,6 +103,7 @@ class MetadataResponse:
         since=1, native_since=0, default=-1, doc="Broker that creates topics: the leader."
     )
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
+    cluster_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
     node_id: int = int32(
         native=True,
         default=-1,
@@ -101,10 +115,13 @@ METADATA: Final = Api(
     key=3,
     name="metadata",
     min_version=0,
-    max_version=7,
+    max_version=9,
     native_max_version=0,
+    offered_max_version=7,
+    offered_by_several=9,
     request=MetadataRequest,
     response=MetadataResponse,
     doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
-    "`auto.create.topics.enable` is on and the request does not forbid it.",
+    "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 and 9 are "
+    "offered by brokers of a cluster: clients trust leader epochs from version 9 on only.",
 )
