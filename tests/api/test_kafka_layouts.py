@@ -125,6 +125,14 @@ KAFKA_LAYOUTS = [
         id="metadata-8",
     ),
     pytest.param(
+        3,
+        (10,),
+        "topics nullable [topic_uuid_high int64, topic_uuid_low int64, name string], "
+        "allow_auto_topic_creation boolean, include_cluster_authorized_operations boolean, "
+        "include_topic_authorized_operations boolean",
+        id="metadata-10",
+    ),
+    pytest.param(
         8,
         (0,),
         "group_id string, topics [name string, partitions [partition int32, "
@@ -425,25 +433,32 @@ KAFKA_RESPONSE_LAYOUTS = [
             3,
             versions,
             f"{throttle}brokers [node_id int32, host string, port int32, rack nullable string], "
-            f"{cluster}controller_id int32, topics [error_code int16, name string, is_internal "
-            f"boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
+            f"{cluster}controller_id int32, topics [error_code int16, name string, {uuid}"
+            f"is_internal boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
             f"replica_nodes [int32], isr_nodes [int32]{offline}]{of_topic}]{of_cluster}",
             id=f"metadata-{versions[0]}",
         )
-        for versions, throttle, cluster, epoch, offline, of_topic, of_cluster in (
-            ((1,), "", "", "", "", "", ""),
-            ((2,), "", CLUSTER, "", "", "", ""),
-            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", "", "", ""),
-            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", OFFLINE, "", ""),
-            ((7,), f"{THROTTLE}, ", CLUSTER, "leader_epoch int32, ", OFFLINE, "", ""),
-            (
-                (8, 9),
-                f"{THROTTLE}, ",
-                CLUSTER,
-                "leader_epoch int32, ",
-                OFFLINE,
-                ", topic_authorized_operations int32",
-                ", cluster_authorized_operations int32",
+        for versions, throttle, cluster, uuid, epoch, offline, of_topic, of_cluster in (
+            ((1,), "", "", "", "", "", "", ""),
+            ((2,), "", CLUSTER, "", "", "", "", ""),
+            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", "", "", "", ""),
+            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", "", OFFLINE, "", ""),
+            ((7,), f"{THROTTLE}, ", CLUSTER, "", "leader_epoch int32, ", OFFLINE, "", ""),
+            *(
+                (
+                    versions,
+                    f"{THROTTLE}, ",
+                    CLUSTER,
+                    uuid,
+                    "leader_epoch int32, ",
+                    OFFLINE,
+                    ", topic_authorized_operations int32",
+                    ", cluster_authorized_operations int32",
+                )
+                for versions, uuid in (
+                    ((8, 9), ""),
+                    ((10,), "topic_uuid_high int64, topic_uuid_low int64, "),
+                )
             ),
         )
     ),

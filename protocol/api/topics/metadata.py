@@ -12,6 +12,7 @@ from ..schema import (
     flexible_since,
     int16,
     int32,
+    int64,
     message,
     nullable_string,
     string,
@@ -23,6 +24,8 @@ NOT_TOLD: Final = -(2**31)
 
 @message
 class MetadataTopic:
+    topic_uuid_high: int = int64(since=10, default=0, doc="Not looked at: the first 8 bytes.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="Not looked at: the other 8.")
     name: str = string(doc="Topic asked about.")
 
 
@@ -78,6 +81,8 @@ class MetadataPartition:
 class MetadataTopicResult:
     error_code: int = int16(default=0, doc="0 when the topic exists.")
     name: str = string(doc="Topic.")
+    topic_uuid_high: int = int64(since=10, default=0, doc="0: not told.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="0: not told.")
     is_internal: bool = boolean(since=1, default=False, doc="Always false.")
     partitions: list[MetadataPartition] = array(
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
@@ -115,13 +120,13 @@ METADATA: Final = Api(
     key=3,
     name="metadata",
     min_version=0,
-    max_version=9,
+    max_version=10,
     native_max_version=0,
     offered_max_version=7,
-    offered_by_several=9,
+    offered_by_several=10,
     request=MetadataRequest,
     response=MetadataResponse,
     doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
-    "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 and 9 are "
+    "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 to 10 are "
     "offered by brokers of a cluster: clients trust leader epochs from version 9 on only.",
 )
