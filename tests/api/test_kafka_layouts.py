@@ -434,7 +434,8 @@ KAFKA_RESPONSE_LAYOUTS = [
             versions,
             f"{throttle}brokers [node_id int32, host string, port int32, rack nullable string], "
             f"{cluster}controller_id int32, topics [error_code int16, name string, {uuid}"
-            f"is_internal boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
+            f"is_internal boolean, partitions [error_code int16, partition int32, leader_id int32, "
+            f"{epoch}"
             f"replica_nodes [int32], isr_nodes [int32]{offline}]{of_topic}]{of_cluster}",
             id=f"metadata-{versions[0]}",
         )
