@@ -8,10 +8,6 @@ from shutil import copytree
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer as LibrdkafkaConsumer
-from confluent_kafka import TopicPartition as LibrdkafkaPlace
-from kafka import KafkaConsumer
-from kafka import TopicPartition as PythonPlace
 
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.offset_for_leader_epoch import (
@@ -29,6 +25,7 @@ from horolog.testing.wire import Wire, wire
 
 from .brokers import free_port
 from .members import Member, Members, eventually, members
+from .readers import Java, KafkaPython, Librdkafka
 
 TOPIC = "t"
 SEED = 23
@@ -181,66 +178,9 @@ async def test_a_broker_that_is_alone_knows_what_a_cluster_left(tmp_path: Path) 
 # Real clients.
 
 
-class Librdkafka:
-    """confluent-kafka; a log that was cut is an error to it."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = LibrdkafkaConsumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "g",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "topic.metadata.refresh.interval.ms": 500,
-                "reconnect.backoff.max.ms": 200,
-            }
-        )
-        self._consumer.assign([LibrdkafkaPlace(TOPIC, 0, 0)])
-        self.cut = False
-
-    def poll(self) -> list[bytes]:
-        message = self._consumer.poll(0.2)
-        if message is None:
-            return []
-        error = message.error()
-        if error is not None:
-            self.cut = self.cut or "log truncation detected at offset" in error.str()
-            return []
-        return [message.value()]
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class KafkaPython:
-    """kafka-python; it goes back to where its log was cut."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap.split(","),
-            group_id=None,
-            auto_offset_reset="latest",
-            metadata_max_age_ms=500,
-            reconnect_backoff_max_ms=200,
-        )
-        self._place = PythonPlace(TOPIC, 0)
-        self._consumer.assign([self._place])
-        self._consumer.seek(self._place, 0)
-        self._last = -1
-        self.cut = False
-
-    def poll(self) -> list[bytes]:
-        found = self._consumer.poll(200).get(self._place, [])
-        for record in found:
-            self.cut = self.cut or record.offset <= self._last
-            self._last = record.offset
-        return [record.value for record in found]
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-CLIENTS = pytest.mark.parametrize("client", [Librdkafka, KafkaPython])
+CLIENTS = pytest.mark.parametrize(
+    "client", [Librdkafka, KafkaPython, pytest.param(Java, marks=pytest.mark.secure_clients)]
+)
 
 
 async def _read(reader: Any, wanted: int, read: list[bytes]) -> None:
@@ -273,7 +213,7 @@ async def test_a_consumer_reads_on_across_promotions(place: Path, client: Any) -
     async with members(place) as all_:
         _, bootstrap = await _with_fixed_ports(all_)
         leader, other = all_[1], all_[2]
-        reader = await asyncio.to_thread(client, bootstrap)
+        reader = await asyncio.to_thread(client, bootstrap, TOPIC)
         read: list[bytes] = []
         try:
             for begin in range(0, len(values), 10):
@@ -304,7 +244,7 @@ async def test_a_consumer_learns_that_its_log_was_cut(place: Path, client: Any) 
         await second.stop()
         await eventually(lambda: first.cluster.people.describe().in_sync == [1])
         await _sent(first, *lost)
-        reader = await asyncio.to_thread(client, bootstrap)
+        reader = await asyncio.to_thread(client, bootstrap, TOPIC)
         read: list[bytes] = []
         try:
             await _read(reader, 11, read)
