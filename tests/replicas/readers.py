@@ -42,7 +42,7 @@ class Librdkafka:
         if error is not None:
             self.cut = self.cut or "log truncation detected at offset" in error.str()
             return []
-        return [message.value()]
+        return [message.value() or b""]
 
     def close(self) -> None:
         self._consumer.close()

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,11 @@ class Traffic:
         async for record in consumer:
             self.read[record.partition].append(int(record.value or b""))
 
+    async def goes_on(self) -> None:
+        """Wait for some more."""
+        before = self.count
+        await until(lambda: self.count > before + MORE)
+
     @property
     def count(self) -> int:
         return sum(map(len, self.read))
@@ -91,17 +97,15 @@ async def _kill_each(all_: Brokers) -> None:
             asyncio.create_task(traffic.consume(consumer)),
         ]
         while left:
-            before = traffic.count
-            await until(lambda before=before: traffic.count > before + MORE)
+            await traffic.goes_on()
             await asyncio.to_thread(all_.in_sync, leader)
             victim = await _read_from(consumer, left)
             left.discard(victim)
             await asyncio.to_thread(victim.kill)
-            before = traffic.count
             if victim is leader:
                 leader = await asyncio.to_thread(_promote_another, all_, victim)
             else:
-                await until(lambda before=before: traffic.count > before + MORE)
+                await traffic.goes_on()
             victim.start(follow=leader)
         ended.set()
         await tasks[0]
@@ -137,8 +141,13 @@ async def three(place: Path) -> AsyncIterator[Members]:
         await all_[1].produce(TOPIC, *map(str, range(10)))
         await all_.in_sync(all_[1])
         for member in (all_[2], all_[3]):
-            await eventually(lambda member=member: member.log(TOPIC).high_watermark == 10)
+            await eventually(partial(_shows_ten, member))
         yield all_
+
+
+def _shows_ten(member: Member) -> bool:
+    found: int = member.log(TOPIC).high_watermark
+    return found == 10
 
 
 trio = asynccontextmanager(three)
@@ -152,7 +161,7 @@ def brought_up(member: Member, *, heard_s: float) -> None:
 
 async def test_clients_spread(place: Path) -> None:
     async with trio(place) as all_:
-        found = set()
+        found: set[str | None] = set()
         async with asyncio.timeout(DEADLINE_S):
             while len(found) < 3:
                 async with Consumer(all_[2].address, read_from="any") as consumer:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,
@@ -120,7 +122,7 @@ async def test_where_epochs_end(place: Path) -> None:
             await all_.in_sync(leader)
             await leader.promote(other.broker_id)
             leader, other = other, leader
-            await eventually(lambda leader=leader: leader.cluster.serving.error(1) is None)
+            await eventually(partial(_serves, leader))
         assert len(starts) >= 3, f"of seed {SEED}"
 
 
@@ -190,14 +192,21 @@ async def _read(reader: Any, wanted: int, read: list[bytes]) -> None:
         read += await asyncio.to_thread(reader.poll)
 
 
-async def _with_fixed_ports(all_: Members) -> tuple[dict[int, dict[str, str]], str]:
+async def _with_fixed_ports(all_: Members) -> tuple[dict[int, dict[str, Any]], str]:
     """Start two, whose ports for Kafka's clients stay; with what to start them again."""
-    ports = {number: {"kafka_listen": f"127.0.0.1:{free_port()}"} for number in all_.all}
+    ports: dict[int, dict[str, Any]] = {
+        number: {"kafka_listen": f"127.0.0.1:{free_port()}"} for number in all_.all
+    }
     await all_[1].start(cluster_create=True, **ports[1])
     await all_[2].start(follow=all_[1], **ports[2])
     await all_.in_sync(all_[1])
     await all_[1].call(create_topic(TOPIC))
     return ports, ",".join(one["kafka_listen"] for one in ports.values())
+
+
+def _serves(leader: Member) -> bool:
+    """Whether it may show what it has."""
+    return leader.cluster.serving.error(FETCH.key) is None
 
 
 async def _sent(member: Member, *values: bytes) -> None:
@@ -222,7 +231,7 @@ async def test_a_consumer_reads_on_across_promotions(place: Path, client: Any) -
                 await all_.in_sync(leader)
                 await leader.promote(other.broker_id)
                 leader, other = other, leader
-                await eventually(lambda leader=leader: leader.cluster.serving.error(1) is None)
+                await eventually(partial(_serves, leader))
             await _sent(leader, b"last")
             await _read(reader, len(values) + 1, read)
         finally:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -70,8 +71,12 @@ async def caught_up(all_: Members) -> None:
     for member in list(all_.all.values())[1:]:
         for partition in range(PARTITIONS):
             end = all_[1].log(TOPIC, partition).log_end_offset
-            log = member.log(TOPIC, partition)
-            await eventually(lambda log=log, end=end: log.high_watermark == end)
+            await eventually(partial(shows, member, partition, end))
+
+
+def shows(member: Member, partition: int, end: int) -> bool:
+    found: int = member.log(TOPIC, partition).high_watermark
+    return found == end
 
 
 def plain(answer: Any) -> Any:
