@@ -10,13 +10,23 @@ from typing import Annotated
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    ReadFrom,
+    Server,
+    TopicName,
+    check_read_from,
+)
 from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
@@ -94,6 +104,7 @@ def consume(
             help="Say what a window took as a JSON object, the last line of standard error.",
         ),
     ] = False,
+    read_from: ReadFrom = "leader",
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
@@ -116,14 +127,18 @@ def consume(
     --follow. Without --follow it stops at the end as it was when it began. With --json a message
     that has headers has them as "headers", a list of {"name", "value"}.
     """
+    check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     window = None if offsets_between else window_of(bounds, by)
     if window is None:
         _check_no_window(by, stats)
-        reading = _Reading(server, topic, as_json, follow, append_time, read_committed)
+        reading = _Reading(server, read_from, topic, as_json, follow, append_time, read_committed)
         run = reading.run(partition, bounds)
     else:
-        replay = Replay(server, topic, window, as_json, follow, append_time, read_committed, stats)
+        replay = Replay(
+            *(server, read_from, topic, window),
+            *(as_json, follow, append_time, read_committed, stats),
+        )
         run = replay.run(partition)
     try:
         asyncio.run(run)
@@ -146,6 +161,7 @@ class _Reading:
     def __init__(
         self,
         server: Servers,
+        read_from: ReadFromValue,
         topic: str,
         as_json: bool,
         follow: bool,
@@ -153,6 +169,7 @@ class _Reading:
         read_committed: bool,
     ) -> None:
         self._server = server
+        self._read_from = read_from
         self._topic = topic
         self._as_json = as_json
         self._follow = follow
@@ -165,7 +182,9 @@ class _Reading:
         self, partition: int | None, bounds: tuple[Position | None, Position | None]
     ) -> None:
         async with AsyncExitStack() as stack:
-            admin = await stack.enter_async_context(Admin(self._server, check_units=False))
+            admin = await stack.enter_async_context(
+                Admin(self._server, check_units=False, read_from=self._read_from)
+            )
             consumer = await stack.enter_async_context(
                 Consumer(
                     self._server,
@@ -173,6 +192,7 @@ class _Reading:
                     append_times=self._append_time,
                     read_committed=self._read_committed,
                     retry_timeout_ms=0,
+                    read_from=self._read_from,
                 )
             )
             if partition is None:

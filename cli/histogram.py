@@ -10,12 +10,22 @@ import typer
 
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
+from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
 from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
 from ..times import TimeError, parse_length
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    ReadFrom,
+    Server,
+    TopicName,
+    check_read_from,
+)
 from .output import emit, json_line, shown_size, shown_time, table
 from .positions import AtTime, Position, parse_bounds
 from .replay import WindowedBy
@@ -52,6 +62,7 @@ def histogram(
         typer.Option(help="Count by the messages' own times, or by when the broker appended them."),
     ] = WindowedBy.CREATE,
     partition: Partition = None,
+    read_from: ReadFrom = "leader",
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
@@ -71,6 +82,7 @@ def histogram(
     found = asyncio.run(
         _ask(
             server,
+            check_read_from(server, read_from),
             topic,
             partition,
             (from_ms, now_ms if until_ms is None else until_ms),
@@ -107,6 +119,7 @@ def _every(text: str) -> timedelta:
 
 async def _ask(
     server: Servers,
+    read_from: ReadFromValue,
     topic: str,
     partition: int | None,
     window: tuple[int, int],
@@ -117,7 +130,7 @@ async def _ask(
         intervals_of(*window, every, by.value, check_units=False)
     except ValueError as error:
         raise WrongUsage(f"--from, --until, --every: {error}") from None
-    async with Admin(server, check_units=False) as admin:
+    async with Admin(server, check_units=False, read_from=read_from) as admin:
         return await admin.count_by_time(
             topic,
             *window,

@@ -9,13 +9,24 @@ from typing import Annotated, Final
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError, parse_time
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    ReadFrom,
+    Server,
+    TopicName,
+    check_read_from,
+    refused,
+)
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
 _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
@@ -59,6 +70,7 @@ def offsets(
         ),
     ] = SearchedBy.TIMESTAMP,
     partition: Partition = None,
+    read_from: ReadFrom = "leader",
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
@@ -73,7 +85,8 @@ def offsets(
     targets = [(text, _target(text, now_ms, any_unit)) for text in at or ("earliest", "latest")]
     if by is SearchedBy.APPEND and LARGEST in (target for _, target in targets):
         raise WrongUsage("--at largest goes by the messages' own times, not by append times")
-    answers = asyncio.run(_ask(server, topic, partition, targets, by))
+    check_read_from(server, read_from)
+    answers = asyncio.run(_ask(server, read_from, topic, partition, targets, by))
     if as_json:
         emit(_as_json(answer) for answer in answers)
         return
@@ -92,12 +105,13 @@ def _target(text: str, now_ms: int, any_unit: bool) -> int:
 
 async def _ask(
     server: Servers,
+    read_from: ReadFromValue,
     topic: str,
     partition: int | None,
     targets: Sequence[tuple[str, int]],
     by: SearchedBy,
 ) -> list[Answer]:
-    async with Admin(server, check_units=False) as admin:
+    async with Admin(server, check_units=False, read_from=read_from) as admin:
         if partition is None:
             partitions = range((await admin.describe_topic(topic)).partitions)
         else:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from ..client.client import DEFAULT_ADDRESS
+from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers, parse_servers
 from ..times import OtherUnit, TimeError
 from .completion import complete_topic
@@ -17,9 +18,11 @@ __all__ = [
     "AnyUnit",
     "Json",
     "Partition",
+    "ReadFrom",
     "Server",
     "TopicName",
     "check_address",
+    "check_read_from",
     "check_text",
     "check_texts",
     "name_values",
@@ -74,6 +77,14 @@ Server = Annotated[
         "kafka+tls://HOST:PORT.",
     ),
 ]
+ReadFrom = Annotated[
+    ReadFromValue,
+    typer.Option(
+        "--read-from",
+        help="Read at the broker that leads, or at any one that has the messages: up to where that "
+        "one has them.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Partition = Annotated[
     int | None,
@@ -93,6 +104,16 @@ AnyUnit = Annotated[
     bool,
     typer.Option(_ANY_UNIT, help="Take a number as a time even if it looks like seconds."),
 ]
+
+
+def check_read_from(server: Servers, read_from: ReadFromValue) -> ReadFromValue:
+    """Wrong usage for what those servers have not."""
+    if server.kafka and read_from != "leader":
+        raise WrongUsage(
+            f"--read-from {read_from} is for Horolog's own protocol; at {server} messages are read "
+            "from the brokers that lead"
+        )
+    return read_from
 
 
 def refused(error: TimeError) -> str:

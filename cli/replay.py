@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.consume.time_window import TimeWindow
@@ -59,6 +60,7 @@ class Replay:
     def __init__(
         self,
         server: Servers,
+        read_from: ReadFrom,
         topic: str,
         window: Window,
         as_json: bool,
@@ -68,6 +70,7 @@ class Replay:
         stats: bool,
     ) -> None:
         self._server = server
+        self._read_from = read_from
         self._topic = topic
         self._window = window
         self._as_json = as_json
@@ -88,6 +91,7 @@ class Replay:
                     read_committed=self._read_committed,
                     retry_timeout_ms=0,
                     check_units=False,
+                    read_from=self._read_from,
                 )
             )
             window = consumer.window(

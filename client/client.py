@@ -1,7 +1,7 @@
 """What producer, consumer and admin have in common."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from .cluster.cluster import Cluster
 from .cluster.kafka_cluster import KafkaCluster
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
+
+ReadFrom = Literal["leader", "any"]
+"""Where messages are read: at the broker that leads, or at any that has them."""
 
 
 class Client:
@@ -25,6 +28,7 @@ class Client:
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
         security: "Security | None" = None,
+        read_from: ReadFrom = "leader",
     ) -> None:
         """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`
         with some brokers of a Kafka cluster; `tls://` and `kafka+tls://` are the same over TLS.
@@ -34,11 +38,15 @@ class Client:
         `check_units=False` accepts timestamps that look like seconds or microseconds.
 
         `security` says who the client is, and whom it trusts.
+
+        `read_from="any"` has messages read, searched and counted by whichever of several brokers
+        is chosen, up to where that one has them; another one when it is lost, or falls behind.
         """
         self._cluster = cluster_at(
             with_security(address, security),
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
+            read_from=read_from,
         )
         self._check_units = check_units
 
@@ -60,10 +68,19 @@ class Client:
 
 
 def cluster_at(
-    address: str | Servers, *, client_id: str | None, request_timeout_ms: int
+    address: str | Servers,
+    *,
+    client_id: str | None,
+    request_timeout_ms: int,
+    read_from: ReadFrom = "leader",
 ) -> Cluster:
-    """The way to the broker or brokers at an address. Raises ValueError for one that is none."""
+    """The way to the broker or brokers at an address. Raises ValueError for one that is none, and
+    for another `read_from` than there are."""
     servers = parse_servers(address)
+    if read_from not in ("leader", "any"):
+        raise ValueError(f"read_from is 'leader' or 'any', not {read_from!r}")
+    if read_from == "any":
+        return _any_replica(servers, client_id, request_timeout_ms)
     if servers.kafka:
         return KafkaCluster(
             servers.addresses,
@@ -82,6 +99,22 @@ def cluster_at(
         )
     return OneBroker(
         servers.addresses[0],
+        client_id=client_id,
+        request_timeout_ms=request_timeout_ms,
+        security=servers.channel,
+    )
+
+
+def _any_replica(servers: Servers, client_id: str | None, request_timeout_ms: int) -> Cluster:
+    if servers.kafka:
+        raise ValueError(
+            f"read_from='any' is for Horolog's own protocol; at {servers} messages are read from "
+            "the brokers that lead"
+        )
+    from .cluster.any_replica import AnyReplica
+
+    return AnyReplica(
+        servers.addresses,
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
         security=servers.channel,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..client.client import cluster_at
+from ..client.client import ReadFrom, cluster_at
 from ..client.cluster.cluster import Cluster
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.consume.consumer import Consumer
@@ -19,10 +19,13 @@ def connection_options(server: str | Servers) -> dict[str, str]:
     return {"bootstrap.servers": str(servers), **to_options(servers.security)}
 
 
-def cluster_of(broker: Broker) -> Cluster:
+def cluster_of(broker: Broker, read_from: ReadFrom = "leader") -> Cluster:
     """Its connections; to be closed."""
     return cluster_at(
-        broker.servers, client_id=CLIENT_ID, request_timeout_ms=broker.request_timeout_ms
+        broker.servers,
+        client_id=CLIENT_ID,
+        request_timeout_ms=broker.request_timeout_ms,
+        read_from=read_from,
     )
 
 

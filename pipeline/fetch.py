@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from ..client.client import ReadFrom
 from ..protocol.errors import OffsetOutOfRange
 from .logs import UNKNOWN
 from .options import Broker, ReadOptions
@@ -19,8 +20,9 @@ from .windows import Window
 
 _log = logging.getLogger(__name__)
 
-_Kind = tuple[int, Broker, bool, bool]
-"""What a reader is for: process, broker, whether with append times, and whether of a window."""
+_Kind = tuple[int, Broker, bool, bool, ReadFrom]
+"""What a reader is for: process, broker, whether with append times, whether one that passes over
+what is outside of a window, and where it reads."""
 
 _IDLE: Final[dict[_Kind, list[SpanReader]]] = {}
 """Readers that are not in use at the moment: connecting costs more than a small batch."""
@@ -46,7 +48,9 @@ def _fetched(
     if not _as_planned(span, options):
         return
     passes_over = window is not None and reads_windows(options.broker)
-    kind = (os.getpid(), options.broker, "appendTime" in schema.names, passes_over)
+    passes_over = passes_over or options.read_from == "any"  # that one says up to where it reads
+    append_times = "appendTime" in schema.names
+    kind = (os.getpid(), options.broker, append_times, passes_over, options.read_from)
     reader = _take(kind)
     done = False
     try:
@@ -157,6 +161,7 @@ def _take(kind: _Kind) -> SpanReader:
     idle = _IDLE.get(kind)
     if idle:
         return idle.pop()
-    _, broker, append_times, passes_over = kind
-    made = WindowReader if passes_over else ConsumerReader
-    return made(broker, append_times=append_times)
+    _, broker, append_times, passes_over, read_from = kind
+    if passes_over:
+        return WindowReader(broker, append_times=append_times, read_from=read_from)
+    return ConsumerReader(broker, append_times=append_times)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from ..client.client import ReadFrom
+from ..client.cluster.servers import Servers
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
 from ..times import OtherUnit, TimeError, parse_time
@@ -172,3 +174,15 @@ def assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
 
 
 SENTINELS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def read_from(name: str, text: str | None, servers: Servers) -> ReadFrom:
+    """Where messages are read: at the leader, or with `any` at any broker that has them."""
+    if text is None or one_of(name, text, ("leader", "any")) == "leader":
+        return "leader"
+    if servers.kafka:
+        raise OptionError(
+            f"{name}=any is for Horolog's own protocol; at {servers} messages are read from the "
+            "brokers that lead"
+        )
+    return "any"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import Final, Literal
 
+from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.security import options as security
 from ..client.security.errors import SecurityError
@@ -24,6 +25,7 @@ from .option_values import (
     duration_ms,
     offsets,
     one_of,
+    read_from,
     time_ms,
     whole,
     yes_or_no,
@@ -69,6 +71,7 @@ READ_NAMES: Final = (
     "includeHeaders",
     "includeAppendTime",
     "idleWaitMs",
+    "readFrom",
     "groupId",
     "segments.path",
     *_KAFKA_PATIENCE,
@@ -146,6 +149,8 @@ class ReadOptions:
     group_id: str | None = None
     """The name under which a stream's progress is stored at the broker."""
     segments_path: str | None = None
+    read_from: ReadFrom = "leader"
+    """Where tasks read the messages that were planned; plans are made by what the leader has."""
 
     @property
     def window(self) -> Window | None:
@@ -266,6 +271,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
         idle_wait_ms=given.number("idleWaitMs", 100, most=_LONGEST_IDLE_WAIT_MS),
         group_id=group_id(given, streaming=streaming),
         segments_path=segments_path,
+        read_from=read_from("readFrom", given.text("readFrom"), broker.servers),
     )
 
 

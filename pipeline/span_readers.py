@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from ..blocking import Consumer
+from ..client.client import ReadFrom
 from ..client.cluster.cluster import Cluster
 from ..client.cluster.retry import retry
 from ..client.consume.fetching import FetchOptions, next_offset
@@ -110,10 +111,13 @@ class _Question(NamedTuple):
 
 
 class WindowReader:
-    """Reads what may be of a window of time, from a Horolog broker. The next fetch is under way
-    while the caller works on the messages of the last one."""
+    """Reads what may be of a window of time, or everything, from a Horolog broker, or any one that
+    has the whole span. The next fetch is under way while the caller works on the messages of the
+    last one."""
 
-    def __init__(self, broker: Broker, *, append_times: bool) -> None:
+    def __init__(
+        self, broker: Broker, *, append_times: bool, read_from: ReadFrom = "leader"
+    ) -> None:
         LOOP.enter()
         self._broker = broker
         self._options = FetchOptions(
@@ -123,15 +127,14 @@ class WindowReader:
             max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES,
             append_times=append_times,
         )
-        self._cluster = LOOP.run(_open(broker))
+        self._cluster = LOOP.run(_open(broker, read_from))
         self._span = Span("", 0, 0, 0)
         self._content: Collection[Content] = ()
-        self._window = Window()
+        self._window: Window | None = None
         self._ahead: tuple[_Question, asyncio.Task[FetchPartitionResult]] | None = None
 
     def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
         """See `SpanReader`."""
-        assert window is not None
         self._span, self._content, self._window = span, content, window
 
     def fetch(self, position: int) -> Fetched:
@@ -174,6 +177,8 @@ class WindowReader:
             request = window_request(
                 question.topic, [(question.partition, question.offset)], self._window, _FETCH_BYTES
             )
+            # A follower that has not all of the span would seem to have nothing more.
+            request.topics[0].partitions[0].seen_offset = self._span.end
             request.include_append_times = self._options.append_times
             response: FetchResponse = await self._cluster.request_or_drop(FETCH, request)
             return partition_result(response.topics, question.topic, question.partition)
@@ -193,10 +198,12 @@ class WindowReader:
 
 
 def window_request(
-    topic: str, places: Collection[tuple[int, int]], window: Window, partition_max_bytes: int
+    topic: str, places: Collection[tuple[int, int]], window: Window | None, partition_max_bytes: int
 ) -> FetchRequest:
     """Asks for what is stored now of these (partition, offset), as far as it may be of the
     window."""
+    from_ms = -1 if window is None else window.from_ms
+    until_ms = None if window is None else window.until_ms
     return FetchRequest(
         min_bytes=1,
         max_bytes=partition_max_bytes,
@@ -208,8 +215,8 @@ def window_request(
                         partition=partition,
                         fetch_offset=offset,
                         partition_max_bytes=partition_max_bytes,
-                        window_from_ms=window.from_ms,
-                        window_until_ms=-1 if window.until_ms is None else window.until_ms,
+                        window_from_ms=from_ms,
+                        window_until_ms=-1 if until_ms is None else until_ms,
                     )
                     for partition, offset in places
                 ],
@@ -228,5 +235,5 @@ def _behind(result: FetchPartitionResult, offset: int) -> int:
     return max(next_offset(result, offset), result.next_offset)
 
 
-async def _open(broker: Broker) -> Cluster:
-    return cluster_of(broker)
+async def _open(broker: Broker, read_from: ReadFrom) -> Cluster:
+    return cluster_of(broker, read_from)

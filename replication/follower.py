@@ -32,7 +32,7 @@ class Follower:
         self._begins_anew = begins_anew
         self._asked_s: float | None = None
         """When something was asked for that is not answered yet."""
-        self._welcomed = False
+        self._welcomed = self._ever_welcomed = False
         self._fetching = False
         self._ahead = False
         """Whether more was asked for already than what is being appended."""
@@ -51,6 +51,11 @@ class Follower:
         directory = self._directory
         reached = self._welcomed and self._not_reached.isdisjoint(directory.logs)
         return reached and directory.complete
+
+    def has_reached(self, partition: Partition) -> bool:
+        """Whether it has had, of this leader, all that was committed in a partition. It stays so
+        while the leader is gone."""
+        return self._ever_welcomed and partition not in self._not_reached
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""
@@ -86,7 +91,7 @@ class Follower:
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
         self.epoch = message.epoch
-        self._welcomed = True
+        self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
         self._fetch(now_s)

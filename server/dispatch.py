@@ -339,7 +339,8 @@ class Dispatcher:
         self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
             # Whoever asks with a version from the future learns which versions there are.
-            unknown = unknown_version(native=encoding.NATIVE)
+            several = self._services.cluster is not None
+            unknown = unknown_version(native=encoding.NATIVE, several=several)
             return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
         error = unsupported(head.api_key, head.version, api, native=encoding.NATIVE)
         return encoding.encode_refusal(head, None, None, error.code, error.message)

@@ -46,7 +46,8 @@ _CONTROLLER_CODES: Final = frozenset((NotController.code,))
 NOT_IN_CHARGE: Final = (NotLeader, FencedLeaderEpoch, NotCoordinator, NotController)
 """Errors of a broker that led all partitions and follows now."""
 
-_NOT_IN_CHARGE_CODES: Final = frozenset(error.code for error in NOT_IN_CHARGE)
+NOT_READABLE: Final = (*NOT_IN_CHARGE, ReplicaNotAvailable, OffsetNotAvailable, StorageError)
+"""Errors of a broker from which nothing can be read now, while another one may have it."""
 
 
 def moved(answer: Any, to: Target) -> CodedError | None:
@@ -60,15 +61,15 @@ def moved(answer: Any, to: Target) -> CodedError | None:
             wrong = _CONTROLLER_CODES
         case _:
             return None
-    return _first(answer, wrong)
+    return first_error(answer, wrong)
 
 
-def deposed(answer: Any) -> CodedError | None:
-    """The error among `NOT_IN_CHARGE` that is in an answer."""
-    return _first(answer, _NOT_IN_CHARGE_CODES)
+def codes_of(errors: tuple[type[CodedError], ...]) -> frozenset[int]:
+    """For `first_error`."""
+    return frozenset(error.code for error in errors)
 
 
-def _first(answer: Any, wanted: frozenset[int]) -> CodedError | None:
+def first_error(answer: Any, wanted: frozenset[int]) -> CodedError | None:
     """The first of these errors in an answer, or in a list of them."""
     for response in answer if isinstance(answer, list) else [answer]:
         for code in _codes(response):

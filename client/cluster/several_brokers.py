@@ -11,7 +11,7 @@ from ..errors import ConnectionFailed
 from .cluster import Cluster
 from .connection import Connection
 from .leader_finding import connect_to_leader
-from .moves import NOT_IN_CHARGE, deposed
+from .moves import NOT_IN_CHARGE, codes_of, first_error
 from .one_broker import OneBroker
 from .servers import scheme
 from .serving import serve, submit_or_drop
@@ -30,6 +30,9 @@ class SeveralBrokers(OneBroker):
     """
 
     several = True
+    wrong_broker: tuple[type[CodedError], ...] = NOT_IN_CHARGE
+    """Errors after which another broker is asked."""
+    wrong_codes = codes_of(NOT_IN_CHARGE)
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class SeveralBrokers(OneBroker):
         async def ask(connection: Connection) -> T | CodedError:
             try:
                 return await send(connection)
-            except NOT_IN_CHARGE as error:
+            except self.wrong_broker as error:
                 return error
 
         answer = await serve(
@@ -119,10 +122,16 @@ class SeveralBrokers(OneBroker):
         return answer
 
     def _moved(self, connection: Connection, answer: object) -> CodedError | None:
-        failure = answer if isinstance(answer, NOT_IN_CHARGE) else deposed(answer)
+        failure = self._failure_in(answer)
         if failure is not None:
             self._leave(connection)
         return failure
+
+    def _failure_in(self, answer: object) -> CodedError | None:
+        """The error by which another broker is to be asked, if there is one."""
+        if isinstance(answer, self.wrong_broker):
+            return answer
+        return first_error(answer, self.wrong_codes)
 
     def _look(self, connection: Connection, answer: "asyncio.Future[Any]") -> None:
         self._moved(connection, answer.exception() or answer.result())

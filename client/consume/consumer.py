@@ -18,7 +18,7 @@ from ...protocol.records.columns import CONTENT, Content, check_content
 from ..administer.lagging import lags_at
 from ..administer.positions import Position, commit, committed
 from ..administer.searching import By, find_offset, offsets_at
-from ..client import DEFAULT_ADDRESS, Client
+from ..client import DEFAULT_ADDRESS, Client, ReadFrom
 from ..cluster.retry import retry
 from ..cluster.servers import Servers
 from ..cluster.topic_metadata import partition_counts
@@ -66,6 +66,7 @@ class Consumer(Client):
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,
+        read_from: ReadFrom = "leader",
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
         at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
@@ -74,7 +75,8 @@ class Consumer(Client):
         `append_times` asks for when each message was appended. `read_committed` leaves out what
         transactions wrote that were aborted, and waits for those that are not decided. `name` is
         what `commit` stores positions under. Partitions that are added to a topic that is read
-        whole are found within `metadata_max_age_ms`.
+        whole are found within `metadata_max_age_ms`. With `read_from="any"` messages come from any
+        broker that has them: what is committed there, and nothing twice when it is another one.
         """
         super().__init__(
             address,
@@ -82,6 +84,7 @@ class Consumer(Client):
             request_timeout_ms=request_timeout_ms,
             check_units=check_units,
             security=security,
+            read_from=read_from,
         )
         # A broker answers in order, so a question must not stand behind a fetch that waits.
         self._questions = self._cluster.beside()

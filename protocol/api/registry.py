@@ -25,6 +25,7 @@ from .log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from .log.fetch import FETCH
 from .log.init_producer_id import INIT_PRODUCER_ID
 from .log.list_offsets import LIST_OFFSETS
+from .log.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from .log.produce import PRODUCE
 from .schema import Api
 from .security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -68,6 +69,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DELETE_TOPICS,
             DELETE_RECORDS,
             INIT_PRODUCER_ID,
+            OFFSET_FOR_LEADER_EPOCH,
             DESCRIBE_ACLS,
             CREATE_ACLS,
             DELETE_ACLS,

@@ -31,6 +31,7 @@ from .log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from .log.fetch import FETCH
 from .log.init_producer_id import INIT_PRODUCER_ID
 from .log.list_offsets import LIST_OFFSETS
+from .log.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from .log.produce import PRODUCE
 from .security.acl_terms import Operation, ResourceType
 from .security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -164,6 +165,7 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
                 How.WHOLE,
             ),
         ),
+        OFFSET_FOR_LEADER_EPOCH.key: (_each(Operation.DESCRIBE, _TOPIC),),
         DESCRIBE_ACLS.key: _SEES_CLUSTER,
         CREATE_ACLS.key: _CHANGES_CLUSTER,
         DELETE_ACLS.key: _CHANGES_CLUSTER,

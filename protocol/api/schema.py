@@ -392,6 +392,8 @@ class Api:
     offered_max_version: int | None = None
     """The last version that Kafka's clients are offered: `None` for `max_version`. Later ones are
     served to those that ask for them all the same."""
+    offered_by_several: int | None = None
+    """The same by a broker that is one of several; `None` for no other one."""
 
     def versions(self, *, native: bool) -> range:
         """The versions that an encoding has of it; it may be none."""
@@ -403,12 +405,12 @@ class Api:
             return self.min_version - 1 if self.native else self.max_version
         return self.max_version if self.native_max_version is None else self.native_max_version
 
-    def offered(self, *, native: bool) -> range:
-        """Those of `versions` that api-versions names."""
+    def offered(self, *, native: bool, several: bool = False) -> range:
+        """Those of `versions` that api-versions names; `several`: at a broker that is not alone."""
         versions = self.versions(native=native)
-        if native or self.offered_max_version is None:
-            return versions
-        return range(versions.start, self.offered_max_version + 1)
+        last = self.offered_by_several if several else None
+        last = self.offered_max_version if last is None else last
+        return versions if native or last is None else range(versions.start, last + 1)
 
 
 def kind(api_key: int, version: int) -> int:

@@ -25,6 +25,7 @@ from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.log.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -50,6 +51,7 @@ from .base import Handler, HandlerOfMany, list_of_one
 from .counting import handle as count_by_time
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
+from .epochs import handle as offset_for_leader_epoch
 from .fetch import handle_many as fetch_many
 from .groups import find_coordinator, heartbeat
 from .groups import join as join_group
@@ -103,6 +105,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         DELETE_RECORDS.key: delete_records,
         CREATE_PARTITIONS.key: create_partitions,
         INIT_PRODUCER_ID.key: init_producer_id,
+        OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch,
         DESCRIBE_LOG_DIRS.key: describe_log_dirs,
         DESCRIBE_CONFIGS.key: describe_settings,
         ALTER_CONFIGS.key: alter_settings,

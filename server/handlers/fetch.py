@@ -38,6 +38,7 @@ from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone
+from .epochs import check_epoch
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -152,6 +153,11 @@ async def _get_ready(
                         await services.time_maps.make(log, place.unready)
 
 
+def _is_not_here_yet(log: Log, wanted: FetchPartition) -> bool:
+    """Whether a follower has not been told yet whether there is such an offset."""
+    return log.follows and wanted.fetch_offset > log.log_end_offset
+
+
 def _has_window(wanted: FetchPartition) -> bool:
     return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
 
@@ -220,7 +226,10 @@ class _Waiting:
         """Look at one partition again; True when the fetch is to be answered."""
         wanted = self._wanted[key]
         try:
+            check_epoch(self._services, wanted.current_leader_epoch)
             log = self._services.logs.find(*key)
+            if _is_not_here_yet(log, wanted):
+                return self.over
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise OffsetOutOfRange
             readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
@@ -290,12 +299,16 @@ class _Reading:
     def _look_at(
         self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
+        check_epoch(self.services, wanted.current_leader_epoch)
         log = self.services.logs.find(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
         committed = self.request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
+        if _is_not_here_yet(log, wanted):
+            result.high_watermark = log.high_watermark
+            return
         offset, end_offset = wanted.fetch_offset, None
         if _has_window(wanted):
             place = _place(log, wanted, committed=committed, far=far)

@@ -24,6 +24,7 @@ from ...storage.read.search import Search
 from ..parking import Partition
 from ..work import Turns
 from .base import Later, Services, each_alone
+from .epochs import check_epoch, current_epoch, epoch_of
 
 CONSUMER = -1
 """`replica_id` of those who see nothing above the high watermark."""
@@ -119,6 +120,7 @@ class _Listing:
                 )
             if wanted.by:
                 _check_by(wanted, self._version)
+            check_epoch(self._services, wanted.current_leader_epoch)
             log = self._services.logs.find(topic, wanted.partition)
             if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
@@ -137,9 +139,11 @@ class _Listing:
         target = wanted.timestamp
         if target == LATEST:
             result.offset = _visible_end(log, self._request)
+            result.leader_epoch = current_epoch(self._services)
             return
         if target == EARLIEST:
             result.offset = log.log_start_offset
+            result.leader_epoch = epoch_of(self._services, log, result.offset)
             return
         if target < 0:
             _check_target(target)
@@ -161,6 +165,7 @@ class _Listing:
         found = search.result
         if found is not None and found.offset < _visible_end(log, self._request):
             result.offset, result.timestamp = found.offset, found.timestamp_ms
+            result.leader_epoch = epoch_of(self._services, log, found.offset)
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult

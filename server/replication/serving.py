@@ -1,6 +1,7 @@
 """A leader's side towards its clients: what they may ask for, and what they wait for."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
@@ -15,11 +16,8 @@ from ...protocol.api.groups.leave_group import LEAVE_GROUP
 from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
 from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
-from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
-from ...protocol.api.log.fetch import FETCH
-from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -38,6 +36,7 @@ from ...storage.log.appended import Appended
 from ...storage.log.log import Log
 from ..handlers.base import Call, Handler, HandlerOfMany, Services, then
 from .commits import Commit, error_of
+from .reading import READS, FollowerReads
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -54,7 +53,6 @@ EVERYWHERE: Final = frozenset(
 )
 """Requests that brokers answer whether they lead or not."""
 
-_READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
 _OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
 _OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
 
@@ -64,6 +62,7 @@ class Serving:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
+        self._at_follower = FollowerReads(cluster)
         self._readable: Leader | None = None
         """The leader of whom it is known that it may show what it has."""
 
@@ -78,7 +77,7 @@ class Serving:
             return self._not_led(api_key)
         if not self._cluster.store.knows:
             return self._not_known(api_key)
-        if api_key in _READS and leader is not self._readable:
+        if api_key in READS and leader is not self._readable:
             if not leader.readable:
                 return OffsetNotAvailable(
                     "this broker leads since a moment ago, and does not know yet what the others "
@@ -130,6 +129,9 @@ class Serving:
 
     def _gated(self, key: int, handler: Handler) -> Handler:
         def handle(services: Services, request: Any, call: Call) -> Any:
+            if self._at_follower.may(key, request):
+                end = self._at_follower.begin(request)
+                return then(handler(services, request, call), end)
             self._check(key)
             epoch = self._cluster.epoch
             return then(handler(services, request, call), lambda body: self._same(epoch, body))
@@ -144,9 +146,10 @@ class Serving:
         def handle(services: Services, version: int, requests: Sequence[Any]) -> Sequence[Any]:
             error = self.error(key)
             if error is not None:
-                return [error] * len(requests)
+                alone = partial(self._without_leading, key, handler, error, services, version)
+                return list(map(alone, requests))
             outcomes = handler(services, version, requests)
-            if key not in _READS:
+            if key not in READS:
                 return outcomes  # Sets know of their epoch by themselves.
             epoch = self._cluster.epoch
             return [
@@ -157,6 +160,25 @@ class Serving:
             ]
 
         return handle
+
+    def _without_leading(
+        self,
+        key: int,
+        handler: HandlerOfMany,
+        error: CodedError,
+        services: Services,
+        version: int,
+        request: Any,
+    ) -> Any:
+        """What becomes of one of them at a broker that does not lead, because of `error`."""
+        if not self._at_follower.may(key, request):
+            return error
+        try:
+            end = self._at_follower.begin(request)
+            (outcome,) = handler(services, version, (request,))
+            return outcome if isinstance(outcome, Exception) else then(outcome, end)
+        except CodedError as refused:
+            return refused
 
     def _check(self, api_key: int) -> None:
         error = self.error(api_key)

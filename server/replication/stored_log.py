@@ -34,6 +34,7 @@ class StoredLog:
         "_leads",
         "_secure",
         "_starts",
+        "cuts",
         "log",
         "partition",
         "topic_id",
@@ -46,6 +47,8 @@ class StoredLog:
         self.partition: Partition = log.topic, log.partition
         self._secure = directory
         self._leads = False
+        self.cuts = 0
+        """How often messages at its end were removed: what was read before may be gone."""
         self._begins = (-1, -1)
         self._history: EpochHistory | None = None
         self._starts: tuple[EpochStart, ...] = ()
@@ -140,6 +143,7 @@ class StoredLog:
 
     def truncate(self, offset: int) -> None:
         replica = self.log.replica
+        self.cuts += 1
         if offset <= self.log_start_offset:
             # Messages below the log start may be there still, of an epoch that goes.
             replica.begin_anew(offset, replica.producers_at_start())
@@ -150,6 +154,7 @@ class StoredLog:
         return self.log.replica.producers_at_start()
 
     def truncate_fully(self, offset: int, producers: Any) -> None:
+        self.cuts += 1
         self.log.replica.begin_anew(offset, producers)
 
     def raise_log_start(self, offset: int) -> None:

@@ -149,6 +149,11 @@ class LogState:
         return self._epochs
 
     @property
+    def follows(self) -> bool:
+        """Whether another broker leads."""
+        return not self.expires
+
+    @property
     def path(self) -> Path:
         return self.segment_list.path
 

@@ -117,6 +117,22 @@ KAFKA_LAYOUTS = [
         id="metadata-4",
     ),
     pytest.param(
+        3,
+        (8, 9),
+        "topics nullable [name string], allow_auto_topic_creation boolean, "
+        "include_cluster_authorized_operations boolean, "
+        "include_topic_authorized_operations boolean",
+        id="metadata-8",
+    ),
+    pytest.param(
+        3,
+        (10,),
+        "topics nullable [topic_uuid_high int64, topic_uuid_low int64, name string], "
+        "allow_auto_topic_creation boolean, include_cluster_authorized_operations boolean, "
+        "include_topic_authorized_operations boolean",
+        id="metadata-10",
+    ),
+    pytest.param(
         8,
         (0,),
         "group_id string, topics [name string, partitions [partition int32, "
@@ -213,6 +229,26 @@ KAFKA_LAYOUTS = [
         (0, 1),
         "transactional_id nullable string, transaction_timeout_ms int32",
         id="init-producer-id",
+    ),
+    pytest.param(
+        23,
+        (0, 1),
+        "topics [name string, partitions [partition int32, leader_epoch int32]]",
+        id="offset-for-leader-epoch",
+    ),
+    pytest.param(
+        23,
+        (2,),
+        "topics [name string, partitions [partition int32, current_leader_epoch int32, "
+        "leader_epoch int32]]",
+        id="offset-for-leader-epoch-2",
+    ),
+    pytest.param(
+        23,
+        (3,),
+        "replica_id int32, topics [name string, partitions [partition int32, "
+        "current_leader_epoch int32, leader_epoch int32]]",
+        id="offset-for-leader-epoch-3",
     ),
     pytest.param(
         32,
@@ -397,17 +433,34 @@ KAFKA_RESPONSE_LAYOUTS = [
             3,
             versions,
             f"{throttle}brokers [node_id int32, host string, port int32, rack nullable string], "
-            f"{cluster}controller_id int32, topics [error_code int16, name string, is_internal "
-            f"boolean, partitions [error_code int16, partition int32, leader_id int32, {epoch}"
-            f"replica_nodes [int32], isr_nodes [int32]{offline}]]",
+            f"{cluster}controller_id int32, topics [error_code int16, name string, {uuid}"
+            f"is_internal boolean, partitions [error_code int16, partition int32, leader_id int32, "
+            f"{epoch}"
+            f"replica_nodes [int32], isr_nodes [int32]{offline}]{of_topic}]{of_cluster}",
             id=f"metadata-{versions[0]}",
         )
-        for versions, throttle, cluster, epoch, offline in (
-            ((1,), "", "", "", ""),
-            ((2,), "", CLUSTER, "", ""),
-            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", ""),
-            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", OFFLINE),
-            ((7,), f"{THROTTLE}, ", CLUSTER, "leader_epoch int32, ", OFFLINE),
+        for versions, throttle, cluster, uuid, epoch, offline, of_topic, of_cluster in (
+            ((1,), "", "", "", "", "", "", ""),
+            ((2,), "", CLUSTER, "", "", "", "", ""),
+            ((3, 4), f"{THROTTLE}, ", CLUSTER, "", "", "", "", ""),
+            ((5, 6), f"{THROTTLE}, ", CLUSTER, "", "", OFFLINE, "", ""),
+            ((7,), f"{THROTTLE}, ", CLUSTER, "", "leader_epoch int32, ", OFFLINE, "", ""),
+            *(
+                (
+                    versions,
+                    f"{THROTTLE}, ",
+                    CLUSTER,
+                    uuid,
+                    "leader_epoch int32, ",
+                    OFFLINE,
+                    ", topic_authorized_operations int32",
+                    ", cluster_authorized_operations int32",
+                )
+                for versions, uuid in (
+                    ((8, 9), ""),
+                    ((10,), "topic_uuid_high int64, topic_uuid_low int64, "),
+                )
+            ),
         )
     ),
     pytest.param(8, (0, 1, 2), COMMITTED, id="offset-commit"),
@@ -500,6 +553,26 @@ KAFKA_RESPONSE_LAYOUTS = [
         (0, 1),
         f"{THROTTLE}, error_code int16, producer_id int64, producer_epoch int16",
         id="init-producer-id",
+    ),
+    pytest.param(
+        23,
+        (0,),
+        "topics [name string, partitions [error_code int16, partition int32, end_offset int64]]",
+        id="offset-for-leader-epoch",
+    ),
+    pytest.param(
+        23,
+        (1,),
+        "topics [name string, partitions [error_code int16, partition int32, leader_epoch int32, "
+        "end_offset int64]]",
+        id="offset-for-leader-epoch-1",
+    ),
+    pytest.param(
+        23,
+        (2, 3),
+        f"{THROTTLE}, topics [name string, partitions [error_code int16, partition int32, "
+        "leader_epoch int32, end_offset int64]]",
+        id="offset-for-leader-epoch-2",
     ),
     pytest.param(
         35,

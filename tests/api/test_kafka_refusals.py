@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.groups.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+)
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.kafka.refusals import refusal
+from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -24,6 +30,7 @@ from horolog.protocol.api.security.scram_credentials import (
 )
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.server.outcomes import first_error
+from horolog.testing.requests import fetch
 
 from .conftest import example
 
@@ -45,6 +52,26 @@ def sent(api: Api, version: int, request: Any) -> Any:
 @pytest.mark.parametrize(("api", "version"), KAFKA_APIS)
 def test_every_request_can_be_refused(api: Api, version: int) -> None:
     assert first_error(refusal(api.response, example(api.request, version), 42, "why")) == 42
+
+
+@pytest.mark.parametrize("version", range(11))
+def test_a_fetch_is_refused_by_partition(version: int) -> None:
+    """The code of the whole answer is about sessions: a client that finds NOT_LEADER there asks the
+    same broker again, for ever."""
+    response = sent(FETCH, version, fetch("t", (3, 0), (5, 0)))
+    assert [(one.partition, one.error_code) for one in response.topics[0].partitions] == [
+        (3, 42),
+        (5, 42),
+    ]
+    assert response.error_code == 0
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_positions_are_refused_where_each_version_has_room(version: int) -> None:
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchTopic(name="t", partitions=[0])])
+    response = sent(OFFSET_FETCH, version, request)
+    assert response.topics[0].partitions[0].error_code == 42
+    assert response.error_code == (42 if version >= 2 else 0)
 
 
 def test_all_that_was_named_is_refused() -> None:

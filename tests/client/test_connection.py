@@ -127,7 +127,7 @@ async def test_the_highest_common_version_is_used(scripted_broker: Any) -> None:
     async with scripted_broker(silent, served=served) as broker:
         connection = await connect(broker.address)
         assert connection.version(PRODUCE) == 1
-        assert connection.version(APIS[1]) == 4
+        assert connection.version(APIS[1]) == 5
         for missing in (METADATA, DELETE_TOPICS):
             with pytest.raises(UnsupportedVersion, match=f"does not serve {missing.name} in any"):
                 connection.version(missing)

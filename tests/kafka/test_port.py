@@ -58,6 +58,7 @@ SERVED = {
     20: (0, 3),
     21: (0, 1),
     22: (0, 1),
+    23: (0, 3),
     29: (0, 1),
     30: (0, 1),
     31: (0, 1),
@@ -294,7 +295,7 @@ async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: W
     [
         (0, 8, "produce version 8 is unknown; versions 0 to 7 are served"),
         (3, -1, "metadata version -1 is unknown"),
-        (23, 0, "request 23 is unknown; there are 0 produce"),
+        (24, 0, "request 24 is unknown; there are 0 produce"),
         (1000, 0, "request 1000 is unknown"),
     ],
 )

@@ -35,6 +35,11 @@ from horolog.protocol.api.log.count_by_time import CountByTimeRequest
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.api.log.describe_log_dirs import DescribeLogDirsRequest
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
+from horolog.protocol.api.log.offset_for_leader_epoch import (
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochTopic,
+)
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.rights import RIGHTS
@@ -224,6 +229,19 @@ CASES = [
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),
         any_of(CLUSTER, Op.IDEMPOTENT_WRITE) | any_of(TOPIC, Op.WRITE),
         31,
+    ),
+    Case(
+        "offset-for-leader-epoch",
+        OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderEpochTopic(
+                    name="t",
+                    partitions=[OffsetForLeaderEpochPartition(partition=0, leader_epoch=0)],
+                )
+            ]
+        ),
+        describe(TOPIC),
+        29,
     ),
     Case(
         "describe-acls",

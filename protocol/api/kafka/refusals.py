@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ...errors import CodedError
+from ..log.fetch import FetchResponse
 from ..schema import Array, Boolean, Field, Float, Integer, Text, WireType, all_fields
 from ..security.client_quotas import QuotaEntityPart
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
@@ -29,7 +30,9 @@ def refusal(struct: type[Any], request: Any, code: int, message: str) -> Any:
 
     `request` is `None` when it is not known what it named.
     """
-    if _has(struct, _CODE):
+    if struct is FetchResponse and request is None:
+        return FetchResponse(error_code=code, topics=[])
+    if _has(struct, _CODE) and struct is not FetchResponse:
         return _item(struct, request, code, message)
     array = _array_of_codes(struct)
     if array is None or request is None:
@@ -57,16 +60,19 @@ def refused_each(
 def _item(struct: type[Any], named: Named, code: int, message: str) -> Any:
     """The message of `struct` that answers `named`."""
     values: dict[str, Any] = {}
-    specs = all_fields(struct)
-    for spec in specs:
+    in_all = False  # whether the code has a place here in every version
+    for spec in all_fields(struct):
         if spec.name == _CODE:
+            if struct is FetchResponse:
+                continue  # It is about sessions: no client asks another broker because of it.
             values[_CODE] = code
+            in_all = spec.since == 0
         elif spec.name == _MESSAGE:
             values[_MESSAGE] = message
         elif spec.required:
             values[spec.name] = _same(spec, named)
     array = _array_of_codes(struct)
-    if array is not None and _CODE not in values:
+    if array is not None and not in_all:
         inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
         values[array.name] = [_item(inner, each, code, message) for each in _named_in(named)]
     return struct(**values)

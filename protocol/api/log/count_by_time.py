@@ -7,6 +7,7 @@ from typing import Final
 
 from ...limits import MAX_INTERVALS
 from ..schema import INT64, Api, array, error_text, int16, int32, int64, message, string
+from .replicas import allow_follower, follower_heard_ms, seen_offset
 
 
 @message
@@ -32,6 +33,8 @@ class CountByTimeRequest:
         default=-1,
         doc="Count below this offset: that of the answer before; -1 up to the high watermark.",
     )
+    allow_follower: bool = allow_follower(since=1)
+    seen_offset: int = seen_offset(since=1)
 
 
 @message
@@ -53,13 +56,14 @@ class CountByTimeResponse:
     end_offset: int = int64(default=-1, doc="What `end_offset` of the next request has to be.")
     read_bytes: int = int64(default=0, doc="Stored bytes that had to be read for it.")
     log_bytes: int = int64(default=0, doc="Stored bytes that it is about.")
+    follower_heard_ms: int = follower_heard_ms(since=1)
 
 
 COUNT_BY_TIME: Final = Api(
     key=1002,
     name="count-by-time",
     min_version=0,
-    max_version=0,
+    max_version=1,
     request=CountByTimeRequest,
     response=CountByTimeResponse,
     doc="How many messages of a partition fall into each interval of a window of time. The work "

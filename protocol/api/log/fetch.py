@@ -17,6 +17,7 @@ from ..schema import (
     records,
     string,
 )
+from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -29,7 +30,7 @@ WHOLE_EPOCHS: Final = (-1, 0)
 @message
 class FetchPartition:
     partition: int = int32(doc="Partition to read.")
-    current_leader_epoch: int = int32(since=9, default=-1, doc="Not looked at.")
+    current_leader_epoch: int = current_leader_epoch(since=9)
     fetch_offset: int = int64(doc="First offset wanted.")
     log_start_offset: int = int64(since=5, default=-1, doc="Of a follower; not looked at.")
     partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
@@ -47,6 +48,7 @@ class FetchPartition:
         default="",
         doc="`append`: the window is one of append times; `timestamp`, or nothing, of timestamps.",
     )
+    seen_offset: int = seen_offset(since=5)
 
 
 @message
@@ -95,6 +97,7 @@ class FetchRequest:
         doc="Say when the messages were appended. The response has the messages of fewer than "
         f"{MAX_APPEND_TIMES:,} sets then.",
     )
+    allow_follower: bool = allow_follower(since=5)
 
 
 @message
@@ -166,6 +169,7 @@ class FetchResponse:
     error_code: int = int16(since=7, default=0, doc="0 unless a session was to be changed.")
     session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
+    follower_heard_ms: int = follower_heard_ms(since=5)
 
 
 FETCH: Final = Api(
@@ -173,7 +177,7 @@ FETCH: Final = Api(
     name="fetch",
     min_version=0,
     max_version=10,
-    native_max_version=4,
+    native_max_version=5,
     request=FetchRequest,
     response=FetchResponse,
     doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "

@@ -4,6 +4,7 @@ from typing import Final
 
 from ...limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
 from ..schema import INT64, Api, array, error_text, int8, int16, int32, int64, message, string
+from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 LATEST: Final = -1
 """Target that asks for the end: the offset that the next message will get."""
@@ -22,7 +23,7 @@ BY_APPEND: Final = "append"
 @message
 class ListOffsetsPartition:
     partition: int = int32(doc="Partition to search.")
-    current_leader_epoch: int = int32(since=4, default=-1, doc="Not looked at.")
+    current_leader_epoch: int = current_leader_epoch(since=4)
     timestamp: int = int64(
         doc="Target in ms since the epoch; or -1 the end, -2 the start, -3 the message with the "
         "largest timestamp."
@@ -34,6 +35,7 @@ class ListOffsetsPartition:
         doc="`append` searches the first message appended at or after the target, by the append "
         "times that are known, from version 1 on; `timestamp`, or nothing, goes by timestamps.",
     )
+    seen_offset: int = seen_offset(since=2)
 
 
 @message
@@ -49,6 +51,7 @@ class ListOffsetsRequest:
         since=2, default=0, doc="0 everything, 1: the end is that of what is committed."
     )
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, max_items=MAX_TOPICS)
+    allow_follower: bool = allow_follower(since=2)
 
 
 @message
@@ -68,7 +71,12 @@ class ListOffsetsPartitionResult:
         doc="Its timestamp, or with `by` = `append` its append time; -1 when none or not asked.",
     )
     offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
-    leader_epoch: int = int32(since=4, default=-1, doc="Always -1.")
+    leader_epoch: int = int32(
+        since=4,
+        default=-1,
+        doc="Of the message found, or with -1 as the target the leader's own; -1 when not known, "
+        "and at a broker that is alone.",
+    )
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -84,6 +92,7 @@ class ListOffsetsTopicResult:
 class ListOffsetsResponse:
     throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
     topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
+    follower_heard_ms: int = follower_heard_ms(since=2)
 
 
 LIST_OFFSETS: Final = Api(
@@ -91,7 +100,7 @@ LIST_OFFSETS: Final = Api(
     name="list-offsets",
     min_version=0,
     max_version=4,
-    native_max_version=1,
+    native_max_version=2,
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,
     doc="Find the first message, in offset order, whose timestamp is at or after the target.",

@@ -9,19 +9,27 @@ from ..schema import (
     array,
     boolean,
     error_text,
+    flexible_since,
     int16,
     int32,
+    int64,
     message,
     nullable_string,
     string,
 )
 
+NOT_TOLD: Final = -(2**31)
+"""Operations that a client is allowed, where they are not told."""
+
 
 @message
 class MetadataTopic:
+    topic_uuid_high: int = int64(since=10, default=0, doc="Not looked at: the first 8 bytes.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="Not looked at: the other 8.")
     name: str = string(doc="Topic asked about.")
 
 
+@flexible_since(9)
 @message
 class MetadataRequest:
     topics: list[MetadataTopic] | None = array(
@@ -36,6 +44,12 @@ class MetadataRequest:
         native_since=0,
         default=True,
         doc="False: a topic that does not exist is not created.",
+    )
+    include_cluster_authorized_operations: bool = boolean(
+        since=8, default=False, doc="Not looked at."
+    )
+    include_topic_authorized_operations: bool = boolean(
+        since=8, default=False, doc="Not looked at."
     )
 
 
@@ -52,7 +66,9 @@ class MetadataPartition:
     error_code: int = int16(default=0, doc="0 when the partition can be served.")
     partition: int = int32(doc="Partition.")
     leader_id: int = int32(default=-1, doc="Id of the broker that serves it.")
-    leader_epoch: int = int32(since=7, default=-1, doc="Always -1.")
+    leader_epoch: int = int32(
+        since=7, default=-1, doc="Of the leader; -1 at a broker that is alone."
+    )
     replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
     isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
     offline_replicas: list[int] = array(
@@ -65,10 +81,13 @@ class MetadataPartition:
 class MetadataTopicResult:
     error_code: int = int16(default=0, doc="0 when the topic exists.")
     name: str = string(doc="Topic.")
+    topic_uuid_high: int = int64(since=10, default=0, doc="0: not told.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="0: not told.")
     is_internal: bool = boolean(since=1, default=False, doc="Always false.")
     partitions: list[MetadataPartition] = array(
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
     )
+    topic_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
     error_message: str | None = error_text(native=True, default=None)
     topic_id: str = string(
         native=True,
@@ -77,6 +96,7 @@ class MetadataTopicResult:
     )
 
 
+@flexible_since(9)
 @message
 class MetadataResponse:
     throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
@@ -88,6 +108,7 @@ class MetadataResponse:
         since=1, native_since=0, default=-1, doc="Broker that creates topics: the leader."
     )
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
+    cluster_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
     node_id: int = int32(
         native=True,
         default=-1,
@@ -99,10 +120,13 @@ METADATA: Final = Api(
     key=3,
     name="metadata",
     min_version=0,
-    max_version=7,
+    max_version=10,
     native_max_version=0,
+    offered_max_version=7,
+    offered_by_several=10,
     request=MetadataRequest,
     response=MetadataResponse,
     doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
-    "`auto.create.topics.enable` is on and the request does not forbid it.",
+    "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 to 10 are "
+    "offered by brokers of a cluster: clients trust leader epochs from version 9 on only.",
 )

@@ -27,6 +27,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *   produce  TOPIC CODEC IDEMPOTENT PARTITION KEY:VALUE...
  *   consume  TOPIC OFFSET COUNT GROUP
  *   join     NAME GROUP TOPIC
+ *   assign   NAME TOPIC OFFSET
  *   poll     NAME MS
  *   assigned NAME
  *   commit   NAME
@@ -72,6 +73,12 @@ public class Commands {
             case "join":
                 members.put(part[1], consumer(part[2]));
                 members.get(part[1]).subscribe(Arrays.asList(part[3]));
+                return List.of();
+            case "assign":
+                TopicPartition place = new TopicPartition(part[2], 0);
+                members.put(part[1], consumer("nobody"));
+                members.get(part[1]).assign(Arrays.asList(place));
+                members.get(part[1]).seek(place, Long.parseLong(part[3]));
                 return List.of();
             case "poll":
                 return polled(members.get(part[1]), Long.parseLong(part[2]));

@@ -1,0 +1,228 @@
+"""Several Horolog brokers with the same topics, any of which is read from."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ...config.address import join_address
+from ...protocol.api.log.fetch import FetchResponse
+from ...protocol.api.schema import Api
+from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+from ...protocol.errors import NO_ERROR, CodedError, RequestTimedOut, StorageError
+from ..errors import ConnectionFailed
+from .cluster import Cluster
+from .connection import Connection
+from .moves import NOT_READABLE, codes_of
+from .reads import READS, allowing_follower, note_ends
+from .replicas import Replicas, connect_to_first
+from .serving import submit_or_drop
+from .several_brokers import SeveralBrokers
+from .targets import Some, Target
+
+if TYPE_CHECKING:
+    from ..security.security import Security
+
+STALE_MS: Final = 10_000
+"""A follower that has not heard of its leader for so long may be cut off: others are asked."""
+
+ANEW_S: Final = 300.0
+"""How often another broker is chosen, perhaps: else all clients end at that which stays up."""
+
+_ANYWHERE: Final = frozenset((METADATA.key, DESCRIBE_CONFIGS.key))
+"""Questions about topics that every broker answers."""
+
+_Send = Callable[[Connection, Any], Awaitable[Any]]
+"""Sends a request, as it is given then."""
+
+
+class AnyReplica(SeveralBrokers):
+    """One connection to whichever broker was chosen, for what a follower may answer; and, for all
+    else, one to the leader.
+
+    A broker that cannot be read from, or is behind what was seen before, is left for another one.
+    """
+
+    wrong_broker = NOT_READABLE
+    wrong_codes = codes_of(NOT_READABLE)
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: "Security | None" = None,
+        replicas: Replicas | None = None,
+    ) -> None:
+        super().__init__(
+            addresses,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
+        self._replicas = replicas or Replicas(self._addresses)
+        self._leader = SeveralBrokers(
+            addresses,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
+        self._chosen_s = 0.0
+
+    async def request(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        def send(connection: Connection, asked: Any) -> Awaitable[Any]:
+            return connection.submit(api, asked, wait_ms=wait_ms)
+
+        if api.key in _ANYWHERE:
+            return await self._ask_any(api, body, send)
+        if api.key not in READS:
+            return await self._leader.request(api, body, to=to, wait_ms=wait_ms)
+        return await self._read(api, body, send, wait_ms)
+
+    async def request_or_drop(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        def send(connection: Connection, asked: Any) -> Awaitable[Any]:
+            return submit_or_drop(connection, api=api, body=asked, wait_ms=wait_ms)
+
+        if api.key in _ANYWHERE:
+            return await self._ask_any(api, body, send)
+        if api.key not in READS:
+            return await self._leader.request_or_drop(api, body, to=to, wait_ms=wait_ms)
+        return await self._read(api, body, send, wait_ms)
+
+    async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
+        return await self._leader.request_once(api, body, to=to, wait_ms=wait_ms)
+
+    async def request_all(
+        self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
+    ) -> list[Any]:
+        if api.key not in READS:
+            return await self._leader.request_all(api, bodies, to=to)
+        # One after the other: each is to know what was seen in the one before.
+        return [await self.request(api, body, to=to) for body in bodies]
+
+    async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
+        await self._leader.send_unanswered(api, body, to=to)
+
+    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
+        asked = allowing_follower(body, self._replicas.seen)
+        answer = super().submit_if_ready(api, asked)
+        if answer is not None:
+            answer.add_done_callback(partial(self._note_later, asked))
+        return answer
+
+    def beside(self) -> Cluster:
+        return AnyReplica(
+            self._addresses,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
+            replicas=self._replicas,
+        )
+
+    async def close(self) -> None:
+        await self._leader.close()
+        await super().close()
+
+    # Which broker.
+
+    async def _reach(self) -> Connection:
+        loop = asyncio.get_running_loop()
+
+        def failed(address: str) -> None:
+            self._replicas.avoid(address, loop.time())
+
+        self._chosen_s = loop.time()
+        return await connect_to_first(
+            self._replicas.in_order(loop.time()), self._connect_and_learn, failed
+        )
+
+    async def _connect_and_learn(self, address: str) -> Connection:
+        """A connection to a broker that has said which others there are."""
+        connection = await self._connect_to(address)
+        try:
+            response: MetadataResponse = await connection.submit(
+                METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            )
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, RequestTimedOut):
+                raise ConnectionFailed(error.message) from None
+            raise
+        others = [one for one in response.brokers if one.node_id != response.node_id]
+        self._replicas.learn(join_address(one.host, one.port) for one in others)
+        return connection
+
+    def _leave(self, connection: Connection) -> None:
+        self._replicas.avoid(connection.address, asyncio.get_running_loop().time())
+        super()._leave(connection)
+
+    def _choose_anew(self) -> None:
+        """Go to another broker, now and then, if all is well."""
+        connection, now_s = self._connection, asyncio.get_running_loop().time()
+        if connection is not None and now_s - self._chosen_s >= ANEW_S:
+            super()._leave(connection)
+
+    # Reading.
+
+    async def _ask_any(self, api: Api, body: Any, send: _Send) -> Any:
+        """What a broker knows of topics; the leader where one does not know them, or would have to
+        make them."""
+        if not getattr(body, "allow_auto_topic_creation", False):
+            answer = await self._served(api, lambda connection: send(connection, body))
+            found = answer.topics if api is METADATA else answer.results
+            if all(one.error_code == NO_ERROR for one in found):
+                return answer
+        return await self._leader.request(api, body)
+
+    async def _read(self, api: Api, body: object, send: _Send, wait_ms: int) -> Any:
+        self._choose_anew()
+        asked: Any = body
+
+        async def attempt(connection: Connection) -> Any:
+            nonlocal asked
+            asked = allowing_follower(body, self._replicas.seen)
+            try:
+                answer = await send(connection, asked)
+            except (ConnectionFailed, RequestTimedOut):
+                self._replicas.avoid(connection.address, asyncio.get_running_loop().time())
+                raise
+            if not self._is_wrong(answer):
+                self._note(connection, asked, answer, wait_ms)
+            return answer
+
+        return await self._served(api, attempt)
+
+    def _moved(self, connection: Connection, answer: object) -> CodedError | None:
+        failure = self._failure_in(answer)
+        now_s = asyncio.get_running_loop().time()
+        if isinstance(failure, StorageError) and not self._replicas.has_other(
+            connection.address, now_s
+        ):
+            return None  # no broker can read it
+        return super()._moved(connection, answer)
+
+    def _is_wrong(self, answer: Any) -> bool:
+        return isinstance(answer, CodedError) or self._failure_in(answer) is not None
+
+    def _note(self, connection: Connection, asked: Any, answer: Any, wait_ms: int) -> None:
+        """Take over what an answer tells, and leave a broker that lags: one that had a fetch wait,
+        gave nothing, and is behind, or has not heard of its leader for long."""
+        behind = note_ends(asked, answer, self._replicas.seen)
+        if not (isinstance(answer, FetchResponse) and wait_ms and answer.follower_heard_ms >= 0):
+            return
+        if any(one.records for topic in answer.topics for one in topic.partitions):
+            return
+        lags = behind or answer.follower_heard_ms >= STALE_MS
+        now_s = asyncio.get_running_loop().time()
+        if lags and self._replicas.has_other(connection.address, now_s):
+            self._leave(connection)
+
+    def _note_later(self, asked: Any, answer: "asyncio.Future[Any]") -> None:
+        if answer.exception() is None and not self._is_wrong(answer.result()):
+            note_ends(asked, answer.result(), self._replicas.seen)

@@ -1,0 +1,79 @@
+"""offset-for-leader-epoch: up to where a log has the messages that a leader wrote.
+
+By it a client sees whether messages that it has read were cut off since.
+"""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..schema import Api, array, int16, int32, int64, message, string
+from .replicas import current_leader_epoch
+
+UNDEFINED: Final = -1
+"""An epoch, or the end of one, that is not known."""
+
+
+@message
+class OffsetForLeaderEpochPartition:
+    partition: int = int32(doc="Partition.")
+    current_leader_epoch: int = current_leader_epoch(since=2)
+    leader_epoch: int = int32(doc="The epoch whose end is asked for.")
+
+
+@message
+class OffsetForLeaderEpochTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetForLeaderEpochPartition] = array(
+        OffsetForLeaderEpochPartition, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class OffsetForLeaderEpochRequest:
+    replica_id: int = int32(since=3, default=-2, doc="-1 for a consumer; not looked at.")
+    topics: list[OffsetForLeaderEpochTopic] = array(OffsetForLeaderEpochTopic, max_items=MAX_TOPICS)
+
+
+@message
+class OffsetForLeaderEpochPartitionResult:
+    error_code: int = int16(default=0, doc="0 when the log could be looked at.")
+    partition: int = int32(doc="Partition.")
+    leader_epoch: int = int32(
+        since=1,
+        default=UNDEFINED,
+        doc="The greatest epoch of the log that is not above the one asked for; where all are "
+        "above it, the one asked for. -1 where it is above all.",
+    )
+    end_offset: int = int64(
+        default=UNDEFINED,
+        doc="The offset after the last message of that epoch; -1 where there is no such epoch.",
+    )
+
+
+@message
+class OffsetForLeaderEpochTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetForLeaderEpochPartitionResult] = array(
+        OffsetForLeaderEpochPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class OffsetForLeaderEpochResponse:
+    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
+    topics: list[OffsetForLeaderEpochTopicResult] = array(
+        OffsetForLeaderEpochTopicResult, max_items=MAX_TOPICS
+    )
+
+
+OFFSET_FOR_LEADER_EPOCH: Final = Api(
+    key=23,
+    name="offset-for-leader-epoch",
+    min_version=0,
+    max_version=3,
+    native_max_version=-1,
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+    doc="Up to where a log has the messages of a leader, by its epoch. A broker that is alone "
+    "knows of the epochs in a log that a cluster has left, and of no leader of its own.",
+)

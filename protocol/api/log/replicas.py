@@ -1,0 +1,48 @@
+"""Fields of requests that may be answered by a follower, or that say which leader they are for."""
+
+from typing import Any
+
+from ..schema import boolean, int32, int64
+
+
+def allow_follower(*, since: int) -> Any:
+    """Declare the `bool` field by which a request may be answered by a follower."""
+    return boolean(
+        native=True,
+        since=since,
+        default=False,
+        doc="True: a follower may answer too, up to its own high watermark. Without it only the "
+        "leader does.",
+    )
+
+
+def seen_offset(*, since: int) -> Any:
+    """Declare the `int` field with what the client knows of a partition's end."""
+    return int64(
+        native=True,
+        since=since,
+        default=-1,
+        doc="The largest high watermark that the client has been told of, and counts on: a "
+        "follower whose own is below it does not answer. -1 for none.",
+    )
+
+
+def follower_heard_ms(*, since: int) -> Any:
+    """Declare the `int` field by which an answer says that it is a follower's."""
+    return int64(
+        native=True,
+        since=since,
+        default=-1,
+        doc="-1: the leader has answered. Else a follower has, and so long ago the leader had told "
+        "it something last.",
+    )
+
+
+def current_leader_epoch(*, since: int) -> Any:
+    """Declare the `int` field with the epoch of the leader that a client means."""
+    return int32(
+        since=since,
+        default=-1,
+        doc="Epoch of the leader that the client knows of; refused where it is another one than "
+        "the leader's. -1 is not looked at, nor any at a broker that is alone.",
+    )

@@ -1,0 +1,87 @@
+"""Leader epochs, as clients mean and ask for them; and offset-for-leader-epoch."""
+
+from ...protocol.api.log.offset_for_leader_epoch import (
+    UNDEFINED,
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochPartitionResult,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochTopicResult,
+)
+from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ...storage.log.log import Log
+from .base import Call, Later, Services
+
+
+def check_epoch(services: Services, epoch: int) -> None:
+    """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` for a client that means another leader than
+    this broker is. One that is alone is no leader, and looks at none."""
+    if epoch < 0 or services.cluster is None:
+        return
+    own = services.cluster.epoch
+    if epoch < own:
+        raise FencedLeaderEpoch(
+            f"epoch {epoch} is over: this broker leads in epoch {own}; ask for the metadata again"
+        )
+    if epoch > own:
+        raise UnknownLeaderEpoch(
+            f"epoch {epoch} is not known here: this broker leads in epoch {own}"
+        )
+
+
+def current_epoch(services: Services) -> int:
+    """The epoch in which this broker leads; -1 where it is alone."""
+    return UNDEFINED if services.cluster is None else services.cluster.epoch
+
+
+def epoch_of(services: Services, log: Log, offset: int) -> int:
+    """The epoch of the message at an offset; -1 where none is known, or the broker is alone.
+
+    Raises `StorageError` where the epochs cannot be read.
+    """
+    return UNDEFINED if services.cluster is None else log.epochs.history.epoch_at(offset)
+
+
+def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> Later:
+    task = services.work.start(_answer(services, request))
+    return Later(task, task.result)
+
+
+async def _answer(
+    services: Services, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    turns = services.work.turns()
+    response = OffsetForLeaderEpochResponse(topics=[])
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = OffsetForLeaderEpochPartitionResult(partition=wanted.partition)
+            results.append(result)
+            try:
+                _look_up(services, topic.name, wanted, result)
+            except Exception as error:
+                result.error_code, _ = services.outcomes.of(error, api="offset-for-leader-epoch")
+            await turns.give_way()
+        response.topics.append(OffsetForLeaderEpochTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+def _look_up(
+    services: Services,
+    topic: str,
+    wanted: OffsetForLeaderEpochPartition,
+    result: OffsetForLeaderEpochPartitionResult,
+) -> None:
+    check_epoch(services, wanted.current_leader_epoch)
+    log = services.logs.find(topic, wanted.partition)
+    end_offset = log.log_end_offset
+    history = log.epochs.history
+    current = current_epoch(services)
+    if current > history.last_epoch:
+        history = history.assigned(current, end_offset)  # It has no message yet.
+    if not 0 <= wanted.leader_epoch <= history.last_epoch:
+        return
+    found = history.end_of(wanted.leader_epoch, log.segment_list.first.base_offset, end_offset)
+    # Before the first epoch that is known there were others, or nobody counted.
+    result.leader_epoch = wanted.leader_epoch if found.epoch == UNDEFINED else found.epoch
+    result.end_offset = found.end_offset

@@ -1,0 +1,92 @@
+"""Reads at a follower: what clients may have of a copy, and when they may not.
+
+A follower answers up to its own high watermark, to who allows it. It gives nothing of a partition
+before it has had, since it was told to follow, all that was committed there: what it had before may
+be cut off, and less than others have shown. Nor does it give what was read while a log was cut.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
+from ...protocol.api.log.fetch import FETCH
+from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.cluster_errors import ReplicaNotAvailable
+from ...replication.follower import Follower
+from ...replication.partition_log import Partition
+from .stored_log import StoredLog
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
+"""Requests that a follower may answer."""
+
+
+class FollowerReads:
+    """What a broker that follows does for who reads from it."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+
+    def may(self, api_key: int, request: Any) -> bool:
+        """Whether a request may be answered by a follower, and this broker is one."""
+        follows = self._cluster.node.follower is not None
+        return api_key in READS and follows and bool(request.allow_follower)
+
+    def begin(self, request: Any) -> Callable[[Any], Any]:
+        """What makes the answer of this broker of a handler's answer to a request.
+
+        Raises `ReplicaNotAvailable` where the request cannot be answered from this copy, and so
+        does what is returned, if it cannot any more.
+        """
+        follower = self._cluster.node.follower
+        assert follower is not None
+        read = [self._read(follower, *one) for one in _asked(request)]
+
+        def end(body: Any) -> Any:
+            if self._cluster.node.follower is not follower:
+                raise ReplicaNotAvailable(
+                    f"broker {self._cluster.broker_id} followed another leader when this was asked"
+                )
+            for stored, cuts in read:
+                if stored.cuts != cuts:
+                    raise self._not_now(stored.partition, "was cut while it was read")
+            body.follower_heard_ms = self._heard_ms()
+            return body
+
+        return end
+
+    def _read(
+        self, follower: Follower, partition: Partition, seen_offset: int
+    ) -> tuple[StoredLog, int]:
+        stored = self._cluster.stored.logs.get(partition)
+        if stored is None or partition in self._cluster.stored.failing:
+            raise self._not_now(partition, "is not copied here")
+        if not follower.has_reached(partition):
+            raise self._not_now(partition, "has not been copied up to what was committed yet")
+        if stored.log.high_watermark < seen_offset:
+            raise self._not_now(
+                partition,
+                f"ends here at offset {stored.log.high_watermark}, below {seen_offset}, which the "
+                "client has seen",
+            )
+        return stored, stored.cuts
+
+    def _not_now(self, partition: Partition, why: str) -> ReplicaNotAvailable:
+        topic, number = partition
+        return ReplicaNotAvailable(f"{topic}-{number} {why}; {self._cluster.told}")
+
+    def _heard_ms(self) -> int:
+        cluster = self._cluster
+        return max(round((cluster.now_s - cluster.following.answered_s) * 1000), 0)
+
+
+def _asked(request: Any) -> Iterator[tuple[Partition, int]]:
+    """The partitions of a request, and what the client has seen of each."""
+    if isinstance(request, CountByTimeRequest):
+        yield (request.topic, request.partition), request.seen_offset
+        return
+    for topic in request.topics:
+        for one in topic.partitions:
+            yield (topic.name, one.partition), getattr(one, "seen_offset", -1)

@@ -1,0 +1,178 @@
+"""Spark reads from any of several brokers what it reads from one (replication.md, section 6)."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from horolog import blocking
+from horolog.pipeline import fetch
+from horolog.pipeline.fetch import close_idle
+from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.options import read_options
+from horolog.testing.broker_thread import BrokerThread
+
+from .sources import T0_MS, read, source
+
+TOPIC = "t"
+PARTITIONS = 2
+COUNT = 400
+DEADLINE_S = 30.0
+
+
+class Pair:
+    """A leader and its follower."""
+
+    def __init__(self, place: Path) -> None:
+        common = {"cluster.brokers": 2, "retention.ms": -1, "replica.lag.time.max.ms": 500}
+        self.leader = BrokerThread(
+            place / "first", {"broker.id": 1, "cluster.create": True, **common}
+        )
+        self.leader.start()
+        follows = {"broker.id": 2, "cluster.follow": self.leader.address, **common}
+        self.follower = BrokerThread(place / "second", follows)
+        self.follower.start()
+
+    @property
+    def addresses(self) -> str:
+        return f"{self.leader.address},{self.follower.address}"
+
+    def cluster(self, broker: BrokerThread) -> Any:
+        return broker._broker.services.cluster
+
+    def send(self, first: int, count: int) -> None:
+        with blocking.Producer(self.leader.address, check_units=False) as producer:
+            for partition in range(PARTITIONS):
+                producer.send_batch(
+                    TOPIC,
+                    [b"%d" % number for number in range(first, first + count)],
+                    partition=partition,
+                    timestamps_ms=[T0_MS + number for number in range(first, first + count)],
+                )
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        until = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < until
+            time.sleep(0.01)  # of a thread that has no event for us
+
+    def caught_up(self) -> None:
+        logs = self.cluster(self.follower).stored.logs
+        ends = self.cluster(self.leader).stored.logs
+        self.wait(
+            lambda: (
+                len(logs) == PARTITIONS
+                and all(
+                    logs[key].log.high_watermark == one.log_end_offset for key, one in ends.items()
+                )
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    made = Pair(tmp_path_factory.mktemp("pair"))
+    with blocking.Admin(made.leader.address) as admin:
+        admin.create_topic(TOPIC, partitions=PARTITIONS, settings={"segment.bytes": "4000"})
+    for first in range(0, COUNT, 40):
+        made.send(first, 40)
+    made.caught_up()
+    yield made
+    close_idle()
+    made.follower.stop()
+    made.leader.stop()
+
+
+def used() -> set[str]:
+    """The brokers that tasks in this process have read from, by the readers that are kept."""
+    found: set[str] = set()
+    for kind, readers in fetch._IDLE.items():
+        if kind[-1] == "any":
+            clusters: list[Any] = [one._cluster for one in readers if hasattr(one, "_cluster")]
+            found |= {one._connection.address for one in clusters if one._connection is not None}
+    return found
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {},
+        {"startingTimestamp": T0_MS + 30, "endingTimestamp": T0_MS + 333},
+        {"includeAppendTime": True, "minPartitions": 7},
+    ],
+    ids=["all", "window", "append times"],
+)
+def test_two_replicas_give_what_one_gives(pair: Pair, bounds: dict[str, Any]) -> None:
+    one = read(source(pair.leader.address, subscribe=TOPIC, **bounds))
+    assert len(one) == PARTITIONS * (303 if "endingTimestamp" in bounds else COUNT)
+    places: set[str] = set()
+    until = time.monotonic() + DEADLINE_S
+    while places != {pair.leader.address, pair.follower.address}:
+        assert time.monotonic() < until, places
+        close_idle()
+        assert read(source(pair.addresses, subscribe=TOPIC, readFrom="any", **bounds)) == one
+        places |= used()
+
+
+def test_tasks_of_spark_spread(pair: Pair, spark: SparkSession) -> None:
+    frame = (
+        spark.read.format("horolog")
+        .option("bootstrap.servers", pair.addresses)
+        .option("subscribe", TOPIC)
+        .option("readFrom", "any")
+        .option("minPartitions", 8)
+        .load()
+    )
+    found = frame.selectExpr("partition", "offset", "CAST(value AS STRING)").collect()
+    assert sorted(map(tuple, found)) == [
+        (partition, number, str(number))
+        for partition in range(PARTITIONS)
+        for number in range(COUNT)
+    ]
+
+
+def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> None:
+    """What was planned is read as a whole, and without that much a follower is not read from."""
+    follower = pair.cluster(pair.follower).node.follower
+    kept = follower.tick
+    follower.tick = lambda now_s: None
+    try:
+        pair.follower._loop.call_soon_threadsafe(follower.drop)
+        pair.send(COUNT, 5)
+        leader = pair.cluster(pair.leader)
+        pair.wait(lambda: leader.people.describe().in_sync == [1])
+        ends = [leader.stored.logs[TOPIC, number].log for number in range(PARTITIONS)]
+        pair.wait(lambda: all(log.high_watermark == COUNT + 5 for log in ends))
+        for _ in range(8):
+            close_idle()
+            found = read(source(pair.addresses, subscribe=TOPIC, readFrom="any"))
+            assert len(found) == PARTITIONS * (COUNT + 5)
+            assert used() == {pair.leader.address}
+        # What it has it gives.
+        offsets = {"startingOffsets": "earliest", "endingOffsets": f'{{"{TOPIC}": {{"0": 9}}}}'}
+        places: set[str] = set()
+        pair.wait(lambda: _reads_nine(pair, offsets, places) and len(places) == 2)
+    finally:
+        follower.tick = kept
+
+
+def _reads_nine(pair: Pair, offsets: dict[str, str], places: set[str]) -> bool:
+    close_idle()
+    assign = f'{{"{TOPIC}": [0]}}'
+    found = read(source(pair.addresses, assign=assign, readFrom="any", **offsets))
+    assert [row["offset"] for row in found] == list(range(9))
+    places |= used()
+    return True
+
+
+def test_what_the_option_may_be() -> None:
+    for server, value, text in (
+        ("h:1", "follower", "readFrom"),
+        ("kafka://h:1", "any", "readFrom=any is for Horolog's own protocol"),
+    ):
+        given = {"bootstrap.servers": server, "subscribe": "t", "readFrom": value}
+        with pytest.raises(OptionError, match=text):
+            read_options(given, streaming=False, now_ms=T0_MS)
