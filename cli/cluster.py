@@ -151,7 +151,7 @@ def promote(
 
     The leader hands over when the other one has everything; nothing is lost then. Where it does not
     answer, the other one leads without its word: without loss only where
-    cluster.min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
+    min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
     leader with --follow after that.
     """
     promoted, epoch, planned = asyncio.run(_promote(server, broker_id, accept_loss))

@@ -68,15 +68,6 @@ CLUSTER: Final = (
         "when that is known not to be so.",
     ),
     _integer(
-        "cluster.min.insync.replicas",
-        1,
-        "",
-        "So many brokers, the leader included, have to be in sync, else acks=all is refused. With "
-        "as many as cluster.brokers every one of them can be promoted without loss; then writes "
-        "with acks=all wait while one is down.",
-        maximum=5,
-    ),
-    _integer(
         "replica.lag.time.max.ms",
         10_000,
         "ms",

@@ -34,6 +34,11 @@ class PartitionLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
+    def min_insync(self) -> int:
+        """`min.insync.replicas` of its topic, which may change at any time."""
+        ...
+
+    @property
     def synced_offset(self) -> int:
         """Everything below it is on stable storage."""
         ...

@@ -105,7 +105,7 @@ class Cluster:
             Incarnation(self.broker_id, self.new_number()),
             ReplicationSettings(
                 lag_max_s=settings.replica_lag_time_max_ms / 1000,
-                min_insync=settings.cluster_min_insync_replicas,
+                min_insync=settings.min_insync_replicas,
                 sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
                 answer_within_s=settings.replica_lag_time_max_ms / 1000,
                 fetch_max_bytes=FETCH_BYTES,

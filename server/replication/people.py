@@ -60,7 +60,7 @@ class People:
             leads=True,
             epoch=leader.epoch,
             in_sync=in_sync,
-            under_min=in_sync < cluster.settings.cluster_min_insync_replicas,
+            under_min=in_sync < cluster.settings.min_insync_replicas,
             elections=cluster.elections,
             lags={
                 one.broker_id: (

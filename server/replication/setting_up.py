@@ -24,9 +24,9 @@ def join_cluster(
             "cluster.create and cluster.alone (--create-cluster, --alone) are for a broker that "
             "leads, and cluster.follow (--follow) is for one that does not: give one of them"
         )
-    if settings.cluster_min_insync_replicas > settings.cluster_brokers:
+    if settings.min_insync_replicas > settings.cluster_brokers:
         raise InvalidConfig(
-            f"cluster.min.insync.replicas is {settings.cluster_min_insync_replicas}, and there are "
+            f"min.insync.replicas is {settings.min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
     identity = IdentityFile(files, settings.data_dir, settings.broker_id)
