@@ -18,7 +18,7 @@ from ..protocol.api.cluster.describe_replicas import (
 from ..protocol.errors import RequestTimedOut
 from .errors import CommandFailed
 from .options import DEFAULT_SERVER, Json, Server
-from .output import NOTHING, emit, json_line, table
+from .output import NOTHING, emit, json_line, shown_time, table
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
@@ -85,6 +85,7 @@ def _as_object(found: DescribeReplicasResponse) -> dict[str, Any]:
                 "state": member.state,
                 "lag_messages": _known(member.lag_messages),
                 "lag_seconds": _seconds(member),
+                "since_ms": _known(member.since_ms),
             }
             for member in found.members
         ],
@@ -111,10 +112,11 @@ def _as_text(found: DescribeReplicasResponse) -> list[str]:
             member.address or NOTHING,
             _shown(_known(member.lag_messages), ""),
             _shown(_seconds(member), " s"),
+            shown_time(_known(member.since_ms)),
         )
         for member in found.members
     ]
-    columns = ("broker", "state", "address", "lag", "lag in time")
+    columns = ("broker", "state", "address", "lag", "lag in time", "since")
     lines += ["", *table(columns, rows, right=("broker", "lag", "lag in time"))]
     if found.promise:
         lines += ["", f"to promote broker {found.broker_id} may lose messages: {found.promise}"]

@@ -453,6 +453,7 @@ class Broker:
             *(port, self._scrape, self._state, self._add_page),
             security=self.security,
             open_paths=open_paths,
+            role=None if self.services.cluster is None else self.services.cluster.standing,
         )
 
     async def _open_logs(self) -> None:

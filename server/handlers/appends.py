@@ -264,8 +264,8 @@ def _refuse_alone(log: Log) -> NoReturn:
     from ...protocol.cluster_errors import NotEnoughReplicas
 
     raise NotEnoughReplicas(
-        f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this broker "
-        "is alone, so that one is in sync; nothing was appended"
+        f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "
+        "broker is alone, so that one is in sync; nothing was appended"
     )
 
 

@@ -33,6 +33,7 @@ from .identity_file import IdentityFile
 from .people import People
 from .places import Places
 from .serving import Serving
+from .standing import Standing
 from .stored_directory import StoredDirectory
 from .topics import TopicCopies
 
@@ -89,6 +90,7 @@ class Cluster:
         self.serving = Serving(self)
         self.people = People(self)
         self.places = Places(self)
+        self.standing = Standing(self)
         self.node = self._make_node()
         self._role: object = None
         self.elections = 0
@@ -219,6 +221,7 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
+        self.following.in_sync = ()
         self.stored.lead()
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()
@@ -271,6 +274,7 @@ class Cluster:
             self.happens(self.node.tick)
             self.followers.look()
             self.following.look()
+            self.standing.look()
             if self.now_s - self._looked_s >= STARTS_S:
                 self._looked_s = self.now_s
                 self._look_at_starts()

@@ -140,6 +140,7 @@ class Followers:
         if isinstance(message, Welcome | Fetched):
             channel.told.tell(response, cluster.directory)
             response.behind_messages = self.behind(channel)
+            response.in_sync = self.in_sync()
             for part in response.parts:
                 stored = cluster.stored.logs.get((part.topic, part.partition))
                 if stored is not None:
@@ -151,6 +152,11 @@ class Followers:
             channel.say_later(response, reading, self._refusal())
         else:
             channel.say(response)
+
+    def in_sync(self) -> list[int]:
+        """The in-sync replicas, of a broker that leads."""
+        leader = self._cluster.node.leader
+        return [] if leader is None else sorted(one.broker_id for one in leader.isr.members)
 
     def behind(self, channel: Channel) -> int:
         """How many messages a follower has not said to have."""

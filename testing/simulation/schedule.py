@@ -17,7 +17,6 @@ from .network import Network
 from .options import Options, draw_settings
 from .oracle import Oracle
 
-
 _STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
 
 ALTERED = 0.02

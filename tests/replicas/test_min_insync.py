@@ -1,7 +1,8 @@
-"""`min.insync.replicas` of topics: what is refused, and that it holds at once when it is altered."""
+"""`min.insync.replicas` of topics: what is refused, and that it holds at once when altered."""
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ async def outcome(member: Member, topic: str, acks: int = -1) -> int:
     return code
 
 
-async def value_of(admin: Admin, topic: str) -> tuple[str, str]:
+async def value_of(admin: Admin, topic: str) -> tuple[str | None, str]:
     described = await admin.describe_topic(topic)
     return next((one.value, one.source) for one in described.settings if one.name == SETTING)
 
@@ -92,7 +93,7 @@ async def test_more_than_there_are_brokers_is_refused_at_the_start(place: Path) 
 
 @pytest.mark.parametrize("at", ["topic", "broker"])
 async def test_a_broker_that_is_alone_is_one(tmp_path: Path, at: str) -> None:
-    defaults = {"min_insync_replicas": 2} if at == "broker" else {}
+    defaults: dict[str, Any] = {"min_insync_replicas": 2} if at == "broker" else {}
     async with running_broker(tmp_path / "data", **defaults) as broker:
         wire = await Wire.open(broker.addresses.native)
         own = {"min_insync_replicas": 2} if at == "topic" else {}
