@@ -53,9 +53,11 @@ class People:
         if leader is None:
             return ReplicaFigures(epoch=cluster.node.highest_epoch, elections=cluster.elections)
         in_sync = len(leader.isr.members)
+        members = self._members()
         return ReplicaFigures(
             leads=True,
             epoch=leader.epoch,
+            replicas=len(members),
             in_sync=in_sync,
             under_min=in_sync < max(map(leader.min_insync, (None, *leader.partitions))),
             elections=cluster.elections,
@@ -64,7 +66,7 @@ class People:
                     one.lag_messages,
                     None if one.lag_ms == NOT_KNOWN else one.lag_ms / 1000,
                 )
-                for one in self._members()
+                for one in members
                 if one.lag_messages != NOT_KNOWN and one.broker_id != cluster.broker_id
             },
         )
