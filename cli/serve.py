@@ -27,6 +27,7 @@ _SETTING_OF: Final = {
     "follow": "cluster.follow",
     "create_cluster": "cluster.create",
     "alone": "cluster.alone",
+    "discard": "cluster.discard",
 }
 """Options that are settings under a shorter name."""
 
@@ -77,6 +78,9 @@ BROKER_OPTIONS: Final = (
         "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
     ),
     BrokerOption("--alone", "", "lead although the other brokers were not heard", is_flag=True),
+    BrokerOption(
+        "--discard", "", "follow, and set aside messages that are of another cluster", is_flag=True
+    ),
     _SET,
 )
 

@@ -103,6 +103,7 @@ class BrokerSettings:
     cluster_brokers: int
     cluster_create: bool
     cluster_alone: bool
+    cluster_discard: bool
     replica_lag_time_max_ms: int
     event_loop: str
     log_format: str

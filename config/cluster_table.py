@@ -67,6 +67,14 @@ CLUSTER: Final = (
         "promoted meanwhile has messages that it lacks, and the other way round: for one start, "
         "when that is known not to be so.",
     ),
+    _setting(
+        "cluster.discard",
+        Kind.BOOLEAN,
+        False,
+        "Let a broker follow whose directory has messages of another cluster, or of none "
+        "(--discard): they are moved into a folder set-aside-TIME in the data directory, and never "
+        "deleted. For one start.",
+    ),
     _integer(
         "replica.lag.time.max.ms",
         10_000,

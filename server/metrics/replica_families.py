@@ -35,8 +35,8 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
     yield gauge(
         "horolog_replicas",
-        "Brokers with this data that the leader knows, itself included; 0 where the broker does not "
-        "lead.",
+        "Brokers with this data that the leader knows, itself included; 0 where the broker does "
+        "not lead.",
         one.replicas,
     )
     yield gauge(

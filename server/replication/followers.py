@@ -121,7 +121,8 @@ class Followers:
         if request.cluster_id not in ("", ours):
             raise InconsistentClusterId(
                 f"broker {request.broker_id} has the data of cluster {request.cluster_id[:64]}, "
-                f"and this is cluster {ours}: start it with another data directory"
+                f"and this is cluster {ours}: start it with another data directory, or once with "
+                "--discard, which sets aside what it has"
             )
         others = set(self.known) | {request.broker_id}
         if len(others) >= cluster.settings.cluster_brokers:

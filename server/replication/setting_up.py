@@ -33,8 +33,9 @@ def join_cluster(
     if follows and not identity.identity.nonce and services.directory.topics():
         raise InvalidConfig(
             f"{settings.data_dir} has topics that are not of the cluster, and a follower has those "
-            "of its leader only: start it with an empty data directory (--data-dir), or with "
-            "--create-cluster instead of --follow if these are the topics that count"
+            "of its leader only: start it with an empty data directory (--data-dir), with "
+            "--discard, which sets these topics aside, or with --create-cluster instead of "
+            "--follow if these are the topics that count"
         )
     cluster = Cluster(
         settings,
