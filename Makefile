@@ -23,7 +23,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run test asan check wheel bench bench-kafka bench-spark bench-handshakes soak secure-clients docs pictures lock clean
+.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-spark bench-handshakes soak secure-clients elections docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,6 +32,9 @@ setup: $(DEV_READY) $(KERNEL_READY) ## everything that tests, checks and benchma
 
 run: $(RUN_READY) $(KERNEL_READY) ## start a broker, feed it real input, show it, leave it running
 	@exec $(BIN)/horolog demo
+
+cluster: $(RUN_READY) $(KERNEL_READY) ## etcd and three brokers on this machine, with real input: kill one and watch
+	@$(BIN)/python -m horolog.cli.demo.brokers
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
 	@cd tests && ../$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder \
@@ -68,6 +71,9 @@ secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "secure_clients or not soak" --durations=10 \
 	    clients/guarded rights/test_apache_kafka.py rights/test_apache_kafka_broker.py \
 	    guard/test_apache_tools.py guard/test_real_clients.py
+
+elections: $(DEV_READY) $(KERNEL_READY) ## brokers that etcd decides for, killed, stopped, cut off (needs etcd)
+	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "elections or not soak" --durations=10 elections
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build

@@ -23,3 +23,12 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
+
+
+_BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It goes on while the machine is suspended, as the clocks of other machines do."""
+
+
+def boot_time_s() -> float:
+    """Seconds since the machine was started."""
+    return time.clock_gettime(_BOOT_TIME)

@@ -16,6 +16,7 @@ from ..protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from ..protocol.errors import RequestTimedOut
+from .cluster_in_etcd import create, remove
 from .errors import CommandFailed
 from .options import DEFAULT_SERVER, Json, Server
 from .output import NOTHING, emit, json_line, shown_time, table
@@ -28,6 +29,8 @@ cluster = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+cluster.command()(create)
+cluster.command()(remove)
 
 
 @cluster.command()

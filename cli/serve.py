@@ -25,6 +25,8 @@ _SETTING_OF: Final = {
     "kafka_listen": "kafka.listen",
     "broker_id": "broker.id",
     "follow": "cluster.follow",
+    "etcd": "cluster.etcd",
+    "cluster": "cluster.name",
     "create_cluster": "cluster.create",
     "alone": "cluster.alone",
     "discard": "cluster.discard",
@@ -74,6 +76,8 @@ BROKER_OPTIONS: Final = (
     BrokerOption("--config", "FILE", "settings in TOML"),
     BrokerOption("--broker-id", "N", "number of this broker, of several with the same data"),
     BrokerOption("--follow", "HOST:PORT", "the broker that leads: copy what it has"),
+    BrokerOption("--etcd", "URL[,URL]", "addresses of etcd, which decides who leads"),
+    BrokerOption("--cluster", "NAME", "name of the cluster in etcd"),
     BrokerOption(
         "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
     ),

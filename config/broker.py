@@ -98,6 +98,15 @@ class BrokerSettings:
     max_latency_window_ms: int
     broker_id: int
     cluster_follow: str
+    cluster_etcd: str
+    cluster_name: str
+    cluster_address: str
+    cluster_lease_ms: int
+    cluster_unclean_leader_election_enable: bool
+    cluster_etcd_credentials: str
+    cluster_etcd_ca: str
+    cluster_etcd_cert: str
+    cluster_etcd_key: str
     cluster_credentials: str
     cluster_ca: str
     cluster_brokers: int

@@ -4,10 +4,14 @@ from typing import Final
 
 from .declaring import integer as _integer
 from .declaring import setting as _setting
+from .etcd import ENDPOINTS_FORM, NAME_FORM, check_cluster_name, etcd_endpoints
 from .setting import Kind
 
 NOBODY: Final = "nobody"
 """`cluster.follow` of a broker that is to lead, or is alone."""
+
+LISTENS: Final = "listen"
+"""`cluster.address` of a broker that is found where it listens."""
 
 CLUSTER: Final = (
     _integer(
@@ -26,6 +30,76 @@ CLUSTER: Final = (
         "Address of the native protocol of the broker that leads; this one copies all that it has. "
         "`nobody`: this one leads, if it led last.",
         choices=(NOBODY,),
+    ),
+    _setting(
+        "cluster.etcd",
+        Kind.TEXT,
+        "",
+        "Addresses of etcd, 3.4 or later (--etcd): it decides who leads. Empty: people do.",
+        reads=etcd_endpoints,
+        form=ENDPOINTS_FORM,
+    ),
+    _setting(
+        "cluster.name",
+        Kind.TEXT,
+        "",
+        "Name of the cluster in etcd, the same for all of its brokers (--cluster).",
+        reads=check_cluster_name,
+        form=NAME_FORM,
+    ),
+    _setting(
+        "cluster.address",
+        Kind.ADDRESS,
+        LISTENS,
+        "Address of the native protocol where the other brokers, and clients that they send here, "
+        "find this one, if it is another than `listen`, whose first is taken otherwise; in place "
+        "of 0.0.0.0 with the name of this machine.",
+        choices=(LISTENS,),
+    ),
+    _integer(
+        "cluster.lease.ms",
+        6_000,
+        "ms",
+        "How long a leader that etcd has not heard of still leads; nobody else does before. In "
+        "whole seconds, rounded down. The same for all brokers.",
+        minimum=2_000,
+        maximum=60_000,
+    ),
+    _setting(
+        "cluster.unclean.leader.election.enable",
+        Kind.BOOLEAN,
+        False,
+        "With etcd: let a broker lead that is not in sync, when nobody who is has been there for "
+        "as long as a lease. Messages that were answered may be lost.",
+    ),
+    _setting(
+        "cluster.etcd.credentials",
+        Kind.PATH,
+        "",
+        "File with a user of etcd on its first line and the password on its second.",
+        choices=("",),
+    ),
+    _setting(
+        "cluster.etcd.ca",
+        Kind.PATH,
+        "",
+        "Certificates that etcd's, at https://, is to be signed by; without it those that the "
+        "system trusts.",
+        choices=("",),
+    ),
+    _setting(
+        "cluster.etcd.cert",
+        Kind.PATH,
+        "",
+        "Certificate of this broker for an etcd that asks for one (--client-cert-auth).",
+        choices=("",),
+    ),
+    _setting(
+        "cluster.etcd.key",
+        Kind.PATH,
+        "",
+        "Private key of `cluster.etcd.cert`, where it is not in the same file.",
+        choices=("",),
     ),
     _setting(
         "cluster.credentials",

@@ -63,6 +63,8 @@ class ClusterNode(Node):
         self._lease_asked_s: float | None = None
         self._renewal_asked_s: float | None = None
         self._registered: MemberInfo | None = None
+        self._registered_s = 0.0
+        """When that was sent."""
         self._transacted: tuple[int, float] = (-1, 0.0)
         """The revision that the last transaction of ours was on, and when it was sent."""
 
@@ -86,7 +88,7 @@ class ClusterNode(Node):
         self.lease = self.lease_class(lease_id, asked_s, ttl_s, self.settings.lease_margin)
         self._renewal_asked_s = asked_s
         self._registered = None
-        self._register()
+        self._register(now_s)
 
     def lease_renewed(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
         """etcd renewed a lease."""
@@ -118,16 +120,17 @@ class ClusterNode(Node):
         has = reach(self.directory) if still else None
         return MemberInfo(self.incarnation, self.member, self.highest_epoch, lease_id, has)
 
-    def _register(self) -> None:
+    def _register(self, now_s: float) -> None:
         if self.lease is None:
             return
         info = self._info(self.lease.lease_id)
         there = self.view.members.get(self.broker_id) if self.view is not None else None
-        if info not in (self._registered, there):
-            self._registered = info
+        if info == there:
+            return
+        patience_s = self.settings.answer_within_s
+        if info != self._registered or now_s - self._registered_s >= patience_s:
+            self._registered, self._registered_s = info, now_s
             self.effects.append(Register(info.lease_id, info))
-        elif there != info and self._read_s is None:
-            self._registered = None
 
     # Time.
 
@@ -155,6 +158,7 @@ class ClusterNode(Node):
                     counted = self.identity._replace(counted_revision=view.state_revision)
                     self.remember(counted)
                 leader.state_read(state, view.state_revision)
+                leader.absent = state.isr - {info.member for info in view.members.values()}
             else:
                 self.resign()
                 leader = None
@@ -163,7 +167,7 @@ class ClusterNode(Node):
             self._begin(now_s, view)
         if self.leader is None:
             self._take_place(now_s, view)
-        self._register()
+        self._register(now_s)
 
     def holds_key(self, view: ClusterView) -> bool:
         """Whether the key `leader` is on the very lease that this process has now.
@@ -290,6 +294,23 @@ class ClusterNode(Node):
             self.effects.append(RevokeLease(self.lease.lease_id))
             self.lease = None
         super().resign()
+
+    def hand_over(self, now_s: float, broker_id: int) -> None:
+        super().hand_over(now_s, broker_id)
+        self._hand_over_if_done(now_s)  # It may have everything already.
+
+    def log_failed(self) -> None:
+        """A log refuses what comes, and may lack what it had: a sync failed, or a write.
+
+        As a member of the ISR this broker leaves it, if another member is there.
+        """
+        view = self.view
+        if view is None or self.identity.in_doubt or self.member not in view.state.isr:
+            return
+        live = {info.member for info in view.members.values()}
+        if (view.state.isr & live) - {self.member}:
+            self.remember(self.identity._replace(in_doubt=True))
+            self.resign()
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
         """Make `member` the leader, in one transaction, and stop before sending it."""

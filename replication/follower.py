@@ -52,7 +52,7 @@ class Follower:
             if self.connection is None:
                 self._asked_s = now_s
                 self._effects.append(Connect(self.leader_id))
-        elif now_s - self._asked_s >= self._settings.answer_within_s + self._settings.fetch_wait_s:
+        elif now_s - self._asked_s >= self._settings.leader_within_s + self._settings.fetch_wait_s:
             self.drop()
 
     def connected(self, now_s: float, connection: Connection) -> None:

@@ -39,6 +39,8 @@ class Leader:
         self._effects = effects
         self._at_end_s = dict.fromkeys(isr.members, now_s)
         """When a member was at the end last. A new leader gives everybody the full time."""
+        self.absent: frozenset[Member] = frozenset()
+        """Members of the ISR that etcd knows nothing of any more."""
         self._in_sync: list[Session | None] = []
         self._recount()
         self._logs = logs
@@ -334,6 +336,7 @@ class Leader:
             or (
                 now_s - self._at_end_s.get(member, 0.0) <= self._settings.lag_max_s
                 and there.get(member.broker_id, member) == member
+                and (member not in self.absent or member.broker_id in there)
             )
         }
         names = {member.broker_id for member in wanted}

@@ -38,7 +38,9 @@ class ReplicationSettings(NamedTuple):
     read_every_s: float = 0.5
     """How often the cluster's state is read."""
     answer_within_s: float = 2.0
-    """After this, a request to etcd or the leader counts as unanswered."""
+    """After this, a request to etcd counts as unanswered."""
+    leader_within_s: float = 2.0
+    """After this, and `fetch_wait_s`, a follower takes its connection for dead."""
     hand_over_s: float = 1.0
     """How long a leader that hands over takes no writes before it takes them again."""
     fetch_wait_s: float = 0.5

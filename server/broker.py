@@ -160,7 +160,7 @@ class Broker:
             self.security.start()
             if self.services.cluster is not None:
                 cleanups.push_async_callback(self.services.cluster.stop)
-                self.services.cluster.start()
+                await self.services.cluster.start()
             for port in ports.of(NATIVE):
                 self._listen(port, native.NAME, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):

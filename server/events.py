@@ -59,6 +59,8 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "leader_not_followed": "warning",
         "leads_no_more": "warning",
         "leads_not": "warning",
+        "etcd_not_reached": "warning",
+        "etcd_refuses": "error",
         "partition_not_replicated": "error",
         "promoted_with_loss": "warning",
         "replication_failed": "error",

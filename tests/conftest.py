@@ -75,7 +75,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out unless `-m` names their mark."""
-    for mark in ("soak", "secure_clients"):
+    for mark in ("soak", "secure_clients", "elections"):
         if mark not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(mark)]
             config.hook.pytest_deselected(items=long)

@@ -1,4 +1,4 @@
-"""A broker of a cluster in which people decide: carries out what `replication/` decides.
+"""A broker of a cluster: carries out what `replication/` decides.
 
 Everything is in the loop's thread. The state machine is called with one event at a time, and what
 it wants done is done at once (`settle`); syncs, connections and topics take their time and come
@@ -14,10 +14,11 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...protocol.errors import RequestTimedOut
 from ...replication.effects import Answer, Close, Connect, Effect, Send, Sync
-from ...replication.hand_node import HandNode
+from ...replication.leader import Leader
 from ...replication.messages import Confirm, Position
+from ...replication.node import Node
 from ...replication.partition_log import Partition
-from ...replication.settings import Incarnation, ReplicationSettings
+from ...replication.settings import ReplicationSettings
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.flush import GroupCommit
@@ -27,6 +28,7 @@ from ..syncing import synced_to
 from ..work import Work
 from .channel import Channel
 from .commits import Commit
+from .deciding import Decider
 from .followers import Followers
 from .following import Following
 from .identity_file import IdentityFile
@@ -68,8 +70,10 @@ class Cluster:
         topics: TopicCopies,
         native_address: str,
         kafka_address: str | None,
+        seconds: Callable[[], float],
+        decides: "Callable[[Cluster], Decider]",
     ) -> None:
-        """Opens the logs of the directory."""
+        """Opens the logs of the directory. `seconds` is a clock that never goes back."""
         self.settings = settings
         self.directory = directory
         self.observe = observe
@@ -78,6 +82,7 @@ class Cluster:
         self.native_address = native_address
         self.kafka_address = kafka_address or ""
         self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
         self._random = random
         self._commits = commits
         self._work = work
@@ -91,7 +96,8 @@ class Cluster:
         self.people = People(self)
         self.places = Places(self)
         self.standing = Standing(self)
-        self.node = self._make_node()
+        self.decider = decides(self)
+        self.node: Node = self.decider.node
         self._role: object = None
         self.elections = 0
         """How often this broker began to lead."""
@@ -100,39 +106,33 @@ class Cluster:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def _make_node(self) -> HandNode:
+    def replication_settings(self) -> ReplicationSettings:
+        """What `replication/` is told of the settings, whoever decides."""
         settings = self.settings
-        return HandNode(
-            self.stored,
-            Incarnation(self.broker_id, self.new_number()),
-            ReplicationSettings(
-                lag_max_s=settings.replica_lag_time_max_ms / 1000,
-                min_insync=settings.min_insync_replicas,
-                sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
-                answer_within_s=settings.replica_lag_time_max_ms / 1000,
-                fetch_max_bytes=FETCH_BYTES,
-            ),
-            self.new_number,
-            may_have_lost=self.stored.may_have_lost,
-            follows=self.following.first_leader,
-            brokers=settings.cluster_brokers,
-            create=settings.cluster_create and not self.stored.identity.nonce,
+        return ReplicationSettings(
+            lag_max_s=settings.replica_lag_time_max_ms / 1000,
+            min_insync=settings.min_insync_replicas,
+            sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
+            leader_within_s=settings.replica_lag_time_max_ms / 1000,
+            fetch_max_bytes=FETCH_BYTES,
         )
 
     def new_number(self) -> int:
         """A random number above 0."""
         return self._random.getrandbits(62) + 1
 
-    def start(self) -> None:
-        """Begin to lead, or to follow."""
-        if self.settings.cluster_alone:
-            self.node.lead_alone(self.now_s)
+    async def start(self) -> None:
+        """Begin to lead, or to follow. Raises `InvalidConfig`."""
+        await self.decider.prepare()
+        self.decider.start()
         self._tick()
-        if self.node.leader is None and self.node.follower is None:
+        by_hand = not self.settings.cluster_etcd
+        if by_hand and self.node.leader is None and self.node.follower is None:
             self.observe("leads_not", reason=self.waits_for)
 
     async def stop(self) -> None:
         """Let the others know by closing the connections."""
+        await self.decider.resign()
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -140,22 +140,29 @@ class Cluster:
         self.node.resign()
         self.node.unfollow()
         self.settle()
+        await self.decider.stop()
 
     # What is asked about it.
 
     @property
     def now_s(self) -> float:
-        return self.clock.monotonic()
+        return self._seconds()
+
+    @property
+    def leader(self) -> Leader | None:
+        """What leads, if clients are to be served now."""
+        return self.node.serves(self._seconds())
 
     @property
     def leads(self) -> bool:
         """Whether clients are to be served."""
-        return self.node.leader is not None
+        return self.leader is not None
 
     @property
     def epoch(self) -> int:
         """Of this broker's leading; 0 where it does not."""
-        return self.node.leader.epoch if self.node.leader is not None else 0
+        leader = self.leader
+        return 0 if leader is None else leader.epoch
 
     @property
     def waits_for(self) -> str:
@@ -163,27 +170,7 @@ class Cluster:
         node = self.node
         if node.leader is not None or node.follower is not None:
             return ""
-        if node.newer_epoch:
-            return (
-                f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
-                "--follow and its address, or promote it (horolog cluster promote)"
-            )
-        if node.heard is None:
-            return (
-                "this broker belongs to no cluster yet: start it with --follow and the leader's "
-                "address or, if it has the data that counts, once with --create-cluster"
-            )
-        if node.identity.in_doubt:
-            return (
-                "something may be missing that this broker has confirmed: start it with --follow, "
-                "or let it lead all the same (horolog cluster promote --accept-loss)"
-            )
-        heard = sorted(node.heard)
-        return (
-            f"of the {node.brokers - 1} other brokers (cluster.brokers), which have to say that "
-            f"nobody was promoted meanwhile, {len(heard)} did so: start them, or start this one "
-            "with --alone"
-        )
+        return self.decider.waits_for
 
     @property
     def told(self) -> str:
@@ -246,6 +233,8 @@ class Cluster:
                 effect.connection.close()
             else:
                 self.following.close(effect.connection)
+        else:
+            self.decider.carry_out(effect)
 
     def _answer(self, effect: Answer) -> None:
         commit = effect.token
@@ -271,7 +260,7 @@ class Cluster:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         try:
             self.look_at_topics()
-            self.happens(self.node.tick)
+            self.happens(self.decider.tick)
             self.followers.look()
             self.following.look()
             self.standing.look()

@@ -8,6 +8,7 @@ from ...config.broker import BrokerSettings
 from ...config.cluster_table import NOBODY
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
 from ...protocol.errors import HorologError, InvalidConfig
+from ...replication.epochs import NO_EPOCH
 from ...storage.directory.cluster_id import CLUSTER_ID_FILE
 from ...storage.directory.known_files import IDENTITY_FILE
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
@@ -34,10 +35,12 @@ async def make_room(
         observe("data_set_aside", folder=str(finished), reason="an earlier start began it")
     if not settings.cluster_discard:
         return
-    if not settings.broker_id or settings.cluster_follow == NOBODY:
+    joins = settings.cluster_etcd or settings.cluster_follow != NOBODY
+    if not (settings.broker_id and joins) or settings.cluster_create:
         raise InvalidConfig(
             "cluster.discard (--discard) is for a broker that follows another: give broker.id "
-            "(--broker-id) and cluster.follow (--follow) too, or leave it away"
+            "(--broker-id), and cluster.follow (--follow) or cluster.etcd (--etcd), and not "
+            "cluster.create (--create-cluster); or leave it away"
         )
     if not files.exists(directory):
         return
@@ -52,25 +55,25 @@ async def _why_foreign(settings: BrokerSettings, files: Files, observe: Observer
     path = settings.data_dir / IDENTITY_FILE
     names = files.names(settings.data_dir)
     holds_data = METADATA_FOLDER in names or any(map(parse_folder_name, names))
-    nonce = 0
+    joined = False
     if files.exists(path):
         try:
             known = decode_identity(files.read_bytes(path))
         except (OSError, ValueError) as error:
             return f"{IDENTITY_FILE} cannot be read: {error}"
-        nonce = known.identity.nonce
-    if not nonce:
+        joined = known.identity.highest_epoch > NO_EPOCH
+    if not joined:
         return "it has topics that are of no cluster" if holds_data else ""
     ours = _cluster_id(files, settings)
     try:
         theirs = await _asked(settings)
     except (HorologError, OSError, ValueError) as error:
         text = error.message if isinstance(error, HorologError) else str(error)
-        observe("not_discarded", reason="nobody says of which cluster the leader is", error=text)
+        observe("not_discarded", reason="nobody says which cluster it is to be", error=text)
         return ""
-    if ours == theirs:
+    if theirs in (ours, ""):
         return ""
-    return f"it is of cluster {ours or 'unknown'}, and the leader is of cluster {theirs}"
+    return f"it is of cluster {ours or 'unknown'}, and is to be of cluster {theirs}"
 
 
 def _cluster_id(files: Files, settings: BrokerSettings) -> str:
@@ -81,7 +84,9 @@ def _cluster_id(files: Files, settings: BrokerSettings) -> str:
 
 
 async def _asked(settings: BrokerSettings) -> str:
-    """The id of the cluster of the broker that is to be followed."""
+    """The id of the cluster that is to be joined; empty where there is none yet."""
+    if settings.cluster_etcd:
+        return await _in_etcd(settings)
     from ...client.cluster.connecting import connect
     from ...client.cluster.servers import parse_servers
 
@@ -99,3 +104,13 @@ async def _asked(settings: BrokerSettings) -> str:
     finally:
         connection.abort()
     return found.cluster_id or ""
+
+
+async def _in_etcd(settings: BrokerSettings) -> str:
+    from .etcd.access import access_of
+    from .etcd.client import EtcdClient
+    from .etcd.gateway import Gateway
+    from .etcd.store import ClusterStore
+
+    async with EtcdClient(access_of(settings), ASK_WITHIN_MS / 1000) as client:
+        return (await ClusterStore(Gateway(client), settings.cluster_name).read()).cluster_id

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SILENT_S: Final = 60.0
 """After so long a connection on which nothing is asked for is taken for gone."""
 
+BROKERS_MAX: Final = 5
+"""A leader and four followers."""
+
 MAX_CHANNELS: Final = 16
 """Connections of followers that are known at a time, dead ones included."""
 
@@ -125,10 +128,13 @@ class Followers:
                 "--discard, which sets aside what it has"
             )
         others = set(self.known) | {request.broker_id}
-        if len(others) >= cluster.settings.cluster_brokers:
+        most, name = cluster.settings.cluster_brokers, "cluster.brokers"
+        if cluster.settings.cluster_etcd:
+            most, name = BROKERS_MAX, "the most with etcd"
+        if len(others) >= most:
             raise PolicyViolation(
-                f"broker {request.broker_id} would be one too many: cluster.brokers is "
-                f"{cluster.settings.cluster_brokers}, and {sorted(self.known)} are known"
+                f"broker {request.broker_id} would be one too many: {name} is {most}, and "
+                f"{sorted(self.known)} are known"
             )
 
     def say(self, channel: Channel, message: FromFollower | FromLeader) -> None:

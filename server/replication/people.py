@@ -10,7 +10,7 @@ from ...protocol.api.cluster.describe_replicas import (
 )
 from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
 from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import PolicyViolation
+from ...protocol.errors import PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
 from ..handlers.base import Later
 from ..metrics.replica_families import ReplicaFigures
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 LOOK_S: Final = 0.02
+
+LEADS_WITHIN_S: Final = 10.0
+"""So long a person waits until the broker leads that is to."""
 
 
 class People:
@@ -96,12 +99,12 @@ class People:
 
     def _as_follower(self, response: DescribeReplicasResponse) -> None:
         cluster = self._cluster
-        node, following = cluster.node, cluster.following
+        following = cluster.following
         messages, seconds = following.missing()
         response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
-        response.promise = node.why_not_promote() or ""
+        response.promise = cluster.decider.promise
         states = cluster.standing.states()
-        response.in_sync = list(following.in_sync)
+        response.in_sync = list(cluster.decider.in_sync or following.in_sync)
         if following.leader_id in states:
             leader = ReplicaMember(
                 broker_id=following.leader_id,
@@ -152,10 +155,12 @@ class People:
                 "s, so this one leads on; try again"
             )
 
-    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse:
+    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | Later:
         cluster = self._cluster
         messages, seconds = cluster.following.missing()
-        reason = cluster.happens(lambda now_s: cluster.node.promote(now_s, accept_loss=accept_loss))
+        reason = cluster.happens(
+            lambda now_s: cluster.decider.promote(now_s, accept_loss=accept_loss)
+        )
         if reason is not None:
             raise PolicyViolation(
                 f"{reason}. What may be missing here: up to {seconds:.1f} s, about {messages:,} "
@@ -163,4 +168,22 @@ class People:
             )
         if accept_loss:
             cluster.observe("promoted_with_loss", messages=messages, seconds=round(seconds, 1))
-        return PromoteResponse(epoch=cluster.epoch)
+        if cluster.leads:
+            return PromoteResponse(epoch=cluster.epoch)
+        task = cluster.start_work(self._until_led())
+        return Later(task, lambda: self._led(task))
+
+    def _led(self, task: "asyncio.Task[None]") -> PromoteResponse:
+        task.result()
+        return PromoteResponse(epoch=self._cluster.epoch)
+
+    async def _until_led(self) -> None:
+        cluster = self._cluster
+        until_s = cluster.now_s + LEADS_WITHIN_S
+        while not cluster.leads and cluster.now_s < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # What the state machine decides has no event.
+        if not cluster.leads:
+            raise RequestTimedOut(
+                f"broker {cluster.broker_id} does not lead after {LEADS_WITHIN_S:g} s, and may: "
+                f"{cluster.waits_for or cluster.told}"
+            )

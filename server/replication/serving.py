@@ -70,7 +70,7 @@ class Serving:
         """Why a request is not served now, if so."""
         if api_key in EVERYWHERE:
             return None
-        leader = self._cluster.node.leader
+        leader = self._cluster.leader
         if leader is None:
             return self._not_led(api_key)
         if api_key in _READS and leader is not self._readable:

@@ -1,14 +1,18 @@
 """A broker that has `broker.id` becomes one of several."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import SystemRandom
 
-from ...config.cluster_table import NOBODY
+from ...clock import boot_time_s
+from ...config.cluster_table import LISTENS, NOBODY
 from ...protocol.errors import InvalidConfig
 from ...storage.events import Observer
 from ...storage.files import Files
 from ..handlers.base import Services
+from .by_hand import ByHand
 from .cluster import Cluster
+from .deciding import Decider
 from .identity_file import IdentityFile
 from .topics import TopicCopies
 
@@ -19,16 +23,25 @@ def join_cluster(
     """The same services, of a broker in a cluster. Raises `InvalidConfig`, `StorageError`."""
     settings = services.settings
     follows = settings.cluster_follow != NOBODY
+    decides: Callable[[Cluster], Decider] = ByHand
+    seconds = services.clock.monotonic
+    if settings.cluster_etcd or settings.cluster_name:
+        from .etcd.setting_up import by_etcd
+
+        decides, seconds = by_etcd(settings), boot_time_s
     if follows and (settings.cluster_create or settings.cluster_alone):
         raise InvalidConfig(
             "cluster.create and cluster.alone (--create-cluster, --alone) are for a broker that "
             "leads, and cluster.follow (--follow) is for one that does not: give one of them"
         )
-    if settings.min_insync_replicas > settings.cluster_brokers:
+    few = settings.min_insync_replicas > settings.cluster_brokers
+    if few and not settings.cluster_etcd:
         raise InvalidConfig(
             f"min.insync.replicas is {settings.min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
+    if settings.cluster_address != LISTENS:
+        native_address = settings.cluster_address
     identity = IdentityFile(files, settings.data_dir, settings.broker_id)
     if follows and not identity.identity.nonce and services.directory.topics():
         raise InvalidConfig(
@@ -50,6 +63,8 @@ def join_cluster(
         topics=TopicCopies(services.directory, services.metadata, observe),
         native_address=native_address,
         kafka_address=services.kafka_address,
+        seconds=seconds,
+        decides=decides,
     )
     services.creations.allowed = lambda: cluster.leads
     return replace(services, cluster=cluster)

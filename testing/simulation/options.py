@@ -39,6 +39,7 @@ def draw_settings(random: Random) -> ReplicationSettings:
         lease_margin=0.1,
         read_every_s=0.4,
         answer_within_s=1.0,
+        leader_within_s=1.0,
         fetch_wait_s=0.4,
         fetch_max_bytes=random.choice((1, 2, 8)),
     )

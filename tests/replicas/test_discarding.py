@@ -92,7 +92,11 @@ async def test_nothing_is_moved_while_nobody_says_what_cluster_it_is(place: Path
         await fill(other)
         await other.stop()
         stream = io.StringIO()
-        settings = {"broker_id": 2, "cluster_follow": leader.address, "cluster_discard": True}
+        settings: dict[str, Any] = {
+            "broker_id": 2,
+            "cluster_follow": leader.address,
+            "cluster_discard": True,
+        }
         async with running_broker(
             other.data_dir, log_stream=stream, log_format="json", listen=other.address, **settings
         ) as broker:

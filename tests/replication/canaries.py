@@ -287,7 +287,7 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "members that are let go at once": lambda: Options(node_class=LetsGoAtOnce),
     "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=3),
     "producers forgotten below the log start": lambda: Options(
-        log_class=ForgetsProducers, steps=1000
+        log_class=ForgetsProducers, steps=1000, brokers=2
     ),
     "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
     "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),

@@ -1,0 +1,189 @@
+"""`make cluster`: an etcd and three brokers here, with real input; kill one and watch."""
+
+import asyncio
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ...client.administer.admin import Admin
+from ...client.administer.replicas import ReplicaAdmin
+from ...client.produce.producer import Producer
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.errors import HorologError
+from ...testing.etcd import EtcdProcess, etcd_program
+from .feed import ensure_topic, send_all
+from .history import find_history
+from .host_load import sample
+
+COUNT: Final = 3
+NAME: Final = "demo"
+TOPIC: Final = "demo-load"
+LOOK_S: Final = 0.2
+WRITE_S: Final = 0.1
+LONG_S: Final = 1.0
+"""A gap between two answers that is worth a line."""
+
+MISSING: Final = (
+    "make cluster needs etcd, which decides who leads, and there is no program `etcd` here.\n"
+    "On Debian and Ubuntu: apt-get install etcd-server. Elsewhere: https://etcd.io/docs/latest/install"
+)
+
+
+class _Broker:
+    def __init__(self, folder: Path, number: int, etcd: str) -> None:
+        self.number = number
+        self.address = f"127.0.0.1:{7070 + 100 * (number - 1)}"
+        self.log = folder / f"broker{number}.log"
+        page = f"127.0.0.1:{7071 + 100 * (number - 1)}"
+        self.page = f"http://{page}"
+        self.command = [
+            *(sys.executable, "-m", "horolog", "serve", "--broker-id", str(number)),
+            *("--data-dir", str(folder / f"broker{number}"), "--listen", self.address),
+            *("--http-listen", page, "--kafka-listen", "off"),
+            *("--etcd", etcd, "--cluster", NAME, "--create-cluster"),
+        ]
+        if number > 1:
+            self.command.pop()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+            self.process.kill()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{datetime.now(UTC):%H:%M:%S}  {text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run until Ctrl-C; returns the exit code."""
+    if etcd_program() is None:
+        sys.stderr.write(f"{MISSING}\n")
+        return 1
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horolog-cluster-")))
+        etcd = EtcdProcess(folder / "etcd")
+        stack.callback(etcd.close)
+        try:
+            etcd.start()
+        except RuntimeError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        _say(f"etcd is at {etcd.url}")
+        brokers = [_Broker(folder, number, etcd.url) for number in range(1, COUNT + 1)]
+        for broker in brokers:
+            stack.callback(broker.stop)
+            broker.start()
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_run(brokers))
+    return 0
+
+
+async def _run(brokers: list[_Broker]) -> None:
+    watching = asyncio.create_task(_watch(brokers))
+    addresses = ",".join(broker.address for broker in brokers)
+    try:
+        await _until_led(brokers)
+        async with (
+            Admin(addresses, check_units=False) as admin,
+            Producer(addresses, acks="all", idempotent=True, check_units=False) as producer,
+        ):
+            history = await asyncio.to_thread(find_history, None)
+            for topic in (TOPIC, history.topic):
+                await ensure_topic(admin, topic, {})
+            await send_all(producer, history.topic, history.records)
+            _say(f"{history.topic} has {len(history.records):,} messages: {history.what}")
+            _tell(brokers, addresses)
+            await _write(producer)
+    finally:
+        watching.cancel()
+
+
+def _tell(brokers: list[_Broker], addresses: str) -> None:
+    program = shlex.join([sys.executable, "-m", "horolog"])
+    lines = [
+        f"a message with acks=all goes to {TOPIC} ten times a second. Now kill one, and watch:",
+        *(
+            f"    kill -9 {one.process.pid}   # broker {one.number}"
+            for one in brokers
+            if one.process
+        ),
+        "or let another one lead, or look:",
+        f"    {program} cluster promote 2 --server {addresses}",
+        f"    {program} cluster status --server {addresses}",
+        "and start one again, in another terminal:",
+        f"    {shlex.join(brokers[0].command)}",
+        *(f"the page of broker {one.number}: {one.page}" for one in brokers),
+        "Ctrl-C ends it all.",
+    ]
+    for line in lines:
+        _say(line)
+
+
+async def _write(producer: Producer) -> None:
+    """Send for ever, and tell of gaps between answers."""
+    answered_s = time.monotonic()
+    while True:
+        try:
+            await producer.send(TOPIC, sample())
+        except (HorologError, OSError) as error:
+            _say(f"a message was not stored: {error}")
+        else:
+            gap_s = time.monotonic() - answered_s
+            if gap_s > LONG_S:
+                _say(f"writes are answered again, after {gap_s:.1f} s")
+            answered_s = time.monotonic()
+        await asyncio.sleep(WRITE_S)
+
+
+async def _until_led(brokers: list[_Broker]) -> None:
+    while await _state(brokers) is None:  # noqa: ASYNC110 - of other processes
+        await asyncio.sleep(LOOK_S)
+
+
+async def _watch(brokers: list[_Broker]) -> None:
+    """Tell of every change."""
+    known: tuple[int, int, tuple[int, ...]] | None = None
+    gone: set[int] = set()
+    while True:
+        for broker in brokers:
+            ended = broker.process is not None and broker.process.poll() is not None
+            if ended and broker.number not in gone:
+                gone.add(broker.number)
+                _say(f"broker {broker.number} is gone")
+        state = await _state(brokers)
+        if state is not None and state != known:
+            known = state
+            in_sync = ", ".join(map(str, state[2]))
+            _say(f"broker {state[0]} leads, in epoch {state[1]}; in sync: {in_sync}")
+        await asyncio.sleep(LOOK_S)
+
+
+async def _state(brokers: list[_Broker]) -> tuple[int, int, tuple[int, ...]] | None:
+    """Who leads, in which epoch, and who is in sync."""
+    found = []
+    for broker in brokers:
+        with suppress(HorologError, OSError):
+            async with ReplicaAdmin(broker.address, request_timeout_ms=1000) as admin:
+                status = await admin.describe()
+                if status.leader == broker.number != NOT_KNOWN:
+                    found.append((status.leader, status.epoch, tuple(status.in_sync)))
+    return max(found, key=lambda one: one[1], default=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""A cluster in which people decide who leads."""
+
+from typing import TYPE_CHECKING
+
+from ...replication.effects import Effect
+from ...replication.hand_node import HandNode
+from ...replication.settings import Incarnation
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+class ByHand:
+    """The `Decider` of such a cluster; see there."""
+
+    in_sync = None
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        settings = cluster.settings
+        replication = cluster.replication_settings()
+        self.node = HandNode(
+            cluster.stored,
+            Incarnation(cluster.broker_id, cluster.new_number()),
+            replication._replace(answer_within_s=settings.replica_lag_time_max_ms / 1000),
+            cluster.new_number,
+            may_have_lost=cluster.stored.may_have_lost,
+            follows=cluster.following.first_leader,
+            brokers=settings.cluster_brokers,
+            create=settings.cluster_create and not cluster.stored.identity.nonce,
+        )
+
+    @property
+    def waits_for(self) -> str:
+        node = self.node
+        if node.newer_epoch:
+            return (
+                f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
+                "--follow and its address, or promote it (horolog cluster promote)"
+            )
+        if node.heard is None:
+            return (
+                "this broker belongs to no cluster yet: start it with --follow and the leader's "
+                "address or, if it has the data that counts, once with --create-cluster"
+            )
+        if node.identity.in_doubt:
+            return (
+                "something may be missing that this broker has confirmed: start it with --follow, "
+                "or let it lead all the same (horolog cluster promote --accept-loss)"
+            )
+        heard = sorted(node.heard)
+        return (
+            f"of the {node.brokers - 1} other brokers (cluster.brokers), which have to say that "
+            f"nobody was promoted meanwhile, {len(heard)} did so: start them, or start this one "
+            "with --alone"
+        )
+
+    @property
+    def promise(self) -> str:
+        return self.node.why_not_promote() or ""
+
+    async def prepare(self) -> None:
+        """Nobody else is asked."""
+
+    def start(self) -> None:
+        if self._cluster.settings.cluster_alone:
+            self.node.lead_alone(self._cluster.now_s)
+
+    async def resign(self) -> None:
+        """People hand over before."""
+
+    async def stop(self) -> None:
+        """Nothing is held."""
+
+    def tick(self, now_s: float) -> None:
+        self.node.tick(now_s)
+
+    def carry_out(self, effect: Effect) -> None:
+        """There is nothing else."""
+
+    def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
+        return self.node.promote(now_s, accept_loss=accept_loss)

@@ -1,0 +1,54 @@
+"""Who decides who leads: people, or etcd."""
+
+from typing import Protocol
+
+from ...replication.effects import Effect
+from ...replication.node import Node
+
+
+class Decider(Protocol):
+    """Makes a broker's node, and carries out what only this kind of node wants."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def waits_for(self) -> str:
+        """Why this broker neither leads nor follows."""
+        ...
+
+    @property
+    def promise(self) -> str:
+        """Why messages may be lost if this broker is made the leader; empty if none are."""
+        ...
+
+    @property
+    def in_sync(self) -> list[int] | None:
+        """Who is in sync, where a broker that does not lead knows it."""
+        ...
+
+    async def prepare(self) -> None:
+        """What is to be known before the start. Raises `InvalidConfig`."""
+        ...
+
+    def start(self) -> None: ...
+
+    async def resign(self) -> None:
+        """Lead no more, because the broker stops."""
+        ...
+
+    async def stop(self) -> None:
+        """Let go what is held, when nothing is led or followed any more."""
+        ...
+
+    def tick(self, now_s: float) -> None:
+        """Tell the node what time it is."""
+        ...
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what nobody else knows how to do."""
+        ...
+
+    def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
+        """Let this broker lead, now or soon, without the old leader's answer; or why not."""
+        ...

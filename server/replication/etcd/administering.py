@@ -1,0 +1,146 @@
+"""What people do in etcd itself: make a cluster, and take a member out of it."""
+
+from pathlib import Path
+from random import SystemRandom
+
+from ....protocol.errors import PolicyViolation, StorageError
+from ....replication.cluster_state import ClusterState
+from ....replication.epochs import NO_EPOCH
+from ....replication.partition_log import Identity
+from ....replication.settings import Member
+from ....storage.directory.cluster_id import load_cluster_id
+from ....storage.directory.known_files import IDENTITY_FILE
+from ....storage.directory.lock import DirectoryLock
+from ....storage.files import SystemFiles
+from ....storage.names import LEADER_EPOCHS
+from ....storage.replica.epoch_history import MalformedEpochs, decode_epochs
+from ....values import value_class
+from ..identity_file import IdentityFile, decode_identity
+from .access import Access
+from .client import EtcdClient
+from .gateway import Gateway
+from .store import ClusterStore, Seen
+
+WITHIN_S = 10.0
+"""How long etcd may take to answer a person."""
+
+
+@value_class
+class Created:
+    """A cluster that was made."""
+
+    cluster_id: str
+    broker_id: int
+    epoch: int
+    """Those of its leaders are above."""
+
+
+async def create(
+    access: Access, name: str, data_dir: Path, broker_id: int | None, *, replace: bool
+) -> Created:
+    """Make the cluster's first state: the broker with this directory has the data that counts.
+
+    The broker must not run. `broker_id` is for a directory that has had none. With `replace` a
+    state that is there is replaced. Raises `CodedError`, `EtcdError`, `OSError`.
+    """
+    files = SystemFiles()
+    lock = DirectoryLock(files, data_dir, advice="stop that broker first")
+    try:
+        broker_id = _broker_id(data_dir, broker_id)
+        identity = IdentityFile(files, data_dir, broker_id)
+        cluster_id = load_cluster_id(files, data_dir, SystemRandom())
+        epoch = max(0, identity.identity.highest_epoch, *_epochs(data_dir))
+        async with EtcdClient(access, WITHIN_S) as client:
+            store = ClusterStore(Gateway(client), name)
+            seen = await store.read()
+            if seen.view is not None and not replace:
+                raise PolicyViolation(
+                    f"cluster {name} is in etcd already (epoch {seen.view.state.epoch}); --replace "
+                    "makes it anew from this directory, and others give up what they have more"
+                )
+            _check_nobody_runs(name, seen)
+            if seen.view is not None:
+                epoch = max(epoch, seen.view.state.epoch)
+            # A new nonce, for a new entry into the ISR: kept before anybody can name it.
+            nonce = SystemRandom().getrandbits(62) + 1
+            identity.store(Identity(nonce, highest_epoch=epoch))
+            state = ClusterState(epoch, None, frozenset({Member(broker_id, nonce)}))
+            revision = 0 if seen.view is None else seen.view.state_revision
+            made = await store.create(cluster_id, state, revision)
+            if made.view is None or made.view.state != state:
+                raise PolicyViolation(f"cluster {name} was made by somebody else just now")
+    finally:
+        lock.release()
+    return Created(cluster_id, broker_id, epoch)
+
+
+def _broker_id(data_dir: Path, given: int | None) -> int:
+    path = data_dir / IDENTITY_FILE
+    if not path.exists():
+        return given or 1
+    try:
+        known = decode_identity(path.read_bytes()).broker_id
+    except ValueError as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+    if given not in (None, known):
+        raise PolicyViolation(
+            f"{path} says that this is the data of broker {known}, and --broker-id is {given}"
+        )
+    return known
+
+
+def _epochs(data_dir: Path) -> list[int]:
+    """The latest ones of all logs, also of those that Kafka wrote."""
+    found = [NO_EPOCH]
+    for path in sorted(data_dir.glob(f"*/{LEADER_EPOCHS}")):
+        try:
+            found.append(decode_epochs(path.read_bytes()).last_epoch)
+        except MalformedEpochs as error:
+            raise StorageError(f"{path} cannot be read: {error}") from error
+    return found
+
+
+def _check_nobody_runs(name: str, seen: Seen) -> None:
+    if seen.members:
+        raise PolicyViolation(
+            f"brokers {sorted(seen.members)} of cluster {name} run, or did until a moment ago: "
+            "stop them all, and try again after the time of a lease"
+        )
+
+
+async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool) -> bool:
+    """Take a broker that is gone for good out of the state; whether it was in it.
+
+    Raises `CodedError`, `EtcdError`.
+    """
+    async with EtcdClient(access, WITHIN_S) as client:
+        store = ClusterStore(Gateway(client), name)
+        for _ in range(5):
+            seen = await store.read()
+            view = seen.view
+            if view is None:
+                raise PolicyViolation(f"cluster {name} is not in etcd")
+            if broker_id in seen.members:
+                raise PolicyViolation(
+                    f"broker {broker_id} runs at {seen.members[broker_id].address}, or did until a "
+                    "moment ago: stop it, and try again after the time of a lease"
+                )
+            state = _without(view.state, broker_id)
+            if state == view.state:
+                return False
+            if not state.isr and not accept_loss:
+                raise PolicyViolation(
+                    f"messages may be lost that only broker {broker_id} has: nobody else is in "
+                    "sync. --accept-loss takes it out all the same"
+                )
+            done, _ = await store.change(seen, state)
+            if done:
+                return True
+    raise PolicyViolation(f"the state of cluster {name} changes all the time; try again")
+
+
+def _without(state: ClusterState, broker_id: int) -> ClusterState:
+    return state._replace(
+        isr=frozenset(one for one in state.isr if one.broker_id != broker_id),
+        kept=frozenset(one for one in state.kept if one.member.broker_id != broker_id),
+    )

@@ -1,0 +1,346 @@
+"""A cluster that etcd decides for: requests to it, and what comes of them."""
+
+import asyncio
+from collections.abc import Callable
+from socket import gethostname
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.errors import HorologError, InvalidConfig
+from ....replication.cluster_node import ClusterNode
+from ....replication.effects import (
+    Effect,
+    GrantLease,
+    ReadCluster,
+    Register,
+    RenewLease,
+    RevokeLease,
+    Transact,
+)
+from ....replication.settings import Incarnation
+from ..followers import Known, reachable
+from .asking import Lane
+from .client import EtcdClient
+from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
+from .joining import Joining, Sent
+from .store import ClusterStore, Seen
+from .values import StoredMember
+
+if TYPE_CHECKING:
+    from ..cluster import Cluster
+
+PATIENCE_S: Final = 2.0
+"""After this, etcd's answer is not waited for any more."""
+
+LOGS_S: Final = 1.0
+"""How often it is looked whether a log has failed."""
+
+TAKEN_S: Final = 3.0
+"""Beyond a lease: how long a start waits for the end of another broker with its id."""
+
+
+class ByEtcd:
+    """The `Decider` of such a cluster; see there."""
+
+    def __init__(self, cluster: "Cluster", client: EtcdClient, store: ClusterStore) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._store = store
+        settings = cluster.settings
+        self._lease_s = settings.cluster_lease_ms // 1000
+        me = Incarnation(cluster.broker_id, cluster.new_number())
+        self.node = ClusterNode(
+            cluster.stored,
+            me,
+            cluster.replication_settings()._replace(
+                lease_s=self._lease_s,
+                unclean=settings.cluster_unclean_leader_election_enable,
+                answer_within_s=PATIENCE_S,
+            ),
+            cluster.new_number,
+            may_have_lost=cluster.stored.may_have_lost,
+        )
+        self._joining = Joining(store.name, cluster.directory, cluster.stored, me)
+        self._why_not = "etcd has not answered yet"
+        self._failure = ""
+        """Why the last read came to nothing; empty if it did not."""
+        self._told = ""
+        self._cluster_id = ""
+        self._latest_revision = 0
+        self._member_revision = 0
+        self._looked_s = self._asked_s = 0.0
+
+        def lane() -> Lane:
+            return Lane(self._failed, self._now_s, PATIENCE_S)
+
+        self._reads, self._leases, self._writes = lane(), lane(), lane()
+
+    def _now_s(self) -> float:
+        return self._cluster.now_s
+
+    # What is asked about it.
+
+    @property
+    def waits_for(self) -> str:
+        if self._why_not and not self._failure:
+            return self._why_not
+        if self._failure:
+            return f"etcd is needed to know who leads: {self._failure}"
+        view = self.node.view
+        if view is not None and not view.state.isr:
+            return (
+                "everybody who was in sync may have lost something: brokers "
+                f"{sorted({kept.member.broker_id for kept in view.state.kept})} have to be there "
+                "to find out who has most, or a person accepts loss (horolog cluster promote ID "
+                "--accept-loss)"
+            )
+        if view is not None and view.leader is None:
+            names = sorted(member.broker_id for member in view.state.isr)
+            return f"nobody leads; one of the brokers in sync, {names}, can be elected"
+        return "a leader is being elected"
+
+    @property
+    def in_sync(self) -> list[int] | None:
+        view = self.node.view
+        return None if view is None else sorted(one.broker_id for one in view.state.isr)
+
+    @property
+    def promise(self) -> str:
+        view = self.node.view
+        if view is not None and self.node.member in view.state.isr:
+            return ""
+        return "this broker is not in sync"
+
+    # The start and the end.
+
+    async def prepare(self) -> None:
+        """Read once. An etcd that does not answer is waited for later; one that answers what it
+        must not is an error now. So is another broker with this id."""
+        until_s = self._now_s() + self._lease_s + TAKEN_S
+        while True:
+            try:
+                await self._read()
+            except EtcdUnreachable as error:
+                self._failed(error)
+                return
+            except EtcdError as error:
+                raise InvalidConfig(f"cluster.etcd (--etcd): {error.message}") from error
+            joining = self._joining
+            if joining.refused or (joining.taken and self._now_s() > until_s):
+                raise InvalidConfig(self._why_not)
+            if not joining.taken:
+                return
+            await asyncio.sleep(0.2)  # A lease ends by etcd's clock, which has no event for us.
+
+    def start(self) -> None:
+        """The ticks do it."""
+
+    async def resign(self) -> None:
+        """Hand over to whoever has everything, or at least let the lease go."""
+        cluster, node = self._cluster, self.node
+        leader = node.leader
+        if leader is None:
+            return
+        heirs = sorted(
+            (len(session.behind), session.member.broker_id)
+            for session in leader.sessions.values()
+            if session.member in leader.isr.members
+        )
+        if not heirs:
+            return
+        cluster.happens(lambda now_s: node.hand_over(now_s, heirs[0][1]))
+        until_s = cluster.now_s + node.settings.hand_over_s
+        while node.leader is leader and cluster.now_s < until_s:
+            await asyncio.sleep(0.02)
+            cluster.happens(node.tick)
+
+    async def stop(self) -> None:
+        if self.node.lease is not None:
+            self.carry_out(RevokeLease(self.node.lease.lease_id))
+            self.node.lease = None
+        await self._reads.stop()
+        await self._leases.stop()
+        await self._writes.drained(PATIENCE_S)
+        await self._client.close()
+
+    # Time.
+
+    def tick(self, now_s: float) -> None:
+        node = self.node
+        if self._why_not:
+            if now_s - self._asked_s >= node.settings.read_every_s:
+                self._ask_read()
+            return
+        node.tick(now_s)
+        alone = node.leader is None and (node.follower is None or node.follower.connection is None)
+        if alone and not self._failure:
+            self._ask_read()  # Something is about to change: half a second is long.
+        if now_s - self._looked_s >= LOGS_S:
+            self._looked_s = now_s
+            if any(stored.log.failure is not None for stored in self._cluster.stored.logs.values()):
+                node.log_failed()
+
+    # What the node wants.
+
+    def carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, ReadCluster):
+            self._ask_read()
+        elif isinstance(effect, GrantLease):
+            self._leases.ask(lambda: self._grant(effect))
+        elif isinstance(effect, RenewLease):
+            self._leases.ask(lambda: self._renew(effect))
+        elif isinstance(effect, RevokeLease):
+            # Behind the transaction that lets another broker lead.
+            self._writes.ask(lambda: self._revoke(effect))
+        elif isinstance(effect, Register):
+            self._writes.ask(lambda: self._register(effect))
+        elif isinstance(effect, Transact):
+            self._writes.ask(lambda: self._transact(effect))
+
+    def _ask_read(self) -> None:
+        if not self._reads.busy:
+            self._asked_s = self._now_s()
+            self._reads.ask(self._read)
+
+    async def _read(self) -> None:
+        sent = self._sent()
+        seen = await self._store.read()
+        if seen.view is None and self._creates:
+            sent = self._sent()
+            seen = await self._create()
+        self._failure = ""
+        self._deliver(seen, sent)
+
+    @property
+    def _creates(self) -> bool:
+        return self._cluster.settings.cluster_create and self._joining.never_joined
+
+    async def _create(self) -> Seen:
+        """Make the cluster's first state, of this broker's data."""
+        cluster = self._cluster
+        identity = cluster.stored.identity
+        if not identity.nonce:
+            cluster.stored.store(identity._replace(nonce=cluster.new_number()))
+        state = self._joining.first_state()
+        return await self._store.create(cluster.directory.cluster_id(), state)
+
+    async def _grant(self, effect: GrantLease) -> None:
+        lease_id, ttl_s = await self._store.gateway.grant(self._lease_s)
+        self._event(
+            lambda now_s: self.node.lease_granted(now_s, lease_id, effect.asked_s, float(ttl_s))
+        )
+
+    async def _renew(self, effect: RenewLease) -> None:
+        ttl_s = await self._store.gateway.keep_alive(effect.lease_id)
+        if ttl_s is None:
+            self._event(lambda _: self.node.lease_lost(effect.lease_id))
+        else:
+            self._event(
+                lambda now_s: self.node.lease_renewed(
+                    now_s, effect.lease_id, effect.asked_s, float(ttl_s)
+                )
+            )
+
+    async def _revoke(self, effect: RevokeLease) -> None:
+        await self._store.gateway.revoke(effect.lease_id)
+
+    async def _register(self, effect: Register) -> None:
+        cluster = self._cluster
+        host = gethostname()
+        member = StoredMember(
+            effect.info,
+            reachable(cluster.native_address, host),
+            reachable(cluster.kafka_address, host),
+        )
+        for _ in range(2):  # The key may have gone with an earlier lease.
+            sent = self._sent()
+            seen = await self._store.register(member, self._member_revision)
+            self._deliver(seen, sent)
+            there = seen.members.get(cluster.broker_id)
+            if self._why_not or (there is not None and there.info == effect.info):
+                return
+
+    async def _transact(self, effect: Transact) -> None:
+        sent = self._sent()
+        self._deliver(await self._store.transact(effect, self._cluster_id), sent)
+
+    # What comes of it.
+
+    def _sent(self) -> Sent:
+        return Sent(self._latest_revision, self._cluster.stored.identity.highest_epoch)
+
+    def _event(self, step: Callable[[float], Any]) -> None:
+        self._cluster.happens(step)
+
+    def _failed(self, error: Exception) -> None:
+        """Note it; what is wanted is asked for again."""
+        if isinstance(error, LeaseNotFound):
+            self._ask_read()
+            return
+        text = error.message if isinstance(error, HorologError) else str(error)
+        self._failure = text
+        kind = "etcd_refuses" if isinstance(error, EtcdMisconfigured) else "etcd_not_reached"
+        if text != self._told:
+            self._told = text
+            self._cluster.observe(kind, error=text)
+
+    def _deliver(self, seen: Seen, sent: Sent) -> None:
+        if sent.revision <= seen.revision < self._latest_revision:
+            return  # Overtaken by a later answer, which says more.
+        self._latest_revision = max(self._latest_revision, seen.revision)
+        cluster, node = self._cluster, self.node
+        why_not = self._joining.why_not(seen, sent)
+        if why_not != self._why_not:
+            self._why_not = why_not
+            if why_not:
+                cluster.observe("leads_not", reason=why_not)
+        if why_not:
+            self._take_no_part()
+            return
+        self._told = ""
+        self._cluster_id = seen.cluster_id
+        self._member_revision = seen.member_revisions.get(cluster.broker_id, 0)
+        self._note_places(seen)
+        view = seen.view
+        assert view is not None
+        self._event(lambda now_s: node.cluster_read(now_s, view))
+
+    def _take_no_part(self) -> None:
+        def leave(_: float) -> None:
+            self.node.resign()
+            self.node.unfollow()
+
+        if self.node.leader is not None or self.node.follower is not None:
+            self._event(leave)
+
+    def _note_places(self, seen: Seen) -> None:
+        """Where the others are, which are there."""
+        known = self._cluster.followers.known
+        mine = self._cluster.broker_id
+        for broker_id in [one for one in known if one not in seen.members]:
+            del known[broker_id]
+        for broker_id, member in seen.members.items():
+            if broker_id != mine:
+                known[broker_id] = Known(member.address, member.kafka_address)
+
+    # What a person wants.
+
+    def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
+        """Only where nobody leads, nor can be elected."""
+        node, view = self.node, self.node.view
+        if self._why_not or view is None or self._failure:
+            return self.waits_for
+        if node.leader is not None:
+            return None
+        if view.leader is not None and view.leader.broker_id != node.broker_id:
+            return f"broker {view.leader.broker_id} leads, and is asked to hand over"
+        live = {info.member for info in view.members.values()}
+        able = sorted(member.broker_id for member in view.state.isr & live)
+        if able:
+            return f"brokers {able} are in sync, and one of them is elected by itself"
+        if not accept_loss:
+            return (
+                "nobody who is in sync is there, and this broker may lack what they answered: "
+                f"start one of {sorted(member.broker_id for member in view.state.isr)}"
+            )
+        node.accepts_loss = True
+        return None

@@ -1,0 +1,131 @@
+"""Whether what etcd says is of this broker's cluster, and whether the broker may act on it."""
+
+from ....protocol.errors import HorologError
+from ....replication.cluster_state import ClusterState
+from ....replication.epochs import NO_EPOCH, latest
+from ....replication.settings import Incarnation, Member
+from ....storage.directory.log_directory import LogDirectory
+from ....values import value_class
+from ..stored_directory import StoredDirectory
+from .store import Seen
+
+
+@value_class
+class Sent:
+    """What was known when a request was sent."""
+
+    revision: int
+    """The latest one of etcd that was seen."""
+    epoch: int
+    """The highest one that this directory was told of."""
+
+
+class Joining:
+    """Why a broker takes no part, if it does not."""
+
+    def __init__(
+        self, name: str, directory: LogDirectory, stored: StoredDirectory, me: Incarnation
+    ) -> None:
+        self._name = name
+        self._directory = directory
+        self._stored = stored
+        self._me = me
+        self._was_there = False
+        """Whether this cluster has been in etcd since the start."""
+        self._registered = False
+        """Whether this run has been seen in etcd."""
+        self.refused = self.taken = False
+        """Whether it is not to start so: at all, or as long as another broker has its id."""
+        self._went_back = ""
+        self.joined = False
+
+    def first_state(self) -> ClusterState:
+        """Of a cluster that begins with this broker's data: it is in sync, nobody leads yet."""
+        starts = (latest(log.epoch_starts) for log in self._stored.logs.values())
+        epoch = max([0, self._stored.identity.highest_epoch, *starts])
+        member = Member(self._stored.broker_id, self._stored.identity.nonce)
+        return ClusterState(epoch, None, frozenset({member}))
+
+    @property
+    def never_joined(self) -> bool:
+        """Whether this directory has not been in a cluster yet."""
+        return self._stored.identity.highest_epoch == NO_EPOCH
+
+    def why_not(self, seen: Seen, sent: Sent) -> str:
+        """Why this broker is not to act on what was read; empty if it is."""
+        self.refused = self.taken = False
+        self._look_back(seen, sent)
+        if self._went_back:
+            return self._went_back
+        if seen.view is None:
+            return self._missing()
+        self._was_there = True
+        if seen.view.state.epoch < sent.epoch:
+            return self._set_back(f"epoch {seen.view.state.epoch}", f"epoch {sent.epoch}")
+        other = self._other_data(seen, seen.view.state)
+        taken = self._taken(seen)
+        self.refused, self.taken = bool(other), bool(taken)
+        return other or taken
+
+    def _look_back(self, seen: Seen, sent: Sent) -> None:
+        if seen.revision < sent.revision:
+            self._went_back = self._set_back(f"revision {seen.revision}", f"{sent.revision}")
+
+    def _set_back(self, now: str, before: str) -> str:
+        return (
+            f"etcd is at {now} and was at {before}: it was restored from a backup, and may name "
+            "brokers as in sync that are not any more. Stop all brokers; where the one is that led "
+            f"last, run `horolog cluster create {self._name} --replace`; then start them"
+        )
+
+    def _missing(self) -> str:
+        if self._was_there or not self.never_joined:
+            return (
+                f"cluster {self._name} is not in etcd (any more), and this broker has been in a "
+                "cluster: where the one is that led last, stopped, run "
+                f"`horolog cluster create {self._name}`"
+            )
+        return (
+            f"cluster {self._name} is not in etcd yet: start the broker whose data counts with "
+            f"--create-cluster, or run `horolog cluster create {self._name}` where its data is"
+        )
+
+    def _other_data(self, seen: Seen, state: ClusterState) -> str:
+        if self.joined:
+            return ""
+        directory, member = self._directory, Member(self._me.broker_id, self._stored.identity.nonce)
+        if not self.never_joined or member in state.isr:
+            ours = directory.cluster_id()
+            if ours != seen.cluster_id:
+                return (
+                    f"this directory has the data of cluster {ours}, and {self._name} in etcd is "
+                    f"cluster {seen.cluster_id}: start with another data directory (--data-dir), "
+                    "or once with --discard, which sets this data aside"
+                )
+        elif directory.topics():
+            return (
+                "this directory has topics that are not of the cluster "
+                f"{self._name}: start with an empty data directory (--data-dir), or with "
+                "--discard, which sets them aside"
+            )
+        try:
+            directory.keep_cluster_id(seen.cluster_id)
+        except HorologError as error:
+            return error.message
+        self.joined = True
+        return ""
+
+    def _taken(self, seen: Seen) -> str:
+        there = seen.members.get(self._me.broker_id)
+        if there is None:
+            return ""
+        if there.info.incarnation == self._me:
+            self._registered = True
+            return ""
+        nonce = self._stored.identity.nonce
+        if nonce and there.info.member.nonce == nonce and not self._registered:
+            return ""  # An earlier run with this very directory, which is locked by this one now.
+        return (
+            f"another broker with broker.id {self._me.broker_id} is at "
+            f"{there.address}, or was until a moment ago: each has its own (--broker-id)"
+        )

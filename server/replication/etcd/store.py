@@ -1,0 +1,128 @@
+"""What a cluster keeps in etcd, under `/horolog/NAME/`.
+
+It is read at one revision, and changed by transactions.
+
+| Key | |
+|---|---|
+| `state` | Who leads in which epoch, and who is in sync. |
+| `leader` | On the leader's lease: there as long as it leads. |
+| `members/ID` | Each broker that is there, on its own lease. |
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ....replication.cluster_state import ClusterState, ClusterView
+from ....replication.effects import Transact
+from ....replication.settings import Incarnation
+from ....values import value_class
+from .errors import BadValue
+from .gateway import Found, Gateway, Put
+from .values import (
+    StoredMember,
+    StoredState,
+    decode_leader,
+    decode_member,
+    decode_state,
+    encode_leader,
+    encode_member,
+    encode_state,
+)
+
+ROOT: Final = "/horolog/"
+
+
+@value_class
+class Seen:
+    """Everything of one cluster, at one revision."""
+
+    revision: int
+    cluster_id: str
+    """Empty where there is no such cluster (yet)."""
+    view: ClusterView | None
+    members: Mapping[int, StoredMember]
+    member_revisions: Mapping[int, int]
+
+
+class ClusterStore:
+    """The keys of one cluster. All calls raise `EtcdError`."""
+
+    def __init__(self, gateway: Gateway, name: str) -> None:
+        self.gateway = gateway
+        self.name = name
+        self._prefix = f"{ROOT}{name}/"
+        self._state = f"{self._prefix}state"
+        self._leader = f"{self._prefix}leader"
+        self._members = f"{self._prefix}members/"
+
+    async def read(self) -> Seen:
+        """All keys, linearizably."""
+        return self._seen(await self.gateway.range(self._prefix))
+
+    async def transact(self, change: Transact, cluster_id: str) -> Seen:
+        """Carry out a change of the state, if it still holds; what is there afterwards."""
+        unchanged = [(self._state, change.state_revision)]
+        puts = [Put(self._state, encode_state(StoredState(cluster_id, change.state)))]
+        if change.lead_on_lease is not None:
+            assert change.state.leader is not None
+            unchanged.append((self._leader, change.leader_revision))
+            leader = encode_leader(change.state.leader)
+            puts.append(Put(self._leader, leader, change.lead_on_lease))
+        return self._seen(await self.gateway.transact(unchanged, puts, read=self._prefix))
+
+    async def register(self, member: StoredMember, revision: int) -> Seen:
+        """Put a member on its lease if its key still has `revision` (0: is not there)."""
+        info = member.info
+        key = self._member(info.member.broker_id)
+        put = Put(key, encode_member(member), info.lease_id)
+        found = await self.gateway.transact([(key, revision)], [put], read=self._prefix)
+        return self._seen(found)
+
+    async def create(self, cluster_id: str, state: ClusterState, revision: int = 0) -> Seen:
+        """Make the first state; the one with `revision` is replaced."""
+        put = Put(self._state, encode_state(StoredState(cluster_id, state)))
+        found = await self.gateway.transact([(self._state, revision)], [put], read=self._prefix)
+        return self._seen(found)
+
+    async def change(self, seen: Seen, state: ClusterState) -> tuple[bool, Seen]:
+        """Put another state; whether it was still the one that was seen, and what is there."""
+        assert seen.view is not None
+        put = Put(self._state, encode_state(StoredState(seen.cluster_id, state)))
+        unchanged = [(self._state, seen.view.state_revision)]
+        found = await self.gateway.transact(unchanged, [put], read=self._prefix)
+        return found.succeeded, self._seen(found)
+
+    def _member(self, broker_id: int) -> str:
+        return f"{self._members}{broker_id}"
+
+    def _seen(self, found: Found) -> Seen:
+        """Raises `BadValue`."""
+        stored: StoredState | None = None
+        leader: Incarnation | None = None
+        state_revision = leader_revision = leader_lease = 0
+        members: dict[int, StoredMember] = {}
+        revisions: dict[int, int] = {}
+        for each in found.values:
+            if each.key == self._state:
+                stored, state_revision = decode_state(each.key, each.value), each.revision
+            elif each.key == self._leader:
+                leader = decode_leader(each.key, each.value)
+                leader_revision, leader_lease = each.revision, each.lease_id
+            elif each.key.startswith(self._members):
+                member = decode_member(each.key, each.value, each.lease_id)
+                broker_id = member.info.member.broker_id
+                if each.key != self._member(broker_id):
+                    raise BadValue(f"the value of {each.key} in etcd is of broker {broker_id}")
+                members[broker_id], revisions[broker_id] = member, each.revision
+        if stored is None:
+            return Seen(found.revision, "", None, members, revisions)
+        view = ClusterView(
+            found.revision,
+            stored.state,
+            state_revision,
+            leader,
+            leader_revision,
+            leader_lease,
+            {broker_id: member.info for broker_id, member in members.items()},
+        )
+        return Seen(found.revision, stored.cluster_id, view, members, revisions)

@@ -1,0 +1,193 @@
+"""The values in etcd: JSON, each with a version.
+
+`state`:
+
+    {"version": 1, "cluster_id": "RKJuE-phluKdGrFdw9V7kw", "epoch": 3, "leader": [2, 77],
+     "isr": [[1, 5], [2, 8]], "kept": [[3, 9, 1204]]}
+
+`leader` is (broker id, number of its run) or null, `isr` are (broker id, nonce), `kept` are
+(broker id, nonce, revision). The key `leader` has (broker id, number of its run):
+
+    {"version": 1, "incarnation": [2, 77]}
+
+`members/ID`:
+
+    {"version": 1, "incarnation": [2, 77], "member": [2, 8], "highest_epoch": 3,
+     "address": "10.0.0.2:7070", "kafka_address": "10.0.0.2:9092", "reach": null}
+
+and where its logs may be needed for recovery, `reach` is
+
+    {"counted_revision": 1190, "logs": {"orders": [[0, 120, 0]]}}
+
+with (partition, log end offset, log start offset). Fields that are not known are left
+alone, so that a later release may add some.
+"""
+
+import json
+from typing import Any, Final
+
+from ....replication.cluster_state import ClusterState, Kept, MemberInfo, Reach
+from ....replication.settings import Incarnation, Member
+from ....values import value_class
+from .errors import BadValue
+
+VERSION: Final = 1
+
+_SHOWN: Final = 80
+
+
+@value_class
+class StoredState:
+    """The key `state`."""
+
+    cluster_id: str
+    state: ClusterState
+
+
+@value_class
+class StoredMember:
+    """A key `members/ID`."""
+
+    info: MemberInfo
+    address: str
+    kafka_address: str
+
+
+def encode_state(stored: StoredState) -> bytes:
+    """The value of `state`."""
+    state = stored.state
+    return _encoded(
+        cluster_id=stored.cluster_id,
+        epoch=state.epoch,
+        leader=None if state.leader is None else list(state.leader),
+        isr=sorted(list(member) for member in state.isr),
+        kept=sorted([*kept.member, kept.revision] for kept in state.kept),
+    )
+
+
+def decode_state(key: str, value: bytes) -> StoredState:
+    """The opposite. Raises `BadValue`."""
+    reader = _Reader(key, value)
+    leader = reader.document.get("leader")
+    return StoredState(
+        reader.text("cluster_id"),
+        ClusterState(
+            reader.number("epoch"),
+            None if leader is None else Incarnation(*reader.numbers(leader, 2)),
+            frozenset(Member(*each) for each in reader.lists("isr", 2)),
+            frozenset(Kept(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
+        ),
+    )
+
+
+def encode_leader(incarnation: Incarnation) -> bytes:
+    """The value of `leader`."""
+    return _encoded(incarnation=list(incarnation))
+
+
+def decode_leader(key: str, value: bytes) -> Incarnation:
+    """The opposite. Raises `BadValue`."""
+    reader = _Reader(key, value)
+    return Incarnation(*reader.numbers(reader.document.get("incarnation"), 2))
+
+
+def encode_member(stored: StoredMember) -> bytes:
+    """The value of `members/ID`. The lease is no part of it."""
+    info = stored.info
+    return _encoded(
+        incarnation=list(info.incarnation),
+        member=list(info.member),
+        highest_epoch=info.highest_epoch,
+        address=stored.address,
+        kafka_address=stored.kafka_address,
+        reach=None if info.reach is None else _reach(info.reach),
+    )
+
+
+def _reach(reach: Reach) -> dict[str, Any]:
+    logs: dict[str, list[list[int]]] = {}
+    for (topic, partition), end, start in reach.logs:
+        logs.setdefault(topic, []).append([partition, end, start])
+    return {"counted_revision": reach.counted_revision, "logs": logs}
+
+
+def decode_member(key: str, value: bytes, lease_id: int) -> StoredMember:
+    """The opposite. Raises `BadValue`."""
+    reader = _Reader(key, value)
+    info = MemberInfo(
+        Incarnation(*reader.numbers(reader.document.get("incarnation"), 2)),
+        Member(*reader.numbers(reader.document.get("member"), 2)),
+        reader.number("highest_epoch", -1),
+        lease_id,
+        reader.reach(),
+    )
+    return StoredMember(info, reader.text("address"), reader.text("kafka_address"))
+
+
+def _encoded(**fields: Any) -> bytes:
+    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+
+
+class _Reader:
+    """Checks what a value has. Raises `BadValue`."""
+
+    def __init__(self, key: str, value: bytes) -> None:
+        self._key = key
+        try:
+            document = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise self.wrong(f"is no JSON ({str(error)[:_SHOWN]})") from error
+        if not isinstance(document, dict):
+            raise self.wrong("is no object")
+        self.document: dict[str, Any] = document
+        version = document.get("version")
+        if version != VERSION:
+            raise self.wrong(
+                f"is of version {str(version)[:_SHOWN]}, and this release knows version {VERSION}: "
+                "start a later release"
+            )
+
+    def wrong(self, what: str) -> BadValue:
+        return BadValue(f"the value of {self._key} in etcd {what}")
+
+    def number(self, name: str, least: int = 0) -> int:
+        value = self.document.get(name)
+        if type(value) is not int or value < least:
+            raise self.wrong(f"has {name} {str(value)[:_SHOWN]!r}, not a number from {least} on")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.document.get(name)
+        if not isinstance(value, str) or len(value) > 1000:
+            raise self.wrong(f"has {name} {str(value)[:_SHOWN]!r}, not a text")
+        return value
+
+    def numbers(self, value: object, count: int) -> list[int]:
+        right = isinstance(value, list) and len(value) == count
+        if not right or not all(type(each) is int for each in value):  # type: ignore[attr-defined]
+            raise self.wrong(f"has {str(value)[:_SHOWN]} where {count} numbers are to be")
+        return value  # type: ignore[return-value]
+
+    def lists(self, name: str, count: int) -> list[list[int]]:
+        value = self.document.get(name)
+        if not isinstance(value, list):
+            raise self.wrong(f"has {name} {str(value)[:_SHOWN]!r}, not a list")
+        return [self.numbers(each, count) for each in value]
+
+    def reach(self) -> Reach | None:
+        value = self.document.get("reach")
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not isinstance(value.get("logs"), dict):
+            raise self.wrong(f"has reach {str(value)[:_SHOWN]}")
+        counted = value.get("counted_revision")
+        if type(counted) is not int:
+            raise self.wrong(f"has counted_revision {str(counted)[:_SHOWN]!r}, not a number")
+        logs = []
+        for topic, partitions in value["logs"].items():
+            if not isinstance(partitions, list):
+                raise self.wrong(f"has {str(partitions)[:_SHOWN]} where a list is to be")
+            for each in partitions:
+                partition, end, start = self.numbers(each, 3)
+                logs.append(((topic, partition), end, start))
+        return Reach(counted, tuple(sorted(logs)))

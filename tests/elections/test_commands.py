@@ -1,0 +1,183 @@
+"""What people do with a cluster in etcd, and what a broker refuses (replication.md, 4, 5, 7)."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog import Admin
+from horolog.protocol.errors import InvalidConfig
+from horolog.testing.broker import running_broker
+from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.program import Program
+
+from .brokers import TOPIC, cluster
+
+BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is not: give both"),
+        ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is not: give both"),
+        ({"cluster_follow": "a:1"}, r"cluster\.follow \(--follow\) is a:1.*give one"),
+        ({"cluster_alone": True}, r"cluster\.alone.*--accept-loss"),
+        ({"cluster_etcd_ca": "/x"}, r"cluster\.etcd\.ca is /x, which is for https://"),
+        ({"cluster_etcd_cert": "/x"}, r"cluster\.etcd\.cert is /x, which is for https://"),
+        (
+            {"cluster_etcd": "https://a:1", "cluster_etcd_key": "/x"},
+            r"cluster\.etcd\.key is /x, and cluster\.etcd\.cert.*is not given",
+        ),
+        ({"cluster_etcd": "https://a:1", "cluster_etcd_ca": "/x"}, r"/x \(cluster\.etcd\.ca\)"),
+        ({"cluster_etcd_credentials": "/x"}, r"/x \(cluster\.etcd\.credentials\) cannot be read"),
+        ({"cluster_etcd": "a:1"}, r"up to nine of http://HOST:PORT"),
+        ({"cluster_etcd": "http://a"}, r"'http://a' is none"),
+        ({"cluster_etcd": "http://u:p@a:1"}, r"is none"),
+        ({"cluster_etcd": ",".join(["http://a:1"] * 10)}, r"Here are 10"),
+        ({"cluster_name": "a/b"}, r"letters, digits"),
+        ({"cluster_lease_ms": 1999}, r"cluster\.lease\.ms = 1999 is refused.*from 2000"),
+    ],
+)
+async def test_settings_that_do_not_go_together(
+    place: Path, settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        async with running_broker(place / "data", **(BY_ETCD | settings)):  # type: ignore[arg-type]
+            pass
+
+
+async def test_what_is_no_etcd_is_an_error_at_the_start(place: Path, etcd: EtcdProcess) -> None:
+    async with running_broker(place / "one", http_listen="127.0.0.1:0") as other:
+        url = f"http://{other.addresses.http}"
+        with pytest.raises(InvalidConfig, match=r"--etcd.*is no etcd of 3\.4 or later"):
+            async with running_broker(
+                place / "two", broker_id=1, cluster_etcd=url, cluster_name="x"
+            ):
+                pass
+
+
+async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
+    async with running_broker(place / "data", **BY_ETCD) as broker:  # type: ignore[arg-type]
+        assert broker.services.cluster is not None
+        status = broker.services.cluster.people.describe()
+        assert status.leader == -1
+        assert "etcd is needed to know who leads" in status.waits_for
+        assert "127.0.0.1:9 cannot be reached" in status.waits_for
+
+
+def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:
+    """A broker's data becomes that of a cluster; what is gone for good is not waited for."""
+    run = Program()
+    with cluster(place, etcd, count=2) as all_:
+        first, second = all_[1], all_[2]
+        at = ("--etcd", etcd.url)
+        here = (*at, "--data-dir", str(first.data_dir))
+        made = json.loads(run.ok("cluster", "create", "test", *here, "--json").out)
+        assert made["broker"] == 1
+        again = run("cluster", "create", "test", *here)
+        assert again.code == 1
+        assert "--replace" in again.err
+        first.start()
+        all_.leader()
+        first.program.ok("topic", "create", TOPIC)
+        first.program.ok("produce", TOPIC, stdin="kept\n")
+        # A directory with messages of another cluster is refused.
+        foreign = place / "broker3"
+        run.ok("cluster", "create", "other", *at, "--data-dir", str(foreign), "--broker-id", "2")
+        shutil.copytree(foreign, second.data_dir)
+        with pytest.raises(RuntimeError, match="this directory has the data of cluster"):
+            second.start()
+        shutil.rmtree(second.data_dir)
+        second.start()
+        all_.in_sync()
+        alive = run("cluster", "remove", "2", *at, "--cluster", "test")
+        assert alive.code == 1
+        assert "broker 2 runs at" in alive.err
+        running = run("cluster", "create", "test", *here, "--replace")
+        assert running.code == 1
+        assert "in use" in running.err
+        second.stop()
+        all_.in_sync(1)
+        gone = run.ok("cluster", "remove", "2", *at, "--cluster", "test", "--json")
+        assert not json.loads(gone.out)["removed"]
+        first.stop()
+        last = run("cluster", "remove", "1", *at, "--cluster", "test")
+        assert last.code == 1
+        assert "--accept-loss" in last.err
+        # etcd has lost everything, or was restored: the cluster begins again, in a later epoch.
+        run.ok("cluster", "create", "test", *here, "--replace")
+        first.start()
+        second.start()
+        assert all_.in_sync().status().epoch == 2
+        assert list(all_.stored().values()) == ["kept"]
+
+
+@pytest.mark.elections
+@pytest.mark.timeout(300)
+def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd, count=2) as all_:
+        all_.start()
+        etcd.stop()
+        shutil.copytree(place / "etcd" / "data", place / "backup")
+        etcd.start()
+        before = all_.in_sync()
+        other = all_[2] if before is all_[1] else all_[1]
+        before.program.ok("cluster", "promote", str(other.broker_id))
+        last = all_.leader(other_than=before.broker_id)
+        etcd.stop()
+        shutil.rmtree(place / "etcd" / "data")
+        shutil.copytree(place / "backup", place / "etcd" / "data")
+        etcd.start()
+        for broker in all_.all.values():
+            all_.eventually(lambda it=broker: "restored from a backup" in it.status().waits_for)
+            assert broker.status().leader == -1
+            broker.stop()
+        # Also by brokers that are started afterwards.
+        last.start()
+        assert "restored from a backup" in last.status().waits_for
+        last.stop()
+        here = ("--etcd", etcd.url, "--data-dir", str(last.data_dir))
+        all_.eventually(
+            lambda: Program()("cluster", "create", "test", *here, "--replace").code == 0
+        )
+        for broker in all_.all.values():
+            broker.start()
+        assert all_.in_sync() is last
+
+
+@pytest.mark.parametrize("before", ["of no cluster", "of another cluster"])
+async def test_other_data_is_set_aside_when_that_is_asked_for(
+    place: Path, etcd: EtcdProcess, before: str
+) -> None:
+    def named(broker_id: int, name: str) -> dict[str, Any]:
+        at = {"cluster_etcd": etcd.url, "cluster_name": name}
+        return {"broker_id": broker_id, "listen": f"127.0.0.1:{free_ports(1)[0]}", **at}
+
+    other = named(2, "other") | {"cluster_create": True} if "another" in before else {}
+    async with running_broker(place / "two", **other) as broker:
+        await until(lambda: broker.services.cluster is None or broker.services.cluster.leads)
+        async with Admin(broker.addresses.native) as admin:
+            await admin.create_topic("own")
+    async with running_broker(place / "one", cluster_create=True, **named(1, "x")) as first:
+        await until(lambda: first.services.cluster is not None and first.services.cluster.leads)
+        with pytest.raises(InvalidConfig, match="--discard"):
+            async with running_broker(place / "two", **named(2, "x")):
+                pass
+        assert (place / "two" / "own-0").is_dir()
+        async with running_broker(place / "two", cluster_discard=True, **named(2, "x")) as second:
+            cluster_of = second.services.cluster
+            assert cluster_of is not None
+            await until(lambda: cluster_of.standing.not_ready() == "")
+            assert not second.directory.topics()
+        assert len(list((place / "two").glob("set-aside-*Z/own-0"))) == 1
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is decided has no event
+            await asyncio.sleep(0.02)

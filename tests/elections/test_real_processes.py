@@ -1,0 +1,279 @@
+"""Brokers that etcd decides for, killed, stopped and cut off (replication.md, sections 4, 5, 8)."""
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from horolog.testing.etcd import EtcdProcess
+from horolog.testing.program import Result
+
+from .brokers import TOPIC, Broker, Cluster, Writer, cluster
+
+LEASE_S = 2
+"""Of the brokers here."""
+
+
+def with_topic(all_: Cluster) -> Writer:
+    all_.start()
+    all_.program.ok("topic", "create", TOPIC, "--partitions", "2")
+    all_.in_sync()
+    return Writer()
+
+
+def refusal(result: Result) -> str:
+    assert result.code == 1, result
+    return result.out + result.err
+
+
+def test_a_leader_is_killed_and_another_one_planned(place: Path, etcd: EtcdProcess) -> None:
+    """The smoke: killed, next answer within the lease and 3 s; planned, below a second."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        first = all_.leader()
+        asyncio.run(writer.during(all_, first.kill))
+        assert writer.longest_gap_s() < LEASE_S + 3
+        second = all_.leader(other_than=first.broker_id)
+        first.start()
+        assert all_.in_sync() is second
+        writer.times_s.clear()
+        number = str(first.broker_id)
+        asyncio.run(writer.during(all_, lambda: second.program.ok("cluster", "promote", number)))
+        assert writer.longest_gap_s() < 1
+        assert all_.in_sync() is first
+        writer.check(all_)
+        assert len(writer.answered) >= 120
+
+
+elections = pytest.mark.elections
+
+
+@elections
+@pytest.mark.timeout(600)
+def test_leaders_are_killed_again_and_again(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd, min_insync_replicas=2) as all_:
+        writer = with_topic(all_)
+        gaps = []
+        for _ in range(6):
+            leader = all_.in_sync()
+            writer.times_s.clear()
+            asyncio.run(writer.during(all_, leader.kill))
+            gaps.append(writer.longest_gap_s())
+            leader.start()
+        all_.in_sync()
+        writer.check(all_)
+        assert max(gaps) < LEASE_S + 3, gaps
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_leader_that_is_stopped_hands_over_fast(place: Path, etcd: EtcdProcess) -> None:
+    """SIGTERM: not even a lease passes."""
+    with cluster(place, etcd, cluster_lease_ms=20_000) as all_:
+        writer = with_topic(all_)
+        for _ in range(3):
+            leader = all_.in_sync()
+            writer.times_s.clear()
+            asyncio.run(writer.during(all_, leader.stop))
+            assert writer.longest_gap_s() < 2
+            leader.start()
+        all_.in_sync()
+        writer.check(all_)
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_leader_stands_still_for_longer_than_its_lease(place: Path, etcd: EtcdProcess) -> None:
+    """It wakes up with requests in its buffers, and neither acknowledges nor serves them."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        first = all_.leader()
+        asyncio.run(writer.during(all_, lambda: _sleep_through(all_, first)))
+        assert all_.in_sync() is not first
+        writer.check(all_)
+        assert "leads_no_more" in first.told()
+
+
+def _sleep_through(all_: Cluster, first: Broker) -> None:
+    first.pause()
+    second = all_.leader(other_than=first.broker_id)
+    second.program.ok("produce", TOPIC, "--partition", "0", stdin="")
+    with (
+        first.program.running("produce", TOPIC, "--partition", "0") as late_write,
+        first.program.running("consume", TOPIC, "--from", "offset:0", "--json") as late_read,
+    ):
+        assert late_write.stdin is not None
+        late_write.stdin.write("late\n")
+        late_write.stdin.close()
+        time.sleep(0.5)  # until both wait in the buffers of a process that stands still
+        first.go_on()
+        # What is answered is answered by the new leader, to which the old one sends them.
+        assert late_write.wait(30) in (0, 1)
+        late_read.wait(30)
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_etcd_stops_and_starts_again(place: Path, etcd: EtcdProcess) -> None:
+    """A leader goes on until its lease would end; then nobody takes writes; then all is well."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        leader = all_.leader()
+        asyncio.run(writer.during(all_, lambda: _without_etcd(all_, etcd, leader)))
+        all_.in_sync()
+        writer.check(all_)
+        epochs = [one.status().epoch for one in all_.all.values()]
+        assert epochs[0] > 1
+        assert len(set(epochs)) == 1
+        # Shorter than a lease: nobody notices.
+        writer.times_s.clear()
+        asyncio.run(writer.during(all_, lambda: (etcd.stop(), etcd.start())))
+        assert [one.status().epoch for one in all_.all.values()] == epochs
+        writer.check(all_)
+
+
+def _without_etcd(all_: Cluster, etcd: EtcdProcess, leader: Broker) -> None:
+    etcd.stop(signal.SIGKILL)
+    all_.eventually(lambda: leader.status().leader != leader.broker_id)
+    said = refusal(leader.program("produce", TOPIC, stdin="nobody takes it\n"))
+    assert "etcd is needed to know who leads" in said
+    for broker in all_.all.values():
+        assert broker.status().leader == -1 or broker is not leader
+    etcd.start()
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_leader_is_cut_off_from_etcd(place: Path, etcd: EtcdProcess) -> None:
+    """It stops by itself before anybody else leads: no two lead at one time."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        first = all_.leader()
+
+        def cut() -> None:
+            first.to_etcd.shut()
+            all_.leader(other_than=first.broker_id)
+            assert first.status().leader != first.broker_id
+            first.to_etcd.open()
+
+        asyncio.run(writer.during(all_, cut))
+        assert all_.in_sync() is not first
+        writer.check(all_)
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_follower_is_cut_off_from_all(place: Path, etcd: EtcdProcess) -> None:
+    """It leaves the ISR, cannot be elected, and comes back."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        leader = all_.leader()
+        cut_off = next(one for one in all_.all.values() if one is not leader)
+        others = [number for number in all_.all if number != cut_off.broker_id]
+
+        def cut() -> None:
+            cut_off.to_etcd.shut()
+            cut_off.pause()
+            assert all_.in_sync(*others) is leader
+            cut_off.go_on()
+            cut_off.to_etcd.open()
+
+        asyncio.run(writer.during(all_, cut))
+        assert all_.in_sync() is leader
+        writer.check(all_)
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_followers_cannot_reach_their_leader(place: Path, etcd: EtcdProcess) -> None:
+    """They are out of sync after a while, and in sync again afterwards; nothing is lost."""
+    with cluster(place, etcd) as all_:
+        writer = with_topic(all_)
+        leader = all_.leader()
+
+        def cut() -> None:
+            leader.to_me.shut()
+            all_.eventually(lambda: leader.status().in_sync == [leader.broker_id])
+            leader.to_me.open()
+
+        asyncio.run(writer.during(all_, cut))
+        assert all_.in_sync() is leader
+        writer.check(all_)
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_only_who_is_in_sync_leads_or_a_person_accepts_loss(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd) as all_:
+        with_topic(all_)
+        leader = all_.leader()
+        second, third = (one for one in all_.all.values() if one is not leader)
+        second.kill()
+        third.kill()
+        all_.in_sync(leader.broker_id)
+        leader.program.ok("produce", TOPIC, "--partition", "0", stdin="alone\n")
+        leader.kill()
+        second.start()
+        time.sleep(LEASE_S + 2)  # so long nothing is to happen
+        assert second.status().leader == -1
+        said = refusal(second.program("cluster", "promote"))
+        assert f"start one of [{leader.broker_id}]" in said
+        assert "--accept-loss" in said
+        second.program.ok("cluster", "promote", "--accept-loss")
+        assert all_.leader() is second
+        leader.start()
+        third.start()
+        assert all_.in_sync() is second
+        assert all_.stored() == {}
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_two_brokers_with_one_id(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd, count=2) as all_:
+        all_.start()
+        other = Broker(place / "other", 2, etcd, dict(all_[2].settings))
+        other.data_dir.parent.mkdir()
+        try:
+            with pytest.raises(RuntimeError, match=r"another broker with broker\.id 2 is at"):
+                other.start()
+        finally:
+            other.close()
+        assert all_.in_sync() is all_[1]
+        # A broker that was killed is no other one: it comes back at once.
+        all_[2].kill()
+        begun = time.monotonic()
+        all_[2].start()
+        all_.in_sync()
+        assert "another broker" not in all_[2].told()
+        assert time.monotonic() - begun < 20
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_a_leader_whose_sync_failed_lets_another_one_lead(
+    place: Path, etcd: EtcdProcess, require_program: Callable[[str], str]
+) -> None:
+    library, now = place / "failing_sync.so", place / "now"
+    source = Path(__file__).parents[1] / "faults" / "disks" / "failing_sync.c"
+    gcc = [require_program("gcc"), "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(gcc, check=True)
+    with cluster(place, etcd) as all_:
+        all_[1].env = {
+            "LD_PRELOAD": str(library),
+            "FAIL_SYNC_OF": f"{TOPIC}-0/{0:020d}.log",
+            "FAIL_SYNC_ONCE": str(now),
+        }
+        writer = with_topic(all_)
+        assert all_.leader() is all_[1]
+        asyncio.run(writer.during(all_, lambda: (now.touch(), all_.leader(other_than=1))))
+        assert "log_failed" in all_[1].told()
+        all_.in_sync(2, 3)
+        all_[1].kill()  # it could not stop cleanly
+        all_[1].start()
+        all_.in_sync()
+        writer.check(all_)
