@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from horolog import Admin
+from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
+from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess, free_ports
 from horolog.testing.program import Program
@@ -181,3 +182,38 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is decided has no event
             await asyncio.sleep(0.02)
+
+
+async def test_a_cluster_by_hand_goes_on_with_etcd(place: Path, etcd: EtcdProcess) -> None:
+    ports = free_ports(2)
+
+    def by(broker_id: int, **more: object) -> dict[str, Any]:
+        return {"broker_id": broker_id, "listen": f"127.0.0.1:{ports[broker_id - 1]}", **more}
+
+    async with running_broker(place / "one", **by(1, cluster_create=True)) as first:
+        leader = first.addresses.native
+        async with running_broker(place / "two", **by(2, cluster_follow=leader)) as second:
+            async with Admin(leader) as admin, Producer(leader) as producer:
+                await admin.create_topic(TOPIC)
+                await producer.send(TOPIC, b"kept")
+            cluster_id = first.directory.cluster_id()
+            await until(lambda: ends(second) == {(TOPIC, 0): 1})
+    at = {"cluster_etcd": etcd.url, "cluster_name": "x"}
+    here = ("--etcd", etcd.url, "--data-dir", str(place / "one"))
+    made = await asyncio.to_thread(Program(), "cluster", "create", "x", *here)
+    assert made.code == 0, made
+    async with (
+        running_broker(place / "one", **by(1, **at)) as first,
+        running_broker(place / "two", **by(2, **at)) as second,
+    ):
+        follower = second.services.cluster
+        assert follower is not None
+        await until(lambda: follower.following.leader_id == 1 and not follower.standing.not_ready())
+        assert first.services.cluster is not None
+        assert first.services.cluster.leads
+        assert second.directory.cluster_id() == first.directory.cluster_id() == cluster_id
+        assert ends(first) == ends(second) == {(TOPIC, 0): 1}
+
+
+def ends(broker: Broker) -> dict[tuple[str, int], int]:
+    return {(log.topic, log.partition): log.log_end_offset for log in broker.directory.open_logs()}
