@@ -44,7 +44,9 @@ class Follower:
     @property
     def has_everything(self) -> bool:
         """Whether it has had, on this connection, all that was committed in every partition."""
-        return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
+        directory = self._directory
+        reached = self._welcomed and self._not_reached.isdisjoint(directory.logs)
+        return reached and directory.complete
 
     def tick(self, now_s: float) -> None:
         """Connect, or connect again where no answer came."""

@@ -51,6 +51,7 @@ class Leader:
             self._lead(partition, log)
 
     def _lead(self, partition: Partition, log: PartitionLog) -> None:
+        log.lead()
         part = LedPartition(log, self._settings.sync_for_acks_all)
         self.partitions[partition] = part
         if part.sync_to > log.synced_offset:
@@ -94,9 +95,10 @@ class Leader:
     def min_insync(self, partition: Partition | None) -> int:
         """How many have to be in sync for `acks=all`; the broker's value for what has no log."""
         part = None if partition is None else self.partitions.get(partition)
-        if part is None:
+        own = None if part is None else part.log.min_insync
+        if own is None:
             return self._settings.min_insync
-        return max(part.log.min_insync, self._settings.least_min_insync)
+        return max(own, self._settings.least_min_insync)
 
     def begin_append(self, partition: Partition) -> None:
         """To be called before every append."""

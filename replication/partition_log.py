@@ -34,8 +34,9 @@ class PartitionLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
-    def min_insync(self) -> int:
-        """`min.insync.replicas` of its topic, which may change at any time."""
+    def min_insync(self) -> int | None:
+        """`min.insync.replicas` of its topic, which may change at any time; `None`: the broker's
+        counts."""
         ...
 
     @property
@@ -49,6 +50,10 @@ class PartitionLog(Protocol):
         ...
 
     def set_high_watermark(self, offset: int) -> None: ...
+
+    def lead(self) -> None:
+        """This broker leads from now on. Called before anything is asked by it as the leader."""
+        ...
 
     @property
     def epoch_starts(self) -> History:
@@ -114,6 +119,11 @@ class Directory(Protocol):
 
     @property
     def logs(self) -> Mapping[Partition, PartitionLog]: ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a log of each partition that the metadata below their watermark name."""
+        ...
 
     def store(self, identity: Identity) -> None:
         """Keep it; synced before it returns."""

@@ -12,6 +12,8 @@ from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from ...protocol.api.groups.heartbeat import HEARTBEAT
 from ...protocol.api.groups.join_group import JOIN_GROUP
 from ...protocol.api.groups.leave_group import LEAVE_GROUP
+from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
+from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
@@ -29,8 +31,8 @@ from ...protocol.api.security.scram_credentials import (
 )
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
-from ...protocol.cluster_errors import NotLeader, OffsetNotAvailable
-from ...protocol.errors import CodedError, NotCoordinator
+from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
+from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
@@ -53,6 +55,7 @@ EVERYWHERE: Final = frozenset(
 """Requests that brokers answer whether they lead or not."""
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
+_OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
 _OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
 
 
@@ -73,6 +76,8 @@ class Serving:
         leader = self._cluster.leader
         if leader is None:
             return self._not_led(api_key)
+        if not self._cluster.store.knows:
+            return self._not_known(api_key)
         if api_key in _READS and leader is not self._readable:
             if not leader.readable:
                 return OffsetNotAvailable(
@@ -81,6 +86,12 @@ class Serving:
                 )
             self._readable = leader
         return None
+
+    def _not_known(self, api_key: int) -> CodedError:
+        text = "this broker leads since a moment ago, and reads what topics there are; try again"
+        if api_key in _OF_GROUPS or api_key in _OF_POSITIONS:
+            return CoordinatorLoading(text)
+        return OffsetNotAvailable(text) if api_key in _READS else LeaderNotAvailable(text)
 
     def _not_led(self, api_key: int) -> CodedError:
         told = self._cluster.told
@@ -163,8 +174,15 @@ class Serving:
 
     def check_append(self) -> None:
         """Raise why nothing may be appended now, if so."""
+        self._check_refusal(acks_all=False)
+
+    def check_change(self) -> None:
+        """Raise why topics may not be changed now, if so."""
+        self._check_refusal(acks_all=True)
+
+    def _check_refusal(self, *, acks_all: bool) -> None:
         cluster = self._cluster
-        outcome = cluster.node.refusal(cluster.now_s, acks_all=False)
+        outcome = cluster.node.refusal(cluster.now_s, acks_all)
         if outcome is not None:
             raise error_of(outcome, cluster.told)
 

@@ -5,30 +5,28 @@ from dataclasses import replace
 from random import SystemRandom
 
 from ...clock import boot_time_s
+from ...config.broker import BrokerSettings
 from ...config.cluster_table import LISTENS, NOBODY
 from ...protocol.errors import InvalidConfig
+from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.files import Files
 from ..handlers.base import Services
+from ..replicated_store import ReplicatedStore
 from .by_hand import ByHand
 from .cluster import Cluster
 from .deciding import Decider
 from .identity_file import IdentityFile
-from .topics import TopicCopies
 
 
-def join_cluster(
-    services: Services, files: Files, observe: Observer, native_address: str
-) -> Services:
-    """The same services, of a broker in a cluster. Raises `InvalidConfig`, `StorageError`."""
-    settings = services.settings
+def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> IdentityFile:
+    """Have a directory be that of a broker of a cluster: what topics and positions it has are in
+    its metadata log from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
     follows = settings.cluster_follow != NOBODY
-    decides: Callable[[Cluster], Decider] = ByHand
-    seconds = services.clock.monotonic
     if settings.cluster_etcd or settings.cluster_name:
-        from .etcd.setting_up import by_etcd
+        from .etcd.setting_up import check
 
-        decides, seconds = by_etcd(settings), boot_time_s
+        check(settings)
     if follows and (settings.cluster_create or settings.cluster_alone):
         raise InvalidConfig(
             "cluster.create and cluster.alone (--create-cluster, --alone) are for a broker that "
@@ -40,16 +38,40 @@ def join_cluster(
             f"min.insync.replicas is {settings.min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
-    if settings.cluster_address != LISTENS:
-        native_address = settings.cluster_address
     identity = IdentityFile(files, settings.data_dir, settings.broker_id)
-    if follows and not identity.identity.nonce and services.directory.topics():
+    if follows and not identity.identity.nonce and directory.topics():
         raise InvalidConfig(
             f"{settings.data_dir} has topics that are not of the cluster, and a follower has those "
             "of its leader only: start it with an empty data directory (--data-dir), with "
             "--discard, which sets these topics aside, or with --create-cluster instead of "
             "--follow if these are the topics that count"
         )
+    joins = bool(settings.cluster_etcd) and not settings.cluster_create
+    if joins and not identity.identity.nonce and directory.topics():
+        raise InvalidConfig(
+            f"{settings.data_dir} has topics that are not of the cluster {settings.cluster_name}: "
+            "start it with an empty data directory (--data-dir), or with --create-cluster if "
+            "there is no such cluster yet and these count"
+        )
+    directory.open_metadata()
+    return identity
+
+
+def join_cluster(
+    services: Services, identity: IdentityFile, observe: Observer, native_address: str
+) -> Services:
+    """The same services, of a broker in a cluster. Raises `StorageError`."""
+    store = services.metadata
+    assert isinstance(store, ReplicatedStore)
+    settings = services.settings
+    decides: Callable[[Cluster], Decider] = ByHand
+    seconds = services.clock.monotonic
+    if settings.cluster_etcd:
+        from .etcd.setting_up import by_etcd
+
+        decides, seconds = by_etcd(settings), boot_time_s
+    if settings.cluster_address != LISTENS:
+        native_address = settings.cluster_address
     cluster = Cluster(
         settings,
         identity=identity,
@@ -60,7 +82,8 @@ def join_cluster(
         commits=services.commits,
         work=services.work,
         produces=services.produces,
-        topics=TopicCopies(services.directory, services.metadata, observe),
+        store=store,
+        groups=services.groups,
         native_address=native_address,
         kafka_address=services.kafka_address,
         seconds=seconds,

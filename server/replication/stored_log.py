@@ -27,10 +27,21 @@ class StoredLog:
     `log_start_offset` is there.
     """
 
-    __slots__ = ("_begins", "_history", "_leads", "_secure", "_starts", "log", "partition")
+    __slots__ = (
+        "_begins",
+        "_history",
+        "_leads",
+        "_secure",
+        "_starts",
+        "log",
+        "partition",
+        "topic_id",
+    )
 
-    def __init__(self, log: Log, directory: "Secures") -> None:
+    def __init__(self, log: Log, directory: "Secures", topic_id: str = "") -> None:
         self.log = log
+        self.topic_id = topic_id
+        """Another topic of that name has other messages at the same offsets."""
         self.partition: Partition = log.topic, log.partition
         self._secure = directory
         self._leads = False
@@ -60,7 +71,7 @@ class StoredLog:
         return self.log.log_end_offset
 
     @property
-    def min_insync(self) -> int:
+    def min_insync(self) -> int | None:
         return self.log.settings.min_insync_replicas
 
     @property
@@ -119,7 +130,7 @@ class StoredLog:
         else:
             replica.truncate(offset)
 
-    def producers_at_start(self) -> bytes | None:
+    def producers_at_start(self) -> Any:
         return self.log.replica.producers_at_start()
 
     def truncate_fully(self, offset: int, producers: Any) -> None:

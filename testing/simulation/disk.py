@@ -69,14 +69,17 @@ class SimulatedLog:
         return len(self.entries)
 
     @property
-    def min_insync(self) -> int:
-        return self.directory.min_insyncs[self.partition]
+    def min_insync(self) -> int | None:
+        return self.directory.min_insyncs.get(self.partition)
 
     def set_high_watermark(self, offset: int) -> None:
         self.directory.watcher.watermark(self, offset)
         self.high_watermark = offset
         if offset >= self.checkpoint + 3:
             self.checkpoint = offset
+
+    def lead(self) -> None:
+        """Nothing is to be done for that."""
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         self.epoch_starts = with_start(self.epoch_starts, epoch, offset)
@@ -218,6 +221,10 @@ class SimulatedDirectory:
     @property
     def member(self) -> Member:
         return Member(self.broker_id, self.identity.nonce)
+
+    @property
+    def complete(self) -> bool:
+        return self.topics_at >= self.logs[METADATA].high_watermark
 
     def store(self, identity: Identity) -> None:
         if identity.nonce != self.identity.nonce:

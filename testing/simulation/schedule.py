@@ -45,7 +45,7 @@ class Simulation:
         self.etcd_up = True
         self.requests: list[tuple[Machine, int, Any]] = []
         self.replies: list[tuple[Machine, int, Any, Any]] = []
-        self.min_insyncs = dict.fromkeys((METADATA, DATA, TOPIC), self.settings.min_insync)
+        self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
         self._alters = Random(f"{seed} min.insync.replicas")
@@ -59,7 +59,7 @@ class Simulation:
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
         self.draw()
-        self.alter_min_insyncs(METADATA, DATA, TOPIC)
+        self.alter_min_insyncs(DATA, TOPIC)
         for machine in self.machines.values():
             machine.start()
 
@@ -76,7 +76,7 @@ class Simulation:
 
     def least_in_sync(self, partition: Partition) -> int:
         """How many have to be in sync when a message is acknowledged."""
-        return self.min_insyncs[partition]
+        return self.min_insyncs.get(partition, self.settings.min_insync)
 
     def data_partitions(self) -> list[Partition]:
         return [DATA, TOPIC] if self.topics_made else [DATA]
@@ -120,7 +120,7 @@ class Simulation:
         """Somebody gives topics their own `min.insync.replicas`, or none."""
         for partition in partitions:
             value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
-            if partition == METADATA or not self.options.own_min_insync:
+            if not self.options.own_min_insync:
                 value = self.settings.min_insync
             self.min_insyncs[partition] = value
 

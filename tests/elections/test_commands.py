@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 
 from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
-from horolog.server.broker import Broker
+from horolog.server.broker import Broker as Server
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess, free_ports
 from horolog.testing.program import Program
 
-from .brokers import TOPIC, cluster
+from .brokers import TOPIC, Broker, cluster
 
 BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name": "x"}
 
@@ -24,6 +25,7 @@ BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name":
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        ({"broker_id": 0}, r"broker\.id \(--broker-id\), its number among them, is not given"),
         ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is not: give both"),
         ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is not: give both"),
         ({"cluster_follow": "a:1"}, r"cluster\.follow \(--follow\) is a:1.*give one"),
@@ -118,6 +120,10 @@ def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:
         assert list(all_.stored().values()) == ["kept"]
 
 
+def _went_back(broker: Broker) -> bool:
+    return "restored from a backup" in broker.status().waits_for
+
+
 @pytest.mark.elections
 @pytest.mark.timeout(300)
 def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProcess) -> None:
@@ -135,7 +141,7 @@ def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProces
         shutil.copytree(place / "backup", place / "etcd" / "data")
         etcd.start()
         for broker in all_.all.values():
-            all_.eventually(lambda it=broker: "restored from a backup" in it.status().waits_for)
+            all_.eventually(partial(_went_back, broker))
             assert broker.status().leader == -1
             broker.stop()
         # Also by brokers that are started afterwards.
@@ -215,5 +221,5 @@ async def test_a_cluster_by_hand_goes_on_with_etcd(place: Path, etcd: EtcdProces
         assert ends(first) == ends(second) == {(TOPIC, 0): 1}
 
 
-def ends(broker: Broker) -> dict[tuple[str, int], int]:
+def ends(broker: Server) -> dict[tuple[str, int], int]:
     return {(log.topic, log.partition): log.log_end_offset for log in broker.directory.open_logs()}

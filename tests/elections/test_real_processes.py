@@ -131,7 +131,12 @@ def test_etcd_stops_and_starts_again(place: Path, etcd: EtcdProcess) -> None:
         assert len(set(epochs)) == 1
         # Shorter than a lease: nobody notices.
         writer.times_s.clear()
-        asyncio.run(writer.during(all_, lambda: (etcd.stop(), etcd.start())))
+
+        def restart() -> None:
+            etcd.stop()
+            etcd.start()
+
+        asyncio.run(writer.during(all_, restart))
         assert [one.status().epoch for one in all_.all.values()] == epochs
         writer.check(all_)
 
@@ -270,7 +275,12 @@ def test_a_leader_whose_sync_failed_lets_another_one_lead(
         }
         writer = with_topic(all_)
         assert all_.leader() is all_[1]
-        asyncio.run(writer.during(all_, lambda: (now.touch(), all_.leader(other_than=1))))
+
+        def fail() -> None:
+            now.touch()
+            all_.leader(other_than=1)
+
+        asyncio.run(writer.during(all_, fail))
         assert "log_failed" in all_[1].told()
         all_.in_sync(2, 3)
         all_[1].kill()  # it could not stop cleanly

@@ -16,6 +16,7 @@ from ....storage.names import LEADER_EPOCHS
 from ....storage.replica.epoch_history import MalformedEpochs, decode_epochs
 from ....values import value_class
 from ..identity_file import IdentityFile, decode_identity
+from ..stored_directory import HIGHEST_ADOPTED
 from .access import Access
 from .client import EtcdClient
 from .gateway import Gateway
@@ -50,6 +51,11 @@ async def create(
         identity = IdentityFile(files, data_dir, broker_id)
         cluster_id = load_cluster_id(files, data_dir, SystemRandom())
         epoch = max(0, identity.identity.highest_epoch, *_epochs(data_dir))
+        if epoch > HIGHEST_ADOPTED:
+            raise StorageError(
+                f"{data_dir} has messages of leader epoch {epoch}; a broker of a cluster goes on "
+                f"from {HIGHEST_ADOPTED} at most"
+            )
         async with EtcdClient(access, WITHIN_S) as client:
             store = ClusterStore(Gateway(client), name)
             seen = await store.read()
@@ -90,11 +96,11 @@ def _broker_id(data_dir: Path, given: int | None) -> int:
 
 
 def _epochs(data_dir: Path) -> list[int]:
-    """The latest ones of all logs, also of those that Kafka wrote."""
+    """Those of all logs, also of those that Kafka wrote."""
     found = [NO_EPOCH]
-    for path in sorted(data_dir.glob(f"*/{LEADER_EPOCHS}")):
+    for path in sorted(data_dir.glob(f"**/{LEADER_EPOCHS}")):
         try:
-            found.append(decode_epochs(path.read_bytes()).last_epoch)
+            found += [one.epoch for one in decode_epochs(path.read_bytes()).starts]
         except MalformedEpochs as error:
             raise StorageError(f"{path} cannot be read: {error}") from error
     return found

@@ -2,7 +2,7 @@
 
 from ....protocol.errors import HorologError
 from ....replication.cluster_state import ClusterState
-from ....replication.epochs import NO_EPOCH, latest
+from ....replication.epochs import NO_EPOCH
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
 from ....values import value_class
@@ -41,15 +41,19 @@ class Joining:
 
     def first_state(self) -> ClusterState:
         """Of a cluster that begins with this broker's data: it is in sync, nobody leads yet."""
-        starts = (latest(log.epoch_starts) for log in self._stored.logs.values())
-        epoch = max([0, self._stored.identity.highest_epoch, *starts])
+        epoch = max(0, self._stored.identity.highest_epoch)
         member = Member(self._stored.broker_id, self._stored.identity.nonce)
         return ClusterState(epoch, None, frozenset({member}))
 
     @property
     def never_joined(self) -> bool:
-        """Whether this directory has not been in a cluster yet."""
-        return self._stored.identity.highest_epoch == NO_EPOCH
+        """Whether this directory has not been in a cluster yet.
+
+        It may have epochs all the same, of the Kafka that wrote its logs. The nonce is kept just
+        before the cluster is made, the epoch when that is read back.
+        """
+        identity = self._stored.identity
+        return not identity.nonce or identity.highest_epoch == NO_EPOCH
 
     def why_not(self, seen: Seen, sent: Sent) -> str:
         """Why this broker is not to act on what was read; empty if it is."""
@@ -60,7 +64,7 @@ class Joining:
         if seen.view is None:
             return self._missing()
         self._was_there = True
-        if seen.view.state.epoch < sent.epoch:
+        if seen.view.state.epoch < sent.epoch and not self.never_joined:
             return self._set_back(f"epoch {seen.view.state.epoch}", f"epoch {sent.epoch}")
         other = self._other_data(seen, seen.view.state)
         taken = self._taken(seen)

@@ -14,8 +14,8 @@ from .gateway import Gateway
 from .store import ClusterStore
 
 
-def by_etcd(settings: BrokerSettings) -> Callable[[Cluster], Decider]:
-    """What makes the decider. Raises `InvalidConfig`."""
+def check(settings: BrokerSettings) -> None:
+    """Refuse settings that do not go together. Raises `InvalidConfig`."""
     if not settings.cluster_name:
         raise InvalidConfig(
             "cluster.etcd (--etcd) is given, and cluster.name (--cluster), the name of the cluster "
@@ -36,6 +36,11 @@ def by_etcd(settings: BrokerSettings) -> Callable[[Cluster], Decider]:
             "cluster.alone (--alone) is for brokers without etcd; with it, "
             "`horolog cluster promote ID --accept-loss` lets a broker lead that may lack messages"
         )
+    EtcdClient(access_of(settings))
+
+
+def by_etcd(settings: BrokerSettings) -> Callable[[Cluster], Decider]:
+    """What makes the decider, of settings that were checked. Raises `InvalidConfig`."""
     access = access_of(settings)
 
     def decides(cluster: Cluster) -> Decider:
