@@ -34,7 +34,7 @@ from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Services, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, then
 from .commits import Commit, error_of
 from .reading import READS, FollowerReads
 
@@ -52,6 +52,9 @@ EVERYWHERE: Final = frozenset(
     }
 )
 """Requests that brokers answer whether they lead or not."""
+
+KNOWN_S: Final = 5.0
+"""How long a new leader is asked for its topics before it answers with those it knows."""
 
 _OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
 _OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
@@ -108,11 +111,19 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them."""
+        """Only a leader makes topics for who asks about them, once it knows what there are."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
+            store = self._cluster.store
             if not self._cluster.leads:
                 request = replaced(request, allow_auto_topic_creation=False)
+            elif not store.knows:
+                # No topic that an earlier leader has shown is to be missing.
+                task = services.work.start(store.known(KNOWN_S))
+                return Later(task, lambda: answer(services, request, call))
+            return answer(services, request, call)
+
+        def answer(services: Services, request: Any, call: Call) -> Any:
             places = self._cluster.places
             return then(handler(services, request, call), lambda body: places.metadata(body, call))
 
