@@ -21,6 +21,7 @@ from ..schema import (
     Api,
     Data,
     array,
+    boolean,
     data,
     int8,
     int32,
