@@ -331,7 +331,7 @@ class SegmentList:
         found: Walk,
         append_time_ms: int,
         first_offsets: Sequence[int] = (),
-        times: SetTimes | None = None,
+        times: SetTimes | bytes | None = None,
         append_spans: Sequence[Span] | None = None,
     ) -> None:
         """`Segment.stage` to the active segment; checksums of an earlier stop end with it."""

@@ -32,7 +32,9 @@ async def test_they_are_exact_and_pass_over_the_rest(
     skipped = []
     async with (
         running_broker(tmp_path / "data", retention_ms=-1) as broker,
-        Consumer(broker.addresses.native, read_committed=True, partition_max_bytes=2_000) as consumer,
+        Consumer(
+            broker.addresses.native, read_committed=True, partition_max_bytes=2_000
+        ) as consumer,
     ):
         for _ in range(WINDOWS):
             from_ms = rng.randrange(first_ms, last_ms)
