@@ -136,14 +136,19 @@ class TimeMap:
         """Tells the content: no other map, and this one at no other time, has the same."""
         return self._generation, self.size_bytes
 
-    def add(self, position: int, data: Buffer, next_offset: int, times: SetTimes | None) -> None:
-        """Take in `data`, which was appended at `position`, and whose times may be known; the map
-        ends in front of what would have to be decompressed for them."""
+    def add(
+        self, position: int, data: Buffer, next_offset: int, times: SetTimes | bytes | None
+    ) -> None:
+        """Take in `data`, which was appended at `position`, and whose times may be known, or are
+        in rows already (`time_spans`); the map ends in front of what would have to be decompressed
+        for them."""
         size_bytes = len(data)
         if position != self._noted_bytes:
             self._end_early()
             return
-        if times is not None and times[1] - times[0] <= CLOSE_MS:
+        if isinstance(times, bytes):
+            self._note_rows(times)
+        elif times is not None and times[1] - times[0] <= CLOSE_MS:
             self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
             self._since_bytes += size_bytes
             if self._since_bytes >= BLOCK_BYTES:
@@ -164,6 +169,14 @@ class TimeMap:
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
         if len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS:
             self._end_blocks()
+
+    def _note_rows(self, data: bytes) -> None:
+        rows = array("q", data)
+        self._noted += rows
+        for size_bytes in rows[0::ROW_NUMBERS]:
+            self._since_bytes += size_bytes
+            if self._since_bytes >= BLOCK_BYTES:
+                self._since_bytes = 0
 
     def _end_early(self) -> None:
         self._end_blocks()

@@ -8,14 +8,16 @@ import pytest
 from horolog.bench.windows.shapes import SHAPES
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
+from horolog.storage.log import set_times
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map
 
 from .mapped import assert_windows_exact
 
-MESSAGES = 6_000
-SEGMENT_BYTES = 400_000
+MESSAGES = 3_000
+SEGMENT_BYTES = 200_000
+PLAIN = [Codec.NONE]
 every_shape = pytest.mark.parametrize(("shape", "times"), SHAPES, ids=[name for name, _ in SHAPES])
 
 
@@ -28,14 +30,22 @@ def sets(times: list[int], rng: random.Random) -> Iterator[list[int]]:
         begin += count
 
 
-def append_all(log: Log, times: list[int], rng: random.Random, magics: list[int]) -> None:
+def append_all(
+    log: Log,
+    times: list[int],
+    rng: random.Random,
+    magics: list[int],
+    codecs: list[Codec],
+) -> None:
     for some in sets(times, rng):
         # Format v0 has no times.
         magic = 0 if some[0] < 0 else rng.choice(magics)
-        log.append(timed_set(*some, magic=magic, value=bytes(80)))
+        codec = Codec.NONE if some[0] < 0 else rng.choice(codecs)
+        log.append(timed_set(*some, magic=magic, codec=codec, value=bytes(80)))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("codecs", [PLAIN, [*PLAIN, Codec.SNAPPY]], ids=["plain", "some-snappy"])
 @pytest.mark.parametrize("magics", [[1], [2], [1, 2]], ids=["v1", "v2", "both"])
 @every_shape
 def test_byte_by_byte(
@@ -44,16 +54,18 @@ def test_byte_by_byte(
     shape: str,
     times: object,
     magics: list[int],
+    codecs: list[Codec],
     seed: int,
 ) -> None:
     """Where no append is noted as one span because its times are close together."""
     assert callable(times)
-    monkeypatch.setattr(time_map, "CLOSE_MS", -1)
+    for module in (time_map, set_times):
+        monkeypatch.setattr(module, "CLOSE_MS", -1)
     rng = random.Random(seed)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
-    append_all(log, list(times(MESSAGES, rng)), rng, magics)
+    append_all(log, list(times(MESSAGES, rng)), rng, magics, codecs)
     log.roll()
-    assert len(log.segments) > 2
+    assert len(log.segments) > 1
     for segment in log.segments[:-1]:
         made = segment.time_map.data()
         assert segment.time_map.log_bytes == segment.size_bytes, shape
@@ -70,9 +82,9 @@ def test_no_log_is_read_for_the_windows_over_them(
     """As they are noted by default, each block is true, and windows are exact."""
     assert callable(times)
     rng = random.Random(3)
-    known = list(times(MESSAGES, rng))
+    known = list(times(MESSAGES // 2, rng))
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
-    append_all(log, known, rng, [1, 2])
+    append_all(log, known, rng, [1, 2], PLAIN)
     folder.files.operations.clear()
     for segment in log.segments:
         assert not log.windows.is_unmapped(segment), shape
@@ -86,23 +98,35 @@ def test_no_log_is_read_for_the_windows_over_them(
         assert_windows_exact(log, folder.times())
 
 
+@pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_what_has_to_be_decompressed_is_mapped_when_it_is_asked_for(
-    folder: LogFolder, codec: Codec
-) -> None:
-    """Of appends whose times are close together these are known."""
-    rng = random.Random(int(codec))
+def test_what_is_compressed_is_mapped_too(folder: LogFolder, codec: Codec, magic: int) -> None:
+    """Sets of which some are compressed, some have times close together, and some have not."""
+    rng = random.Random(10 * magic + int(codec))
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
     start_ms = 1_479_144_000_000
     value = rng.randbytes(1_000)
-    for number in range(60):
-        far_ms = 3_600_000 if number > 40 else 500
+    for number in range(40):
+        far_ms = 3_600_000 if number % 3 else 500
         times = [start_ms + 700 * number + rng.randrange(far_ms) for _ in range(20)]
-        log.append(timed_set(*times, codec=codec, value=value))
-        log.append(timed_set(*times, value=value))
+        log.append(timed_set(*times, codec=codec, value=value, magic=magic))
+        log.append(timed_set(*times, value=value, magic=magic))
     log.roll()
-    assert log.segments[0].time_map.log_bytes == log.segments[0].size_bytes
-    assert log.segments[-2].time_map.log_bytes < log.segments[-2].size_bytes
+    assert len(log.segments) > 2
+    for segment in log.segments[:-1]:
+        assert segment.time_map.log_bytes == segment.size_bytes
+        assert_time_map_true(segment)
+    assert_windows_exact(log, folder.times())
+
+
+def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolder) -> None:
+    rng = random.Random(7)
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
+    for number in range(30):
+        times = [1_479_144_000_000 + rng.randrange(3_600_000) for _ in range(20)]
+        log.append(timed_set(*times, value=rng.randbytes(1_000)))
+    log.roll()
+    assert log.segments[0].time_map.log_bytes < log.segments[0].size_bytes
     for segment in log.segments:
         make_map(log, segment)
         assert_time_map_true(segment)
