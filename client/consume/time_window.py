@@ -63,7 +63,7 @@ class TimeWindow:
         self._closed = closed
         self._topic = topic
         self._bounds = bounds
-        # Where the mark of a transaction may be passed over, nobody knows what was aborted.
+        # Where the mark of a transaction may be passed over, it is not known what was aborted.
         tell = not cluster.kafka and not options.read_committed
         self._options = options = replace(
             options,
@@ -323,4 +323,4 @@ def _length_ms(follow: timedelta) -> int:
 
 
 def _ignore(results: Results) -> None:
-    """Nobody wants to know when it came."""
+    """When it came is not asked for."""
