@@ -23,10 +23,9 @@ from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
-from .encrypted_sending import EncryptedFileSender
 from .endpoint import Answerer, Caller, Endpoint, Frames, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
-from .file_sending import FileChanged, FileSender
+from .file_sending import EncryptedFileSender, FileChanged, FileSender
 from .held_memory import FREE_BYTES
 from .host import Host
 from .ready_connections import ReadyConnections
